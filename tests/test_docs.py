@@ -46,6 +46,7 @@ NEEDS = {
 
 PAGE_NEEDS = {
     "docs/langchain_middleware.md": ("langchain.agents",),
+    "docs/middleware/budget.md": ("dbos",),
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
     "docs/howto/mcp.md": ("langchain_mcp_adapters",),
     "docs/howto/web_service.md": ("fastapi",),

@@ -15,6 +15,7 @@ import agent_factory
 import agent_factory.middleware
 import agent_factory.prebuilt
 import agent_factory.review
+import agent_factory.service
 import agent_factory.stack
 import agent_factory.structured_output
 import agent_factory.telemetry
@@ -25,6 +26,7 @@ MODULES = [
     agent_factory.middleware,
     agent_factory.prebuilt,
     agent_factory.review,
+    agent_factory.service,
     agent_factory.stack,
     agent_factory.structured_output,
     agent_factory.telemetry,

@@ -101,6 +101,22 @@ AF349 agent_factory.middleware.EffectError
     why.
 AF359 agent_factory.middleware.UnknownPriceError
     Pass its price, `prices={"name": Price(input=..., output=...)}`.
+AF360 agent_factory.service.ServiceError
+    Do what the message says.
+AF361 agent_factory.service.NotFound
+    Check the name or the id; each worker has to add the agent.
+AF362 agent_factory.service.ThreadBusy
+    Submit the message later, or with another `busy`.
+AF363 agent_factory.service.AlreadyDecided
+    Nothing: the message says who has decided what.
+AF364 agent_factory.service.ClaimedByOther
+    Decide about another wait, or when the claim has ended.
+AF365 agent_factory.service.RunFailed
+    Fix what the message names, then send another message.
+AF366 agent_factory.service.RunCancelled
+    Submit the message again if it is still wanted.
+AF367 agent_factory.service.DatabaseUnavailable
+    Try again once it can be reached.
 """
 
 ERROR_CODES: Final = {

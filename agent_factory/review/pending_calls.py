@@ -112,7 +112,7 @@ class Pending:
 
 def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
     """What a thread waits for; `topology` is None for a graph that is not an agent."""
-    if not snapshot.tasks:
+    if not (snapshot.next or snapshot.tasks):
         return Pending()
     former = topology.former_nodes if topology is not None else {}
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
@@ -127,7 +127,7 @@ def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
         ),
         message=message,
         tail=tuple(tail),
-        finished=any(task.result is not None for task in snapshot.tasks),
+        finished=not snapshot.next or any(task.result is not None for task in snapshot.tasks),
     )
     calls: Iterable[PendingCall] = ()
     if not snapshot.next:

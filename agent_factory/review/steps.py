@@ -147,10 +147,11 @@ def plan_input(input: Any) -> StepPlanner:
 
     def plan_step(pending: Pending, topology: Topology | None) -> Step:
         writes: list[tuple[dict[str, Any] | None, str]] = []
+        if pending.finished:
+            # Writing as a node, or new input, would drop what finished tasks of this step have
+            # written.
+            writes.append((None, CLEAR_TASKS))
         if topology is not None and TOOLS in topology.nodes:
-            if pending.finished:
-                # Writing as a node would drop what the finished tasks of this step have written.
-                writes.append((None, CLEAR_TASKS))
             messages = [
                 ToolMessage(
                     SUPERSEDED.format(name=call["name"]),

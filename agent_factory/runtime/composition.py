@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from contextvars import Token
+from contextvars import ContextVar, Token
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -164,6 +164,9 @@ class LayerSpan:
 
 # Composition
 
+calling_layer: ContextVar[str] = ContextVar("calling_layer", default="")
+"""The layer whose flow calls a model or another runnable: `Middleware.around_model`."""
+
 
 class _Flows(ABC):
     """Adjacent flows as one layer: one loop instead of a driver inside a driver.
@@ -215,7 +218,8 @@ class _Flows(ABC):
                 elif not isinstance(yielded, self.kind):
                     if not isinstance(yielded, EFFECTS):
                         raise _bad_request(self._names[at], yielded, self.kind)
-                    value = yield yielded
+                    with setting(calling_layer, self._names[at]):
+                        value = yield yielded
                 elif at < innermost:
                     running.append(self._flows[at + 1](yielded))
                     at += 1

@@ -1,37 +1,41 @@
 """Run agents as durable work: on one machine or on many.
 
->>> from agent_factory.service import Service, ThreadInfo
+>>> from agent_factory.service import Service
 """
 
 from __future__ import annotations
 
-from agent_factory.service.errors import (
-    AlreadyDecided,
-    ClaimedByOther,
-    DatabaseUnavailable,
-    NotFound,
-    RunCancelled,
-    RunFailed,
-    ServiceError,
-    ThreadBusy,
-)
-from agent_factory.service.inbox import AuditEntry, Inbox, Wait
-from agent_factory.service.run import Run
-from agent_factory.service.service import Service, ThreadInfo
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AlreadyDecided",
-    "AuditEntry",
-    "ClaimedByOther",
-    "DatabaseUnavailable",
-    "Inbox",
-    "NotFound",
-    "Run",
-    "RunCancelled",
-    "RunFailed",
-    "Service",
-    "ServiceError",
-    "ThreadBusy",
-    "ThreadInfo",
-    "Wait",
-]
+from agent_factory import lazy_names
+
+if TYPE_CHECKING:
+    from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
+    from agent_factory.service.errors import ClaimedByOther as ClaimedByOther
+    from agent_factory.service.errors import DatabaseUnavailable as DatabaseUnavailable
+    from agent_factory.service.errors import NotFound as NotFound
+    from agent_factory.service.errors import RunCancelled as RunCancelled
+    from agent_factory.service.errors import RunFailed as RunFailed
+    from agent_factory.service.errors import ServiceError as ServiceError
+    from agent_factory.service.errors import ThreadBusy as ThreadBusy
+    from agent_factory.service.inbox import AuditEntry as AuditEntry
+    from agent_factory.service.inbox import Inbox as Inbox
+    from agent_factory.service.inbox import Wait as Wait
+    from agent_factory.service.ledger import SharedLedger as SharedLedger
+    from agent_factory.service.ledger import SpentBy as SpentBy
+    from agent_factory.service.run import Run as Run
+    from agent_factory.service.service import Service as Service
+    from agent_factory.service.service import ThreadInfo as ThreadInfo
+
+_HOME = {
+    ".errors": (
+        "AlreadyDecided ClaimedByOther DatabaseUnavailable NotFound RunCancelled RunFailed "
+        "ServiceError ThreadBusy"
+    ),
+    ".inbox": "AuditEntry Inbox Wait",
+    ".ledger": "SharedLedger SpentBy",
+    ".run": "Run",
+    ".service": "Service ThreadInfo",
+}
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

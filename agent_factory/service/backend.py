@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -14,6 +15,7 @@ from sqlalchemy import select
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.agent import middleware_of
 from agent_factory.middleware.once import OnceMiddleware
+from agent_factory.review.steps import topology_or_none
 from agent_factory.service.database import Database
 from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
@@ -38,7 +40,7 @@ INTERRUPT = "__interrupt__"
 """Key under which LangGraph returns what a run waits for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
 class RegisteredAgent:
     """An agent, and how the service runs it."""
 
@@ -49,6 +51,12 @@ class RegisteredAgent:
     busy: Busy
     stream: tuple[str, ...]
     asynchronous: bool
+
+    @cached_property
+    def plan(self) -> str | None:
+        """The digest of the agent's plan; None if another library has built the graph."""
+        topology = topology_or_none(self.graph)
+        return None if topology is None else topology.digest
 
     @property
     def once(self) -> list[OnceMiddleware]:
@@ -107,14 +115,14 @@ class Backend:
             raise NotFound(f"thread {thread!r}", "does not exist.")
         return self.agent(row.agent).graph.copy(update={"checkpointer": FencedSaver(self.database)})
 
-    def output(self, thread: str, checkpoint: str) -> dict[str, Any]:
-        """What the agent's `invoke` returned at a checkpoint."""
+    def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, Any]:
+        """What the agent's `invoke` returned at a checkpoint, at which it may have paused."""
         graph = self.graph_of(thread)
         place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}
         snapshot = graph.get_state(place)
         shown = graph.output_channels
         values = {name: value for name, value in snapshot.values.items() if name in shown}
-        if snapshot.next:
+        if waits:
             values[INTERRUPT] = list(snapshot.interrupts)
         return values
 

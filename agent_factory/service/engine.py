@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dbos import DBOS, DBOSClient, EnqueueOptions
+try:
+    from dbos import DBOS, DBOSClient, EnqueueOptions
+except ImportError as error:
+    raise ImportError(
+        "agent_factory.service needs dbos: pip install 'agent-factory[service]'", name="dbos"
+    ) from error
 from sqlalchemy import Connection
 
 from agent_factory.service.database import Database
@@ -30,7 +35,7 @@ _APPLICATION = "agent_factory"
 _WORKFLOW = "agent_factory.run_job"
 _SCHEDULED = "agent_factory.run_schedule"
 _POLL_SECONDS = 0.1
-_URGENCY = 1000
+_URGENCY = 1001  # the engine's priorities begin at 1, and 1 is the highest
 
 logging.getLogger("dbos").setLevel(logging.WARNING)
 

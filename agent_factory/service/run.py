@@ -78,7 +78,9 @@ class Run:
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")
-        return self._backend.call(partial(self._backend.output, self.thread_id, row.checkpoint_id))
+        waits = row.status == "waiting"
+        read = partial(self._backend.output, self.thread_id, row.checkpoint_id, waits=waits)
+        return self._backend.call(read)
 
     def stream(
         self, *, after: str | None = None, timeout: float | None = None

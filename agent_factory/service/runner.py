@@ -20,10 +20,10 @@ from langgraph.constants import START
 from langgraph.types import StateSnapshot
 from sqlalchemy import Connection, select, update
 
+from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
-from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide
-from agent_factory.review.pending_calls import Pending, read_pending
-from agent_factory.review.steps import topology_or_none
+from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
+from agent_factory.review.pending_calls import Pending
 from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
@@ -69,6 +69,11 @@ class Runner:
             outcome = self._database.retried(lambda: self._attempt(job, work))
         except LeaseLost:
             return {"status": "lost"}
+        except MissingNode as error:
+            logger.exception("Thread %s waits at a node that is missing.", work["thread"])
+            text = str(error)
+            back = self._strand if work["kind"] == "decision" else self._fail
+            outcome = self._database.retried(lambda: back(work, text), seconds=math.inf)
         except (Exception, DatabaseLost) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
             text = f"{type(error).__name__}: {error}"
@@ -99,6 +104,14 @@ class Runner:
                 owner=self._worker(),
                 status="running",
                 context=context,
+                plan=agent.plan,
+            )
+        if row.plan not in (None, agent.plan):
+            logger.warning(
+                "The plan of agent %r has changed since thread %s ran. If the thread waits at a "
+                "node that was renamed, pass create_agent(..., moved=...).",
+                agent.name,
+                work["thread"],
             )
         if work["kind"] == "undo":
             return self._undo(agent, work, lease)
@@ -163,16 +176,15 @@ class Runner:
         return {"status": "done", **found}
 
     def _finish(self, job: str, work: Mapping[str, Any], attempt: _Attempt) -> dict[str, Any]:
-        pending = attempt.pending() if attempt.paused else None
+        waiting_for = attempt.pending() if attempt.paused else None
         place: dict[str, Any] = {"checkpoint_id": attempt.saver.latest}
         with self._database.begin() as connection:
             attempt.lease.check(connection)
-            if not pending:
+            if not waiting_for:
                 self._queue.settle(connection, work["thread"], work["run"], "done", **place)
                 return {"status": "done", **place}
-            write_waits(
-                connection, self._database, attempt.agent, work, pending, {"job": job, **place}
-            )
+            stop = {"job": job, **place}
+            write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
         return {"status": "waiting", **place}
 
     def _fail(self, work: Mapping[str, Any], text: str) -> dict[str, Any]:
@@ -181,6 +193,27 @@ class Runner:
             if row is not None and row.run == work["run"] and row.owner == self._worker():
                 self._queue.settle(connection, work["thread"], work["run"], "failed", error=text)
         return {"status": "failed", "error": text}
+
+    def _strand(self, work: Mapping[str, Any], text: str) -> dict[str, Any]:
+        """Take decisions back that no node of the agent can carry out; they can be made again."""
+        of_run = waits.c.run == work["run"]
+        undone = {"decided_at": None, "decided_by": None, "decision": None}
+        with self._database.begin() as connection:
+            row = lock_thread(connection, work["thread"])
+            if row is not None and row.run == work["run"] and row.owner == self._worker():
+                taken_back = update(waits).where(of_run, waits.c.digest.in_(work["decisions"]))
+                connection.execute(taken_back.values(**undone))
+                waiting = {"status": "waiting", "error": text, "owner": None}
+                connection.execute(
+                    update(threads).where(threads.c.thread_id == work["thread"]).values(**waiting)
+                )
+                connection.execute(
+                    update(runs)
+                    .where(runs.c.run_id == work["run"])
+                    .values(status="waiting", error=text)
+                )
+                self._queue.record(connection, row, "service", "stranded", text)
+        return {"status": "waiting", "error": text}
 
 
 class _Attempt:
@@ -251,11 +284,12 @@ class _Attempt:
         return self._stream(given, options)
 
     def pending(self) -> Pending:
-        """What the thread waits for."""
-        return read_pending(self._graph.get_state(self._config), topology_or_none(self._graph))
+        """What the thread waits for; MissingNode if the agent does not have the node."""
+        return pending(self._graph, self._config)
 
     def _continue(self, options: Mapping[str, Any]) -> Any:
         """Continue a run that was cut short; None if it has ended or is paused."""
+        self.pending()  # raises if no node of the agent can continue
         snapshot = self._graph.get_state(self._config)
         self.paused, self.continues = self._is_pause(snapshot), True
         # A step that has finished and has no checkpoint yet is missing from `next`.
@@ -305,7 +339,7 @@ def write_waits(
     database: Database,
     agent: RegisteredAgent,
     work: Mapping[str, Any],
-    pending: Pending,
+    waiting_for: Pending,
     place: Mapping[str, Any],
 ) -> None:
     """Write what a thread waits for; each attempt of a job writes the same rows.
@@ -315,7 +349,7 @@ def write_waits(
         database: The database.
         agent: The agent, which knows how long a review may wait.
         work: `thread`, `tenant`, `run` and `priority` of the job.
-        pending: What the thread waits for.
+        waiting_for: What the thread waits for.
         place: The `job` that has led there, and the `checkpoint_id`.
     """
     calls: list[dict[str, Any]] = [
@@ -328,11 +362,11 @@ def write_waits(
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
         }
-        for call in pending.calls
+        for call in waiting_for.calls
     ]
     if not calls:
         nothing = {"call_id": "", "digest": "", "args": "{}", "question": "null"}
-        calls = [{**nothing, "tool": pending.next[0], "kind": "pause", "allowed": "approve"}]
+        calls = [{**nothing, "tool": waiting_for.next[0], "kind": "pause", "allowed": "approve"}]
     now, within = database.now, agent.review_within
     for call in calls:
         key = f"{place['job']} {call['digest'] or call['tool']}"

@@ -23,6 +23,7 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import Row, insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.review import StrandedThread, stranded
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
@@ -31,6 +32,7 @@ from agent_factory.service.events import dump
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.run import Run
+from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import limits, runs, threads, workers
 from agent_factory.service.thread_queue import BUSY, lock_thread, queue_of
 from agent_factory.service.upkeep import forget, reindex
@@ -85,12 +87,11 @@ class Service:
     Raises:
         ArgumentError: The URL names no database that is supported.
 
-    >>> import tempfile
+    >>> from tempfile import mkdtemp
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
-    >>> folder = tempfile.TemporaryDirectory()
     >>> agent = create_agent(ScriptedChatModel(["Hello!"]))
-    >>> with Service(f"sqlite:///{folder.name}/desk.db") as service:
+    >>> with Service(f"sqlite:///{mkdtemp()}/desk.db") as service:
     ...     service.add("desk", agent)
     ...     run = service.submit("desk", thread="t-1", message="Hi")
     ...     run.result(timeout=30)["messages"][-1].text
@@ -408,6 +409,25 @@ class Service:
         self._backend.create()
         snapshot: StateSnapshot = self._backend.graph_of(thread, tenant).get_state(place)
         return snapshot
+
+    def stranded(self, agent: str) -> Iterator[StrandedThread]:
+        """Threads of an agent that wait at a node which the agent does not have any more.
+
+        To be asked before an update, with the new code: `create_agent(..., moved=...)` carries
+        renamed middleware over.
+
+        Args:
+            agent: The name of the agent.
+        """
+        known = self._backend.agent(agent)
+        self._backend.create()
+        found = select(threads.c.thread_id).where(
+            threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
+        )
+        with self._backend.database.read() as connection:
+            ids = connection.execute(found).scalars().all()
+        saver = FencedSaver(self._backend.database)
+        return stranded(known.graph.copy(update={"checkpointer": saver}), ids)
 
     # Schedules
 

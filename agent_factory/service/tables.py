@@ -6,6 +6,8 @@ The checkpoint is the truth about a thread. Rows of `threads` and `waits` are an
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -128,23 +130,52 @@ limits = Table(  # tenants with a queue of their own
     Column("per_minute", Integer),
 )
 
+
+def _amounts(suffix: str, *names: str) -> list[Column[Any]]:
+    """A column for each amount of a ledger, which is 0 at first."""
+    kinds = {"usd": Float, "seconds": Float}
+    return [
+        Column(name + suffix, kinds.get(name, BigInteger), nullable=False, server_default="0")
+        for name in names
+    ]
+
+
+AMOUNTS = ("usd", "input_tokens", "output_tokens", "seconds", "turns", "tool_calls")
+"""The amounts that a ledger counts: the fields of Spent."""
+
+LIMITED = (*AMOUNTS, "total_tokens")
+"""The amounts that can be limited: the fields of Limits."""
+
 ledger = Table(
     "service_ledger",
     metadata,
     Column("scope", String, primary_key=True),
-    Column("amount", String, primary_key=True),  # usd, turns, ...: the fields of Spent
-    Column("spent", Float, nullable=False),
-    Column("reserved", Float, nullable=False),
+    Column("per", String, primary_key=True),  # "", or such as "day Europe/Berlin"
+    Column("ends", Float, nullable=False),  # when spending starts from 0 again; infinity if never
+    *_amounts("", *AMOUNTS),  # what is spent
+    *_amounts("_reserved", *AMOUNTS),  # the sum of the scope's reservations
+    *_amounts("_raised", *LIMITED),  # what people added to the limits
 )
 
 reservations = Table(
     "service_reservations",
     metadata,
     Column("id", String, primary_key=True),
-    Column("scope", String, nullable=False, index=True),
-    Column("amounts", Text, nullable=False),  # JSON
-    Column("owner", String, nullable=False),
+    Column("scope", String, nullable=False),
+    Column("per", String, nullable=False),
+    Column("owner", String),  # the worker; none for another process, which has no heartbeat
     Column("expires", Float, nullable=False, index=True),
+    *_amounts("", *AMOUNTS),
+)
+
+breakdown = Table(  # what is spent in a scope, by whom
+    "service_ledger_breakdown",
+    metadata,
+    Column("scope", String, primary_key=True),
+    Column("per", String, primary_key=True),
+    Column("agent", String, primary_key=True),
+    Column("part", String, primary_key=True),
+    *_amounts("", *AMOUNTS),
 )
 
 effects = Table(  # the fields of an Effect, in their order

@@ -16,6 +16,7 @@ from sqlalchemy import delete, insert, select, update
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers
 
@@ -125,6 +126,7 @@ class Worker:
                 dead = delete(workers).where(workers.c.beat < database.now - self._dead_after)
                 for gone in connection.execute(dead.returning(workers.c.id)).scalars():
                     logger.warning("Worker %s gave no sign of life; its runs are taken over.", gone)
+            expire_reservations(database)
             taken = self._backend.engine.rescue(living)
             if taken:
                 logger.warning("Took over %d runs of workers that have died.", len(taken))

@@ -260,7 +260,7 @@ class LedgerHandler(BaseCallbackHandler):
     ) -> None:
         super().__init__()
         self._ledger = ledger
-        self._needs_price = ledger.limits.usd is not None
+        self._needs_price = ledger._limits.usd is not None
         self._prices = Prices(prices, needed=self._needs_price)
         self._calls: dict[Any, tuple[ModelName, list[list[Any]]]] = {}
 

@@ -214,7 +214,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             self._count = count
         limited = {*self.run.given(), *self.thread.given()}
         if ledger is not None:
-            limited.update(ledger.limits.given())
+            # Those it was created with: raising them adds no names, and a SharedLedger would have to
+            # ask its database.
+            limited.update(ledger._limits.given())
         if not limited and ledger is None:
             raise ValueError(
                 "A budget needs a limit. Pass run=Limits(...), thread=Limits(...) or "

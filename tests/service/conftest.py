@@ -31,7 +31,7 @@ def postgres_url(postgres_server: Any) -> str:
     return new_postgres(postgres_server)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def url(request: pytest.FixtureRequest) -> str:
     """Each kind of database in turn."""
     found: str = request.getfixturevalue(f"{request.param}_url")

@@ -86,6 +86,11 @@ def each_death(begin: Callable[[str], None], check: Callable[[str], None], servi
     raise AssertionError("the run does not end")
 
 
+def but_the_first_are_long(given: list[Any]) -> list[Any]:
+    """The first one runs in `make test`, the others take their time."""
+    return [given[0], *(pytest.param(one, marks=pytest.mark.long) for one in given[1:])]
+
+
 SETTINGS: list[dict[str, Any]] = [
     {"checkpoints": "delta"},
     {"checkpoints": "full"},
@@ -94,7 +99,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", SETTINGS, ids=str)
+@pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS), ids=str)
 def test_a_worker_that_dies_during_a_message(
     sqlite_url: str, tmp_path: Path, options: Mapping[str, Any]
 ) -> None:
@@ -123,9 +128,9 @@ DECISIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", SETTINGS[:3], ids=str)
-@pytest.mark.parametrize("asks", ["middleware", "interrupt_before"])
-@pytest.mark.parametrize("decision", DECISIONS, ids=lambda d: d["decision"])
+@pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS[:3]), ids=str)
+@pytest.mark.parametrize("asks", but_the_first_are_long(["middleware", "interrupt_before"]))
+@pytest.mark.parametrize("decision", but_the_first_are_long(DECISIONS), ids=lambda d: d["decision"])
 def test_a_worker_that_dies_during_a_decision(
     sqlite_url: str,
     tmp_path: Path,

@@ -97,7 +97,7 @@ def add_agents(service: Service, journal: Journal) -> None:
     service.add("async", make_desk(journal, calls=1, review=True), asynchronous=True)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:

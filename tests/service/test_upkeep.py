@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,17 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import delete, insert, select, update
 
-from agent_factory import create_agent
+from agent_factory import ToolRuntime, create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import (
+    Effect,
+    HumanInTheLoopMiddleware,
+    OnceMiddleware,
+    idempotency_key,
+)
 from agent_factory.service import AlreadyDecided, NotFound, Service
+from agent_factory.service.effects import SharedEffects
+from agent_factory.service.runner import Runner
 from agent_factory.service.tables import events, runs, threads, waits, workers
 from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, check_history, make_desk
@@ -307,3 +317,173 @@ def test_ten_thousand_threads_that_wait(service: Service) -> None:
     assert created == sorted(created)
     assert service.inbox("tenant-3").count() == 1000
     assert seconds < 0.05  # measured: 0.002
+
+
+# Stacks that change under threads
+
+
+def reviewed(journal: Journal, name: str, **options: Any) -> Any:
+    review = HumanInTheLoopMiddleware(interrupt_on={"pay": True}, name=name)
+    return make_desk(journal, calls=1, middleware=[review], **options)
+
+
+def test_a_renamed_middleware_under_a_waiting_thread(
+    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The decision is not lost: it can be made again when the new name is known."""
+    journal = Journal(tmp_path / "renamed")
+    service.add("shop", reviewed(journal, "Review"))
+    service.start()
+    wait = wait_for_review(service, "t", "shop")
+    assert [*service.stranded("shop")] == []
+    agents = service._backend.agents
+    del agents["shop"]
+    service.add("shop", reviewed(journal, "Approval"))
+    (stranded,) = service.stranded("shop")
+    assert (stranded.thread_id, stranded.nodes) == ("t", ("Review.after_model",))
+    run = service.decide(wait.id, "approve", by="ann")
+    assert "__interrupt__" in run.result(WAIT)
+    info = service.thread("t")
+    assert info.status == "waiting"
+    assert "waits at Review.after_model, which this agent does not have" in str(info.error)
+    assert [one.id for one in service.inbox().waits()] == [wait.id]
+    assert [entry.what for entry in service.inbox().audit()] == ["stranded", "approve"]
+    assert "The plan of agent 'shop' has changed since thread t ran" in caplog.text
+    del agents["shop"]
+    service.add("shop", reviewed(journal, "Approval", moved={"Review": "Approval"}))
+    assert [*service.stranded("shop")] == []
+    run = service.decide(wait.id, "approve", by="ann")
+    assert run.result(WAIT)["messages"][-1].text == "Paid."
+    assert service.thread("t").error is None
+    assert list(journal.times("pay").values()) == [1]
+
+
+# Effects
+
+
+def booking(journal: Journal, *, asynchronous: bool = False) -> Any:
+    """An agent that books, then pays after a review; bookings can be undone."""
+
+    def book(nights: int, runtime: ToolRuntime) -> str:
+        """Book a hotel."""
+        journal.write("book", idempotency_key(runtime))
+        return f"Booked {nights} nights."
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        journal.write("pay", euros)
+        return "Paid."
+
+    def cancel(effect: Effect) -> None:
+        journal.write("cancel", effect.key, effect.args["nights"])
+
+    async def acancel(effect: Effect) -> None:
+        cancel(effect)
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        last = messages[-1]
+        if last.type == "human" and "pay" not in last.text.lower():
+            return AIMessage("Fine.")
+        done = {"human": ("book", {"nights": 2}), "book": ("book", {"nights": 3})}
+        key = last.type if last.type == "human" else str(last.name)
+        if key == "book" and sum(m.type == "tool" for m in messages) > 1:
+            name, args = "pay", {"euros": 9}
+        elif key in done:
+            name, args = done[key]
+        else:
+            return AIMessage("Done.")
+        call = {"name": name, "args": args, "id": f"call-{len(messages)}"}
+        return AIMessage("", tool_calls=[call])
+
+    return create_agent(
+        ScriptedChatModel([answer] * 100),
+        [book, pay],
+        middleware=[
+            HumanInTheLoopMiddleware(interrupt_on={"pay": True}),
+            OnceMiddleware({"book": "ask"}, undo={"book": acancel if asynchronous else cancel}),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+
+
+@pytest.mark.parametrize("how", ["cancel", "reject"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_effects_of_a_run_are_undone(
+    service: Service, tmp_path: Path, how: str, asynchronous: bool, until: Until
+) -> None:
+    journal = Journal(tmp_path / "booked")
+    agent = booking(journal, asynchronous=asynchronous)
+    service.add("hotel", agent, asynchronous=asynchronous)
+    service.start()
+    wait = wait_for_review(service, "t", "hotel")
+    keys = journal.lines("book")
+    assert len(set(keys)) == 2
+    held = service.submit("hotel", thread="t", message="Never mind.", message_id="m-2")
+    if how == "cancel":
+        service.run(wait.run).cancel(by="ann", undo=True)
+    else:
+        service.decide(wait.id, "reject", by="ann", undo=True)
+    assert held.result(WAIT)["messages"][-1].text == "Fine."
+    assert journal.lines("cancel") == [f"{keys[1]} 3", f"{keys[0]} 2"]
+    assert journal.lines("pay") == []
+    entry = next(one for one in service.inbox().audit(thread="t") if one.what == "undo")
+    assert [text.partition(",")[0] for text in entry.detail["undone"]] == [
+        "book(nights=3)",
+        "book(nights=2)",
+    ]
+    assert (entry.detail["unknown"], entry.detail["kept"]) == ([], [])
+    assert service.run(wait.run).status == "cancelled"
+
+
+def test_undoing_goes_with_a_rejection(service: Service) -> None:
+    service.start()
+    wait = wait_for_review(service, "t")
+    with pytest.raises(ArgumentError, match="goes with 'reject' only, got 'approve'"):
+        service.decide(wait.id, "approve", by="ann", undo=True)
+
+
+def test_an_effect_whose_outcome_is_unknown_is_asked_about(
+    service: Service, tmp_path: Path
+) -> None:
+    """The worker died after the booking: a person says what became of it."""
+    journal = Journal(tmp_path / "booked")
+    service.add("hotel", booking(journal))
+    deaths = [KilledWorker()]
+
+    class Dies(SharedEffects):
+        def finish(self, effect: Effect, result: bytes) -> None:
+            if deaths:
+                raise deaths.pop()
+            super().finish(effect, result)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agent_factory.service.runner.SharedEffects", Dies)
+        run = service.submit("hotel", thread="t", message="Pay.")
+        work(service, run)
+    assert deaths == []
+    work(service, run)
+    (wait,) = service.inbox().waits()
+    assert wait.tool == "book"
+    assert wait.allowed == ("approve", "reject", "respond")
+    assert "its outcome is unknown: it may have been done" in wait.question
+    service.start()
+    service.decide(wait.id, "respond", message="Booked 2 nights.", by="ann").result(WAIT)
+    assert len(journal.lines("book")) == 2  # the other booking follows, this one is not repeated
+    messages = service.state("t").values["messages"]
+    assert [m.text for m in messages if m.type == "tool"] == [
+        "Booked 2 nights.",
+        "Booked 3 nights.",
+    ]
+
+
+class KilledWorker(BaseException):
+    """The process dies."""
+
+
+def work(service: Service, run: Any) -> None:
+    """Carry out the job of a run in this thread, as a worker does."""
+    service._backend.create()
+    with service._backend.database.read() as connection:
+        row = connection.execute(select(runs).where(runs.c.run_id == run.id)).one()
+    with suppress(KilledWorker):
+        Runner(service._backend, lambda: "w").run(row.job, row.payload)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_factory import AgentMiddleware
+from agent_factory.middleware import OnceMiddleware
 from service.desk import Journal, make_desk
 
 DEAD_AFTER = 2.0
@@ -28,6 +29,8 @@ def main(url: str, journal: str, options: dict[str, Any]) -> None:
     slots = options.pop("slots")
     if options.pop("version") == "next":
         options["middleware"] = [Clock()]
+    if options.pop("once"):
+        options["middleware"] = [OnceMiddleware({"pay": "fail"})]
     service = Service(url)
     service.add("desk", make_desk(Journal(Path(journal)), **options))
     service.start(slots=slots, dead_after=DEAD_AFTER)
@@ -59,19 +62,22 @@ class WorkerProcess:
         journal: Path,
         **options: Any,
     ) -> None:
-        given = {"fenced": True, "slots": 8, "version": "first", "seconds": 0.01, **options}
+        default = {"fenced": True, "slots": 8, "version": "first", "once": False, "seconds": 0.01}
+        given = {**default, **options}
+        self._log = journal.with_suffix(".log")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service.worker_process", url, journal, json.dumps(given)],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=(errors := self._log.open("a")),
             text=True,
         )
+        errors.close()
 
     def wait_until_ready(self) -> WorkerProcess:
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        assert self.process.stdout.readline() == "ready\n", self._log.read_text()
         return self
 
     def send(self, number: int) -> None:

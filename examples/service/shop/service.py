@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from shop.agent import desk_agent
-
 from agent_factory.service import Service
+from shop.agent import desk_agent
 
 service = Service(os.environ.get("SHOP_DATABASE", "sqlite:///desk.db"))
 service.add("desk", desk_agent, review_within="4h", late="reject")

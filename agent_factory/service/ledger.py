@@ -1,0 +1,519 @@
+"""SharedLedger: a budget that agents in many processes spend from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from functools import cached_property
+from string import Formatter
+from time import monotonic
+from typing import Any, Literal, get_args
+from uuid import uuid4
+from zoneinfo import ZoneInfo
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
+from langgraph.constants import TAG_NOSTREAM
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    String,
+    Update,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.middleware.budget import (
+    BudgetExceededError,
+    Ledger,
+    Limits,
+    Reservation,
+    Spent,
+)
+from agent_factory.middleware.budget.limits import Account
+from agent_factory.runtime.composition import calling_layer
+from agent_factory.service.database import Database
+from agent_factory.service.leases import aborting
+from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
+from agent_factory.service.runner import AGENT_KEY, RUN_KEY, TENANT_KEY
+from agent_factory.service.service import Service
+from agent_factory.service.tables import AMOUNTS, LIMITED, breakdown, ledger, reservations
+
+Per = Literal["hour", "day", "month"]
+"""How often spending starts from 0 again."""
+
+MAX_PARTS = 64
+"""The most rows of a breakdown; what else spends is added up in one more."""
+
+_FIELDS = {"tenant": TENANT_KEY, "agent": AGENT_KEY}
+_ROUNDING = 1e-9  # in US dollars, as in one process
+_NOTHING = Spent()
+
+
+@dataclass(frozen=True, slots=True)
+class SpentBy:
+    """What a part of an agent has spent.
+
+    Attributes:
+        agent: The `name` of the agent or subagent, or else the name it has in the service. A
+            subagent without a name counts as the agent that called it.
+        part: "model", "tools", or the name of the middleware that made the call; "middleware" if
+            that is a function around a call, such as `wrap_model_call`: the engine cannot tell
+            which one. Only `handler` sees calls of middleware and calls inside tools.
+        spent: What it has spent.
+    """
+
+    agent: str
+    part: str
+    spent: Spent
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The calls of this process that are running in a scope, and until when time is recorded."""
+
+    running: int
+    since: float
+
+
+class SharedLedger(Ledger):
+    """A `Ledger` in a database: agents in many workers, processes and machines share it.
+
+    It takes the place of a `Ledger`, with the same methods. Checking the limits and reserving is
+    one statement of the database, so that the limits hold over all processes: they are exceeded by
+    at most one call of each agent, and turns and tool calls never.
+
+    A reservation belongs to the worker that made it. If the worker dies, or after `expires_after`,
+    it is given back. If its call ends all the same, its cost is recorded.
+
+    `seconds` count in each process as in a `Ledger`: while at least one call of the scope is
+    running there, parallel calls once. The seconds of several processes add up, and each process
+    knows those of the others when their calls have ended.
+
+    Limits come from the code of each process. What `raise_limits` adds to them is in the database.
+
+    In async runs, a transaction takes the event loop's time; it is short and never waits for a
+    model.
+
+    Args:
+        service: A service, in whose database the ledger is; or the URL of a database.
+        scope: What spends together, such as "research". It may contain `{tenant}` and `{agent}`,
+            for a budget of each: in runs of a service they stand for the tenant of the thread and
+            for the name of the agent in the service.
+        limits: The most that may be spent.
+        per: "hour", "day" or "month": spending starts from 0 with each, by the clock of the
+            database, and limits that were raised fall back. A call that is running then counts as
+            reserved, and its cost is recorded in the new one. None: it never starts again.
+        timezone: Such as "Europe/Berlin", for the beginning of days and months; None is UTC.
+        expires_after: Seconds after which a reservation is given back.
+
+    Raises:
+        TypeError: `limits` is not a Limits.
+        ArgumentError: Another argument cannot be used.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = SharedLedger(
+    ...     f"sqlite:///{folder.name}/budget.db", scope="search", limits=Limits(usd=1), per="day"
+    ... )
+    >>> with ledger.reserve(Spent(usd=0.3)) as reservation:
+    ...     reservation.commit(Spent(usd=0.25))
+    >>> ledger.spent.usd, ledger.reserved.usd
+    (0.25, 0.0)
+    >>> ledger.close()
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        service: Service | str,
+        *,
+        scope: str,
+        limits: Limits,
+        per: Per | None = None,
+        timezone: str | None = None,
+        expires_after: float = 900.0,
+    ) -> None:
+        super().__init__(limits)
+        if not isinstance(service, Service | str):
+            raise ArgumentError(
+                "service",
+                f"must be a Service or the URL of a database, got {describe(service)}.",
+                "Pass Service('sqlite:///desk.db') or 'sqlite:///desk.db'.",
+            )
+        if per not in (None, *get_args(Per)):
+            raise ArgumentError("per", f"must be 'hour', 'day', 'month' or None, got {per!r}.")
+        self.scope, self.per, self._expires_after = scope, per, expires_after
+        self._fields = _fields_of(scope)
+        try:
+            self._zone: tzinfo = UTC if timezone is None else ZoneInfo(timezone)
+        except (LookupError, OSError, TypeError, ValueError):
+            raise ArgumentError(
+                "timezone",
+                f"must be the name of a time zone, got {timezone!r}.",
+                "Pass such as 'Europe/Berlin'.",
+            ) from None
+        self._per = "" if per is None else f"{per} {timezone or 'UTC'}"
+        self._service = service if isinstance(service, Service) else None
+        self._own = None if isinstance(service, Service) else Database(service)
+        self._ends = math.inf if per is None else -math.inf  # when the window ends, as last seen
+        self._running: dict[int, tuple[str, str]] = {}  # the id and the scope of reservations
+        self._clocks: dict[str, _Clock] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """The most that may be spent, including what the limits were raised by."""
+        return self._read()[0]
+
+    @property
+    def spent(self) -> Spent:
+        """What is spent up to now."""
+        return self._read()[1]
+
+    @property
+    def reserved(self) -> Spent:
+        """What running calls will cost at least, in all processes."""
+        return self._read()[2]
+
+    def account(self) -> Account:
+        """The limits, with what is spent and reserved, at one moment."""
+        limits, spent, reserved = self._read()
+        return Account("ledger", limits, (spent + reserved).as_record())
+
+    def breakdown(self) -> list[SpentBy]:
+        """What is spent, by whom; those that have spent most come first."""
+        joined = (breakdown.c.scope == ledger.c.scope) & (breakdown.c.per == ledger.c.per)
+        found = select(breakdown).join(ledger, joined).where(ledger.c.per == self._per)
+        found = found.where(ledger.c.scope == self._place())
+        with _outage(), self._database.read() as connection:
+            rows = connection.execute(found.where(ledger.c.ends >= self._window(connection)))
+            parts = [SpentBy(r["agent"], r["part"], _spent(dict(r))) for r in rows.mappings()]
+        return sorted(parts, key=lambda one: (one.spent.usd, one.spent.total_tokens), reverse=True)
+
+    def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
+        """Reserve what something will cost at least; use the result in a `with` statement.
+
+        See `Ledger.reserve`.
+
+        Raises:
+            BudgetExceededError: It does not fit.
+            DatabaseUnavailable: The database is restarting, unreachable or overloaded. In runs of
+                a service it is DatabaseLost, which no middleware takes for an error of a model.
+        """
+        scope, id, need = self._place(), uuid4().hex, least + keep
+        least = replace(least, seconds=0.0)
+        database = self._database
+        values = {name: getattr(least, name) for name in AMOUNTS}
+        added = {f"add_{name}": amount for name, amount in values.items()}
+        needs = {f"need_{name}": getattr(need, name) for name in self._limits.given()}
+        while True:
+            elapsed = {"elapsed": self._elapsed(scope)} if "need_seconds" in needs else {}
+            with _outage(), database.begin() as connection:
+                # First, because the row of the scope stays locked until the transaction ends.
+                connection.execute(
+                    insert(reservations).values(
+                        id=id,
+                        scope=scope,
+                        per=self._per,
+                        owner=self._service.worker_id if self._service else None,
+                        expires=database.now + self._expires_after,
+                        **values,
+                    )
+                )
+                place = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
+                if connection.execute(self._take, {**place, **added, **needs, **elapsed}).first():
+                    break
+                connection.rollback()
+            account = self.account()
+            if not account.shortfall(need):  # a new scope, a new window, or others gave back
+                with _outage(), database.begin() as connection:
+                    self._begin_window(connection, scope)
+                continue
+            with _outage():
+                is_over = not expire_reservations(database)
+            if is_over:
+                raise BudgetExceededError((account,), need)
+        with self._lock:
+            number = next(self._numbers)
+            self._running[number] = id, scope
+            self._clocks.setdefault(scope, _Clock(0, monotonic())).running += 1
+        return Reservation(self, number, least)
+
+    def raise_limits(self, extra: Mapping[str, float]) -> None:
+        """Raise the limits for all processes, until the end of the hour, day or month.
+
+        Args:
+            extra: What is added to each limit, such as `{"usd": 0.5}`; amounts without a limit
+                stay without one.
+        """
+        self._limits.raised(extra)  # raises if an amount cannot be added
+        limited = self._limits.given()
+        columns = {ledger.c[f"{n}_raised"]: more for n, more in extra.items() if n in limited}
+        if columns:
+            raised = self._update({column: column + more for column, more in columns.items()})
+            with _outage(), self._database.begin() as connection:
+                self._change(connection, raised, self._place(), {})
+
+    def record(self, amount: Spent, message_id: str | None = None) -> None:
+        """Add what was spent without a reservation.
+
+        Args:
+            amount: What was spent. Seconds in it are ignored, because the ledger measures them.
+            message_id: The id of the message it was spent on, so that it is recorded only once.
+        """
+        scope, amount = self._place(), replace(amount, seconds=0.0)
+        with _outage(), self._database.begin() as connection:
+            held = {f"{name}_held": 0 for name in AMOUNTS}
+            self._add(connection, scope, amount, held, _spender(records=True))
+        super().record(_NOTHING, message_id)  # the middleware asks in the process of the handler
+
+    def close(self) -> None:
+        """Close the connections to the database, if the ledger was made from a URL."""
+        if self._own is not None:
+            self._own.close()
+
+    def _settle(self, number: int, actual: Spent) -> bool:
+        """End a reservation; False if it had ended before."""
+        with self._lock:
+            if number not in self._running:
+                return False
+            id, scope = self._running.pop(number)
+            clock, now = self._clocks[scope], monotonic()
+            actual = replace(actual, seconds=now - clock.since)
+            clock.since, clock.running = now, clock.running - 1
+            if not clock.running:
+                del self._clocks[scope]
+        with _outage(), self._database.begin() as connection:
+            held = end_reservation(connection, id)
+            self._add(connection, scope, actual, held, _spender(records=False))
+        return True
+
+    def _add(
+        self,
+        connection: Connection,
+        scope: str,
+        spent: Spent,
+        held: Mapping[str, Any],
+        spender: tuple[str, str],
+    ) -> None:
+        """Add what was spent, to the scope and to its breakdown, and give back what was held."""
+        values = {f"add_{name}": getattr(spent, name) for name in AMOUNTS}
+        self._change(connection, self._spend, scope, {**values, **held})
+        for (agent, part), most in ((spender, MAX_PARTS), (("", "other"), MAX_PARTS + 1)):
+            place = {"at_scope": scope, "at_per": self._per, "at_agent": agent, "at_part": part}
+            if connection.execute(self._share, {**place, **values, "most": most}).first():
+                return
+
+    def _change(
+        self, connection: Connection, statement: Update, scope: str, values: Mapping[str, Any]
+    ) -> None:
+        """Update the row of a scope, in the window that the clock of the database is in."""
+        place = {"at_scope": scope, "at_per": self._per}
+        while not connection.execute(statement, {**place, "at_ends": self._ends, **values}).first():
+            self._begin_window(connection, scope)
+
+    def _begin_window(self, connection: Connection, scope: str) -> None:
+        """Create the row of a scope, or start from 0 if its window has ended."""
+        ends = self._window(connection)
+        key = {"scope": scope, "per": self._per}
+        fresh = dict.fromkeys([*AMOUNTS, *(f"{name}_raised" for name in LIMITED)], 0)
+        begun = (
+            self._database.insert(ledger)
+            .values(**key, ends=ends)
+            .on_conflict_do_update(
+                index_elements=["scope", "per"],
+                set_={**fresh, "ends": ends},
+                where=ledger.c.ends < ends,
+            )
+        )
+        if connection.execute(begun.returning(ledger.c.ends)).first():
+            connection.execute(delete(breakdown).filter_by(**key))
+        # After the clock has been set back, the row may be in a later window.
+        self._ends = connection.execute(select(ledger.c.ends).filter_by(**key)).scalar_one()
+
+    def _window(self, connection: Connection) -> float:
+        """When the present window ends, by the clock of the database."""
+        if self.per is None:
+            return math.inf
+        now = connection.execute(select(self._database.now)).scalar_one()
+        return end_of_window(now, self.per, self._zone)
+
+    def _read(self) -> tuple[Limits, Spent, Spent]:
+        """The limits, what is spent, and what is reserved."""
+        scope = self._place()
+        with _outage(), self._database.read() as connection:
+            ends = self._window(connection)
+            found = select(ledger).filter_by(scope=scope, per=self._per)
+            row: dict[str, Any] = dict(connection.execute(found).mappings().first() or {})
+        reserved, limits, spent = _spent(row, "_reserved"), self._limits, _NOTHING
+        if row and row["ends"] >= ends:
+            limits = limits.raised({name: row[f"{name}_raised"] for name in limits.given()})
+            spent = _spent(row)
+        return limits, replace(spent, seconds=spent.seconds + self._elapsed(scope)), reserved
+
+    def _elapsed(self, scope: str) -> float:
+        """Seconds of the calls that are running in this process, which are not recorded yet."""
+        with self._lock:
+            clock = self._clocks.get(scope)
+            return monotonic() - clock.since if clock else 0.0
+
+    def _place(self) -> str:
+        """The scope, for the run that is under way."""
+        if not self._fields:
+            return self.scope
+        metadata = _config().get("metadata", {})
+        try:
+            return self.scope.format(**{name: metadata[_FIELDS[name]] for name in self._fields})
+        except KeyError:
+            raise ArgumentError(
+                "scope",
+                f"{self.scope!r} can only be used in runs of a service.",
+                "Outside of them, write it out, such as SharedLedger(..., scope='tenant:acme').",
+            ) from None
+
+    @cached_property
+    def _database(self) -> Database:
+        """The database, with its tables; it is not needed to build an agent."""
+        if self._service is not None:
+            self._service._backend.create()
+            return self._service._backend.database
+        assert self._own is not None
+        self._own.create()
+        return self._own
+
+    def _update(self, values: Mapping[Any, Any], *conditions: ColumnElement[bool]) -> Update:
+        """An update of the row of a scope, if its window has not ended."""
+        if self.per is not None:
+            conditions = (*conditions, self._database.now < ledger.c.ends)
+        return (
+            update(ledger)
+            .where(
+                ledger.c.scope == bindparam("at_scope"),
+                ledger.c.per == bindparam("at_per"),
+                ledger.c.ends == bindparam("at_ends"),
+                *conditions,
+            )
+            .values(values)
+            .returning(ledger.c.ends)
+        )
+
+    @cached_property
+    def _take(self) -> Update:
+        """Reserve amounts if they fit. `Account.shortfall` is the same in Python."""
+        conditions: list[ColumnElement[bool]] = []
+        for name, limit in self._limits.given().items():
+            parts = ("input_tokens", "output_tokens") if name == "total_tokens" else (name,)
+            # In this order, because sums of floats depend on it.
+            used = sum(ledger.c[part] + ledger.c[f"{part}_reserved"] for part in parts)
+            need = bindparam(f"need_{name}", type_=ledger.c[f"{name}_raised"].type)
+            if name == "seconds":
+                used = ledger.c.seconds + bindparam("elapsed", type_=Float)
+            over = used + need - (ledger.c[f"{name}_raised"] + limit)
+            if name == "seconds":
+                conditions.append(over < 0)
+            else:
+                rounding = _ROUNDING if name == "usd" else 0
+                conditions.append(or_(need == 0, over <= rounding))
+        columns = {name: ledger.c[f"{name}_reserved"] for name in AMOUNTS}
+        more = {c: c + bindparam(f"add_{name}", type_=c.type) for name, c in columns.items()}
+        return self._update(more, *conditions)
+
+    @cached_property
+    def _spend(self) -> Update:
+        """Add to what is spent, and give back what was reserved."""
+        columns = [ledger.c[name] for name in AMOUNTS]
+        more = {c: c + bindparam(f"add_{c.name}", type_=c.type) for c in columns}
+        return self._update({**more, **GIVE_BACK})
+
+    @cached_property
+    def _share(self) -> Any:
+        """Add to a row of the breakdown; make a new one if there are not too many."""
+        scope, per = bindparam("at_scope", type_=String), bindparam("at_per", type_=String)
+        agent, part = bindparam("at_agent", type_=String), bindparam("at_part", type_=String)
+        rows = select(func.count()).where(breakdown.c.scope == scope, breakdown.c.per == per)
+        known = select(breakdown.c.scope).where(
+            breakdown.c.scope == scope,
+            breakdown.c.per == per,
+            breakdown.c.agent == agent,
+            breakdown.c.part == part,
+        )
+        is_room = rows.scalar_subquery() < bindparam("most")
+        columns = [breakdown.c[name] for name in AMOUNTS]
+        given = [bindparam(f"add_{column.name}", type_=column.type) for column in columns]
+        row = self._database.insert(breakdown).from_select(
+            ["scope", "per", "agent", "part", *AMOUNTS],
+            select(scope, per, agent, part, *given).where(or_(known.exists(), is_room)),
+        )
+        return row.on_conflict_do_update(
+            index_elements=["scope", "per", "agent", "part"],
+            set_={column: column + row.excluded[column.name] for column in columns},
+        ).returning(breakdown.c.agent)
+
+
+def end_of_window(now: float, per: Per, zone: tzinfo) -> float:
+    """When an hour, a day or a month ends, in seconds since 1970.
+
+    >>> datetime.fromtimestamp(end_of_window(0, "month", UTC), UTC).isoformat()
+    '1970-02-01T00:00:00+00:00'
+    """
+    local = datetime.fromtimestamp(now, zone)
+    if per == "hour":
+        offset = local.utcoffset() or timedelta()
+        return now // 1 - (now + offset.total_seconds()) // 1 % 3600 + 3600
+    following = local.date() + timedelta(days=1)
+    if per == "month":
+        following = (local.replace(day=28) + timedelta(days=4)).date().replace(day=1)
+    return datetime.combine(following, time(), zone).timestamp()
+
+
+def _spent(row: Mapping[str, Any], suffix: str = "") -> Spent:
+    return Spent(**{name: row.get(name + suffix, 0) for name in AMOUNTS})
+
+
+def _config() -> RunnableConfig:
+    """The config of the run that is under way; empty outside of one."""
+    try:
+        return get_config()
+    except RuntimeError:
+        return {}
+
+
+def _outage() -> AbstractContextManager[None]:
+    """Abort a run of a service if the database is not available; another attempt continues it."""
+    return aborting() if RUN_KEY in _config().get("metadata", {}) else nullcontext()
+
+
+def _spender(*, records: bool) -> tuple[str, str]:
+    """The agent and its part that spend now."""
+    config = _config()
+    metadata = config.get("metadata", {})
+    agent = metadata.get("lc_agent_name") or metadata.get(AGENT_KEY, "")
+    node = metadata.get("langgraph_node", "")
+    part = node.rpartition(".")[0] or node
+    # Layers run with this tag, and what they are around without it.
+    if records and part == node and TAG_NOSTREAM in (config.get("tags") or ()):
+        part = calling_layer.get().rpartition(".")[0] or "middleware"
+    return agent, part
+
+
+def _fields_of(scope: Any) -> set[str]:
+    """The fields of a scope that is a template."""
+    hint = f"Write text, which may contain {' and '.join(f'{{{name}}}' for name in _FIELDS)}."
+    try:
+        parts = [*Formatter().parse(scope)]
+    except (TypeError, ValueError):
+        raise ArgumentError("scope", f"must be a template, got {scope!r}.", hint) from None
+    fields = {name for _, name, _, _ in parts if name is not None}
+    if unknown := fields - _FIELDS.keys():
+        raise ArgumentError("scope", f"{scope!r} has the field {min(unknown)!r}.", hint)
+    return fields

@@ -1,0 +1,62 @@
+"""Reservations: amounts of a ledger that running calls hold until their cost is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, case, delete, or_, select, update
+
+from agent_factory.service.database import Database
+from agent_factory.service.tables import AMOUNTS, ledger, reservations, workers
+
+_ROUNDING = 1e-12  # what adding up floats may leave of nothing, in US dollars
+
+GIVE_BACK = {
+    column: case((column - held > _ROUNDING, column - held), else_=0)
+    for column, held in (
+        (ledger.c[f"{name}_reserved"], bindparam(f"{name}_held", type_=ledger.c[name].type))
+        for name in AMOUNTS
+    )
+}
+"""What an update of a ledger's row sets when a reservation ends."""
+
+_GIVEN_BACK = (
+    update(ledger)
+    .where(ledger.c.scope == bindparam("at_scope"), ledger.c.per == bindparam("at_per"))
+    .values(GIVE_BACK)
+)
+
+
+def end_reservation(connection: Connection, id: str) -> Mapping[str, Any]:
+    """Delete a reservation; return the parameters of `GIVE_BACK`, zeros if it has expired."""
+    ended = delete(reservations).where(reservations.c.id == id).returning(reservations)
+    row: dict[str, Any] = dict(connection.execute(ended).mappings().first() or {})
+    return {f"{name}_held": row.get(name, 0) for name in AMOUNTS}
+
+
+def expire_reservations(database: Database) -> int:
+    """Give back what calls have reserved whose worker is dead, or that have taken too long.
+
+    A call that ends later all the same records its cost.
+
+    Args:
+        database: The database of a service, or of ledgers.
+
+    Returns:
+        How many reservations were given back.
+    """
+    # A process without a worker has no heartbeat, so that only time tells.
+    is_orphan = reservations.c.owner.is_not(None) & reservations.c.owner.not_in(
+        select(workers.c.id)
+    )
+    expired = select(reservations).where(or_(reservations.c.expires <= database.now, is_orphan))
+    with database.read() as connection:
+        rows = connection.execute(expired).all()
+    for row in rows:
+        # One transaction each: two processes that do this at once wait for each other only once.
+        with database.begin() as connection:
+            held = end_reservation(connection, row.id)
+            place = {"at_scope": row.scope, "at_per": row.per}
+            connection.execute(_GIVEN_BACK, {**place, **held})
+    return len(rows)

@@ -1,0 +1,131 @@
+"""The commands `worker`, `submit`, `inbox`, `decide`, `drain` and `reindex`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_factory.cli.app import app
+
+Until = Callable[..., None]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "service"
+SHOP = "shop.service:service"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which `shop.service` can be loaded, with a database of its own."""
+    monkeypatch.chdir(EXAMPLE)
+    monkeypatch.setenv("SHOP_DATABASE", f"sqlite:///{tmp_path}/desk.db")
+    path = [*sys.path]
+    yield tmp_path
+    if "shop.service" in sys.modules:
+        sys.modules["shop.service"].service.close()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
+        del sys.modules[name]
+    sys.path[:] = path
+
+
+def run(*arguments: str) -> Any:
+    result = CliRunner().invoke(app, arguments)
+    if result.exit_code == 0:
+        return result.output
+    raise AssertionError(result.output)
+
+
+def fails(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+def test_an_inbox_without_anything(folder: Path) -> None:
+    assert run("inbox", SHOP) == "Nothing waits for a decision.\n"
+    assert json.loads(run("inbox", SHOP, "--json")) == []
+
+
+def test_a_message_that_is_queued(folder: Path) -> None:
+    text = run("submit", SHOP, "desk", "Refund A1", "--thread", "t-17", "--no-wait")
+    assert text.startswith("Thread t-17, run ")
+    assert text.endswith(": queued.\n")
+    again = run("submit", SHOP, "desk", "Hi", "--thread", "t-18", "--no-wait", "--json")
+    assert json.loads(again)["status"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("shop", "'shop' names no service. Write module:name or file.py:name"),
+        ("shop.nothing:service", "cannot be loaded: No module named 'shop.nothing'"),
+        ("shop.service:nothing", "has no attribute 'nothing'"),
+        ("shop.agent:desk_agent", "is not a Service, but"),
+    ],
+)
+def test_a_target_that_is_no_service(folder: Path, target: str, text: str) -> None:
+    assert text in fails("inbox", target)
+
+
+def test_a_service_by_the_path_of_its_file(folder: Path) -> None:
+    assert run("inbox", "shop/service.py:service") == "Nothing waits for a decision.\n"
+
+
+def test_wrong_arguments(folder: Path) -> None:
+    assert "agent 'dekc': was not added" in fails("submit", SHOP, "dekc", "Hi")
+    assert "wait 'nope': does not exist" in fails("decide", SHOP, "nope", "approve")
+    assert "--args is not JSON" in fails("decide", SHOP, "nope", "edit", "--args", "{")
+
+
+@pytest.mark.long
+def test_the_first_steps(folder: Path, until: Until) -> None:
+    """As docs/service/first_steps.md goes: with a worker that is killed while it works."""
+    command = [sys.executable, "-m", "agent_factory.cli", "worker", SHOP]
+
+    def worker(name: str) -> subprocess.Popen[str]:
+        log = (folder / name).open("w")
+        with log:
+            return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ}, text=True)
+
+    run("submit", SHOP, "desk", "Refund A1, please", "--thread", "t-17", "--no-wait")
+    first = worker("first.log")
+    service = sys.modules["shop.service"].service
+    until(lambda: service.thread("t-17").status == "running")
+    until(lambda: len(service.state("t-17").values.get("messages", ())) > 1)
+    first.kill()
+    first.wait()
+    second = worker("second.log")
+    try:
+        until(lambda: json.loads(run("inbox", SHOP, "--json")), 60)
+        log = (folder / "second.log").read_text()
+        assert "gave no sign of life; its runs are taken over" in log
+        assert "Took over 1 runs of workers that have died" in log
+        table = run("inbox", SHOP)
+        (wait,) = json.loads(run("inbox", SHOP, "--json"))
+        assert wait["id"] in table
+        assert wait["args"] == {"order_id": "A1", "euros": 40}
+        text = run("decide", SHOP, wait["id"], "approve", "--by", "ann")
+        assert text == "Decided: approve. Thread t-17 continues.\n"
+        until(lambda: service.thread("t-17").status == "idle", 60)
+        answer = service.state("t-17").values["messages"][-1].text
+        assert answer == "About order A1: 40 euros were paid back for order A1."
+        # Another message, whose answer is streamed to the terminal, up to its review.
+        text = run("submit", SHOP, "desk", "Refund B2", "--thread", "t-18")
+        assert text.startswith("refund waits for a decision: ")
+        assert run("reindex", SHOP) == "Indexed 2 threads; 1 decision is open.\n"
+        assert json.loads(run("reindex", SHOP, "--json")) == {"threads": 2, "waits": 1}
+        assert run("drain", SHOP) == "Drained 1 worker.\n"
+        assert second.wait(timeout=60) == 0
+        log = (folder / "second.log").read_text()
+        assert "runs up to 8 jobs at once. Ctrl-C stops it." in log
+        assert "Stopping; runs that are under way may end." in log
+        assert json.loads(run("drain", SHOP, "--json")) == {"drained": [], "left": []}
+    finally:
+        second.kill()
+        second.wait()

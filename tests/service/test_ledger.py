@@ -1,0 +1,616 @@
+"""SharedLedger: a Ledger in a database, over threads, processes, workers and days."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import chain
+from threading import Barrier
+from typing import Any
+from uuid import uuid4
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from sqlalchemy import (
+    Column,
+    Float,
+    MetaData,
+    Table,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from agent_factory import AgentMiddleware, Invoke, create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import (
+    BudgetExceededError,
+    BudgetMiddleware,
+    Ledger,
+    Limits,
+    ModelRetryMiddleware,
+    Price,
+    Spent,
+)
+from agent_factory.service import Service, SharedLedger
+from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
+from agent_factory.service.ledger import end_of_window
+from agent_factory.service.reservations import expire_reservations
+from agent_factory.service.tables import reservations, workers
+from agent_factory.testing import ScriptedChatModel
+
+PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
+
+Make = Callable[..., SharedLedger]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Make ledgers with connections of their own, as processes have."""
+    made: list[SharedLedger] = []
+
+    def make(url: str, limits: Limits, scope: str = "all", **options: Any) -> SharedLedger:
+        made.append(SharedLedger(url, scope=scope, limits=limits, **options))
+        return made[-1]
+
+    yield make
+    for ledger in made:
+        ledger.close()
+
+
+def response(content: str = "", *, calls: int = 0, read: int = 90, written: int = 10) -> AIMessage:
+    usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    asked = [{"name": "look", "args": {}, "id": uuid4().hex} for _ in range(calls)]
+    return AIMessage(content, tool_calls=asked, usage_metadata=usage)
+
+
+def look() -> str:
+    """Look around."""
+    return "a tree"
+
+
+def go() -> Any:
+    return {"messages": [HumanMessage("Go on")]}
+
+
+# As a Ledger
+
+DOLLARS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7, 1e-7]) | st.floats(0, 1)
+SPENT = st.builds(
+    Spent,
+    usd=DOLLARS,
+    input_tokens=st.integers(0, 40),
+    output_tokens=st.integers(0, 40),
+    turns=st.integers(0, 2),
+    tool_calls=st.integers(0, 2),
+    seconds=st.sampled_from([0, 0, 3]),
+)
+NONE = st.just(Spent())
+STEPS = st.lists(
+    st.tuples(st.just("reserve"), SPENT, NONE | SPENT)
+    | st.tuples(st.just("commit"), st.integers(0, 3), SPENT)
+    | st.tuples(st.just("leave"), st.integers(0, 3), st.sampled_from([OSError, TimeoutError]))
+    | st.tuples(st.just("record"), SPENT, st.sampled_from([None, "m1", "m2"]))
+    | st.tuples(st.just("recorded"), st.sampled_from(["m1", "m2"]), st.none())
+    | st.tuples(st.just("raise"), st.sampled_from(["usd", "turns", "seconds"]), st.integers(1, 2))
+    | st.tuples(st.just("wait"), st.integers(1, 5), st.none()),
+    min_size=3,
+    max_size=12,
+)
+LIMITS = st.builds(
+    Limits,
+    usd=st.none() | DOLLARS,
+    total_tokens=st.none() | st.integers(0, 200),
+    output_tokens=st.none() | st.integers(0, 90),
+    seconds=st.none() | st.integers(0, 9),
+    turns=st.none() | st.integers(0, 4),
+    tool_calls=st.none() | st.integers(0, 4),
+)
+
+
+def play(ledger: Ledger, step: tuple[str, Any, Any], held: list[Any]) -> tuple[str, list[float]]:
+    """Do a step; what a caller can see of it, as text and as numbers."""
+    kind, first, second = step
+    answer = ""
+    try:
+        if kind == "reserve":
+            held.append(ledger.reserve(first, keep=second))
+        elif kind == "commit" and first < len(held):
+            held[first].commit(second)
+        elif kind == "leave" and first < len(held):
+            with pytest.raises(second), held[first]:
+                raise second
+        elif kind == "record":
+            ledger.record(first, second)
+        elif kind == "recorded":
+            answer = str(ledger.take_recorded(first))
+        elif kind == "raise":
+            ledger.raise_limits({first: second})
+    except BudgetExceededError as error:
+        answer = f"over {sorted(error.reached['ledger'])}"
+    except RuntimeError as error:
+        answer = str(error)
+    account = ledger.account()
+    limits = account.limits.given()
+    amounts = [numbers(ledger.spent), numbers(account.used)]
+    return f"{answer} {sorted(limits)}", [*limits.values(), *chain(*amounts)]
+
+
+def numbers(spent: Spent) -> list[float]:
+    return [getattr(spent, name) for name in Spent.__slots__]
+
+
+def total(ledger: SharedLedger) -> Spent:
+    """The sum of the breakdown."""
+    return sum((one.spent for one in ledger.breakdown()), Spent())
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Service]:
+    """A service that is not started: its database alone."""
+    made = Service(sqlite_url)
+    yield made
+    made.close()
+
+
+DIME, FREE = Spent(usd=0.1), Spent()
+DIMES = [("reserve", DIME, FREE), ("commit", 0, DIME), ("reserve", DIME, FREE), ("commit", 1, DIME)]
+WAITS = [("reserve", FREE, FREE), ("wait", 3, None), ("reserve", FREE, FREE)]
+
+
+@settings.get_profile("costly")
+@given(limits=LIMITS, steps=STEPS)
+@example(limits=Limits(), steps=[("reserve", DIME, FREE), ("reserve", DIME + DIME, FREE)])
+@example(limits=Limits(usd=0.3), steps=[*DIMES, ("reserve", DIME, FREE)])
+@example(limits=Limits(), steps=[*WAITS, ("wait", 2, None), ("commit", 0, FREE), ("wait", 1, None)])
+@example(limits=Limits(seconds=3), steps=[*WAITS, ("commit", 0, FREE), ("reserve", FREE, FREE)])
+def test_a_shared_ledger_answers_as_a_ledger_does(
+    limits: Limits, steps: list[Any], store: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    for place in ("middleware.budget", "service"):
+        monkeypatch.setattr(f"agent_factory.{place}.ledger.monotonic", lambda: now)
+    shared = SharedLedger(store, scope=uuid4().hex, limits=limits)
+    model = Ledger(limits)
+    held: tuple[list[Any], list[Any]] = [], []
+    for step in [*steps, *(("leave", at, OSError) for at in range(len(steps)))]:
+        now += step[1] if step[0] == "wait" else 0
+        answer, amounts = play(model, step, held[0])
+        shared_answer, shared_amounts = play(shared, step, held[1])
+        assert shared_answer == answer, step
+        # The two add up floats in different orders.
+        assert shared_amounts == pytest.approx(amounts, abs=1e-9), step
+    assert shared.reserved == Spent()
+    assert shared.limits.given() == pytest.approx(model.limits.given())
+    assert numbers(total(shared)) == pytest.approx(numbers(shared.spent), abs=1e-9)
+
+
+# Many at once
+
+
+def test_the_last_of_an_amount_is_reserved_once(url: str, make: Make) -> None:
+    """Threads with connections of their own race for one row."""
+    limits = Limits(turns=20, usd=0.31, total_tokens=10_000)
+    ledgers = [make(url, limits) for _ in range(4)]
+    together = Barrier(4)
+
+    def spend(ledger: SharedLedger) -> int:
+        together.wait(10)
+        for calls in range(30):
+            try:
+                with ledger.reserve(Spent(turns=1, usd=0.01, input_tokens=7)) as reservation:
+                    account = ledger.account()
+                    assert account.used.turns <= 20
+                    reservation.commit(Spent(turns=1, usd=0.01, input_tokens=9))
+            except BudgetExceededError as error:
+                assert error.reached == {"ledger": {"turns": 1}}  # noqa: PT017
+                return calls
+        raise AssertionError
+
+    with ThreadPoolExecutor(4) as pool:
+        made = [*pool.map(spend, ledgers)]
+    spent = ledgers[0].spent
+    assert (sum(made), spent.turns, spent.input_tokens) == (20, 20, 180)
+    assert spent.usd == pytest.approx(0.2)
+    assert ledgers[0].reserved == Spent()
+    assert numbers(total(ledgers[0])) == pytest.approx(numbers(spent))
+
+
+def test_agents_of_several_processes_exceed_a_limit_by_at_most_a_call_each(
+    url: str, make: Make
+) -> None:
+    """All ask before one is answered, and there is room for the least cost of three calls."""
+    ledgers = [make(url, Limits(usd=0.3)) for _ in range(5)]
+    everyone_has_come = Barrier(5)
+
+    def answer(_: list[Any]) -> AIMessage:
+        everyone_has_come.wait(10)
+        return response("done", read=90, written=30)
+
+    def spend(ledger: SharedLedger) -> bool:
+        budget = BudgetMiddleware(
+            ledger=ledger, prices=PRICES, token_counter=lambda _: 90, exit_behavior="end"
+        )
+        model = ScriptedChatModel([answer])
+        create_agent(model, middleware=[budget]).invoke(go())
+        if not model.requests:
+            everyone_has_come.wait(10)
+        return bool(model.requests)
+
+    with ThreadPoolExecutor(5) as pool:
+        assert sum(pool.map(spend, ledgers)) == 3
+    assert ledgers[0].spent.usd == pytest.approx(0.36)  # three calls of 0.12, reserved as 0.091
+    assert ledgers[0].reserved == Spent()
+
+
+def test_limits_that_are_raised_are_raised_for_all_processes(
+    url: str, make: Make, call: Any
+) -> None:
+    asks, other = (make(url, Limits(turns=1)) for _ in range(2))
+    budget = BudgetMiddleware(ledger=asks, exit_behavior="ask")
+    model = ScriptedChatModel([response(calls=1), response("done")])
+    agent = create_agent(model, [look], middleware=[budget], checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": "1"}}
+    assert call(agent, go(), thread)["__interrupt__"][0].value["needed"] == {"turns": 1}
+    resume: Any = Command(resume={"type": "raise", "extra": {"turns": 3, "tool_calls": 1}})
+    with pytest.raises(ValueError, match="tool_calls"):
+        call(agent, resume, thread)
+    call(agent, Command(resume={"type": "raise", "extra": {"turns": 3}}), thread)
+    assert (other.limits, other.spent.turns, other.reserved) == (Limits(turns=4), 2, Spent())
+    with pytest.raises(ValueError, match="turns must be a whole number"):
+        other.raise_limits({"turns": 0.5})
+    assert asks.limits == Limits(turns=4)
+
+
+# Reservations of the dead
+
+
+def test_what_a_dead_worker_has_reserved_is_given_back(url: str, make: Make) -> None:
+    ledger = make(url, Limits(usd=1))
+    reservation = ledger.reserve(Spent(usd=0.8))
+    database = ledger._database
+    with database.begin() as connection:
+        connection.execute(insert(workers).values(id="w-1", beat=0, draining=False))
+        connection.execute(update(reservations).values(owner="w-1"))
+    assert expire_reservations(database) == 0
+    with database.begin() as connection:
+        connection.execute(delete(workers))  # as others do once it gives no sign of life
+    assert (expire_reservations(database), ledger.reserved) == (1, Spent())
+    with ledger.reserve(Spent(usd=0.8)) as other:
+        other.commit(Spent(usd=0.5))
+        # It was only slow: what it has spent is recorded, and nothing is given back twice.
+        reservation.commit(Spent(usd=0.7))
+    assert ledger.spent.usd == pytest.approx(1.2)
+    assert ledger.reserved == Spent()
+    with database.read() as connection:
+        assert connection.execute(select(reservations)).first() is None
+
+
+@pytest.mark.long
+def test_workers_give_back_what_a_dead_one_has_reserved(url: str, until: Any) -> None:
+    with Service(url) as service:
+        ledger = SharedLedger(service, scope="all", limits=Limits(usd=1))
+        ledger.reserve(Spent(usd=0.8))
+        with ledger._database.begin() as connection:
+            owner = connection.execute(select(reservations.c.owner)).scalar_one()
+            connection.execute(delete(workers).where(workers.c.id == owner))
+        until(lambda: ledger.reserved == Spent())  # the worker goes on under a new id
+
+
+def test_reservations_expire_when_their_amounts_are_needed(url: str, make: Make) -> None:
+    dies, lives = (make(url, Limits(turns=1), expires_after=0.2) for _ in range(2))
+    dies.reserve(Spent(turns=1))
+    with pytest.raises(BudgetExceededError):
+        lives.reserve(Spent(turns=1))
+    with dies._database.begin() as connection:
+        connection.execute(update(reservations).values(expires=0))
+    with lives.reserve(Spent(turns=1)) as reservation:
+        assert lives.reserved.turns == 1
+        reservation.commit(Spent(turns=1))
+    assert (lives.spent.turns, lives.reserved) == (1, Spent())
+
+
+@pytest.mark.parametrize("error", [TimeoutError, KeyboardInterrupt])
+def test_a_call_with_an_unknown_outcome_keeps_its_amounts(
+    error: Any, sqlite_url: str, make: Make
+) -> None:
+    ledger = make(sqlite_url, Limits(usd=1))
+    with pytest.raises(error), ledger.reserve(Spent(usd=0.4, turns=1)):
+        raise error
+    assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.4, 1, Spent())
+
+
+# Windows
+
+
+@pytest.fixture
+def clock(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Set the clock of the database: `clock("2026-03-29 00:30+01:00")`."""
+    database = Database(url)
+    table = Table("test_clock", MetaData(), Column("at", Float))
+    with database.begin() as connection:
+        table.create(connection)
+        connection.execute(table.insert().values(at=0))
+    monkeypatch.setattr(Database, "now", select(table.c.at).scalar_subquery())
+
+    def set_clock(at: str) -> None:
+        with database.begin() as connection:
+            connection.execute(table.update().values(at=datetime.fromisoformat(at).timestamp()))
+
+    yield set_clock
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("per", "last", "next"),
+    [
+        ("hour", "2026-03-28 22:59:59+00:00", "2026-03-28 23:00:01+00:00"),
+        ("day", "2026-03-28 22:59:59+00:00", "2026-03-28 23:00:01+00:00"),  # midnight in Berlin
+        ("month", "2026-03-31 21:59:59+00:00", "2026-03-31 22:00:01+00:00"),  # summer time
+    ],
+)
+def test_spending_starts_again_with_each_window(
+    per: Any, last: str, next: str, url: str, make: Make, clock: Callable[[str], None]
+) -> None:
+    clock("2026-03-28 22:10:00+00:00")
+    first, second = (make(url, Limits(usd=1), per=per, timezone="Europe/Berlin") for _ in range(2))
+    first.record(Spent(usd=0.9))
+    first.raise_limits({"usd": 0.5})
+    clock(last)
+    running = second.reserve(Spent(usd=0.6))
+    with pytest.raises(BudgetExceededError):
+        first.reserve(Spent(usd=0.1))
+    clock(next)
+    # The call that is running counts in the new window, before and after it has ended.
+    for one in (first, second):
+        assert (one.limits.usd, one.spent.usd, one.reserved.usd) == (1, 0, 0.6)
+    assert first.breakdown() == []
+    with pytest.raises(BudgetExceededError):
+        first.reserve(Spent(usd=0.5))
+    running.commit(Spent(usd=0.7))
+    with first.reserve(Spent(usd=0.3)) as reservation:
+        reservation.commit(Spent(usd=0.2))
+    assert second.spent.usd == total(second).usd == pytest.approx(0.9)
+    assert second.limits == Limits(usd=1)
+
+
+def test_scopes_and_windows_are_separate(sqlite_url: str, make: Make) -> None:
+    daily = make(sqlite_url, Limits(turns=2), per="day")
+    others = [
+        make(sqlite_url, Limits(turns=2)),
+        make(sqlite_url, Limits(turns=2), per="month"),
+        make(sqlite_url, Limits(turns=2), per="day", timezone="Asia/Tokyo"),
+        make(sqlite_url, Limits(turns=2), scope="other", per="day"),
+    ]
+    daily.record(Spent(turns=2))
+    for number, one in enumerate(others):
+        one.record(Spent(turns=number))
+    assert daily.spent.turns == 2
+    assert [one.spent.turns for one in others] == [0, 1, 2, 3]
+
+
+ZONES = st.sampled_from(
+    ["UTC", "Europe/Berlin", "America/Havana", "Asia/Kathmandu", "Australia/Lord_Howe"]
+)
+MOMENTS = st.integers(1_700_000_000, 1_900_000_000)
+
+
+@given(zone=ZONES, per=st.sampled_from(["day", "month"]), moment=MOMENTS)
+def test_windows_follow_each_other(zone: str, per: Any, moment: int) -> None:
+    """One ends at the beginning of a day, and lasts until then wherever it is asked."""
+    place = ZoneInfo(zone)
+    ends = end_of_window(moment, per, place)
+    assert 0 < ends - moment <= (25 * 3600 if per == "day" else 32 * 86400)
+    assert end_of_window(ends - 1, per, place) == ends
+    first = datetime.fromtimestamp(ends, place)
+    assert first.date() > datetime.fromtimestamp(ends - 1, place).date()
+    assert per == "day" or first.day == 1
+
+
+@pytest.mark.parametrize(("zone", "minute"), [("UTC", 0), ("Asia/Kathmandu", 15)])
+def test_hours_begin_as_clocks_on_the_wall_do(zone: str, minute: int) -> None:
+    ends = end_of_window(1_800_000_000.5, "hour", ZoneInfo(zone))
+    assert datetime.fromtimestamp(ends, UTC).minute == minute
+    assert 0 < ends - 1_800_000_000 <= 3600
+
+
+# Services
+
+
+LATER = pytest.param("postgres", marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", LATER])
+def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    service = Service(request.getfixturevalue(f"{kind}_url"))
+    ledger = SharedLedger(
+        service, scope="tenant:{tenant}", limits=Limits(turns=3, tool_calls=9), per="day"
+    )
+    all_of_it = SharedLedger(service, scope="{agent}", limits=Limits())
+    stack: list[Any] = [
+        BudgetMiddleware(ledger=ledger, exit_behavior="end", name="tenant"),
+        BudgetMiddleware(ledger=all_of_it, name="agent"),
+    ]
+    script: list[Any] = [lambda _: response(calls=1)] * 20
+    agent = create_agent(ScriptedChatModel(script), [look], middleware=stack)
+    with service:
+        service.add("desk", agent)
+        given = [("t1", "acme"), ("t2", "acme"), ("t3", "other")]
+        runs = [service.submit("desk", thread=t, message="Go", tenant=of) for t, of in given]
+        for run in runs:
+            assert "3 of 3 turns in the shared" in run.result(60)["messages"][-1].text
+        for tenant in ("acme", "other"):
+            known = SharedLedger(service, scope=f"tenant:{tenant}", limits=Limits(), per="day")
+            assert (known.spent.turns, known.reserved) == (3, Spent())
+        known = SharedLedger(service, scope="desk", limits=Limits())
+        assert known.spent.turns == 6
+        assert {(one.agent, one.part) for one in known.breakdown()} == {
+            ("desk", "model"),
+            ("desk", "tools"),
+        }
+        with pytest.raises(ArgumentError, match="only be used in runs of a service"):
+            _ = ledger.spent
+
+
+# Who spends
+
+
+def test_a_breakdown_names_agents_subagents_and_middleware(
+    sqlite_url: str, make: Make, call: Any
+) -> None:
+    ledger = make(sqlite_url, Limits(usd=100))
+    budget = BudgetMiddleware(ledger=ledger, prices=PRICES)
+    inner = create_agent(
+        ScriptedChatModel([response("inner", read=20, written=5)]),
+        middleware=[budget],
+        name="helper",
+    )
+
+    def delegate() -> str:
+        """Let another agent look."""
+        ScriptedChatModel([response(read=3, written=1)]).invoke("in a tool")
+        return str(inner.invoke(go())["messages"][-1].text)
+
+    class Selects(AgentMiddleware[Any, Any]):
+        def around_model(self, request: Any) -> Any:
+            yield Invoke(ScriptedChatModel([response(read=40, written=2)]), "in a layer")
+            return (yield request)
+
+    class Plans(AgentMiddleware[Any, Any]):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            ScriptedChatModel([response(read=60, written=2)]).invoke("in a hook")
+
+    class Wraps(AgentMiddleware[Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            ScriptedChatModel([response(read=2, written=1)]).invoke("in a function")
+            return handler(request)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            await ScriptedChatModel([response(read=2, written=1)]).ainvoke("in a function")
+            return await handler(request)
+
+    stack: list[Any] = [Plans(), Selects(), Wraps(), budget]
+    model = ScriptedChatModel([[{"name": "delegate"}], response("outer")])
+    agent = create_agent(model, [delegate], middleware=stack, name="desk")
+    call(agent, go(), {"callbacks": [ledger.handler(PRICES)]})
+    parts = {(one.agent, one.part): one.spent for one in ledger.breakdown()}
+    shown = {key: (spent.turns, spent.tool_calls) for key, spent in parts.items()}
+    assert shown == {
+        ("desk", "Plans"): (0, 0),
+        ("desk", "Selects"): (0, 0),
+        ("desk", "middleware"): (0, 0),  # a layer that is a function: the engine cannot tell
+        ("desk", "model"): (2, 0),
+        ("desk", "tools"): (0, 1),
+        ("helper", "model"): (1, 0),
+    }
+    tokens = {part: spent.total_tokens for (agent, part), spent in parts.items() if agent == "desk"}
+    assert tokens["Plans"] == 62
+    assert tokens["Selects"] == 2 * 42
+    assert tokens["middleware"] == 2 * 3
+    assert tokens["tools"] == 4
+    assert parts["helper", "model"].total_tokens == 25
+    assert numbers(total(ledger)) == pytest.approx(numbers(ledger.spent))
+    assert [one.part for one in ledger.breakdown()[:2]] == ["model", "Selects"]
+
+
+def test_a_breakdown_has_a_bounded_number_of_rows(
+    url: str, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_factory.service.ledger.MAX_PARTS", 3)
+    ledger = make(url, Limits())
+    for number in (0, 1, 2, 3, 4, 0, 4):
+        stack = [BudgetMiddleware(ledger=ledger)]
+        model = ScriptedChatModel([response("done")])
+        create_agent(model, middleware=stack, name=f"a{number}").invoke(go())
+    turns = {(one.agent, one.part): one.spent.turns for one in ledger.breakdown()}
+    assert turns == {
+        ("a0", "model"): 2,
+        ("a1", "model"): 1,
+        ("a2", "model"): 1,
+        ("", "other"): 3,
+    }
+
+
+# Errors
+
+
+class Broken(Database):
+    """A database that is restarting."""
+
+    @contextmanager
+    def begin(self) -> Iterator[Any]:
+        raise DatabaseUnavailable("the database", "is restarting.")
+        yield
+
+
+@pytest.mark.parametrize("at", ["reserve", "commit"])
+def test_a_run_of_a_service_is_aborted_if_the_database_is_not_available(
+    at: str, sqlite_url: str, make: Make, call: Any
+) -> None:
+    """No retry takes it for an error of the model; outside of a service it is an ordinary error."""
+    broken = Broken(sqlite_url)
+
+    def fail(config: Any, error: type[BaseException]) -> int:
+        ledger = make(sqlite_url, Limits(turns=5))
+        assert ledger.spent == Spent()  # the tables exist
+
+        def answer(_: list[Any]) -> AIMessage:
+            vars(ledger)["_database"] = broken
+            return response("done")
+
+        if at == "reserve":
+            vars(ledger)["_database"] = broken
+        model = ScriptedChatModel([answer] * 3)
+        stack: list[Any] = [
+            ModelRetryMiddleware(initial_delay=0, max_retries=1, on_failure="error"),
+            BudgetMiddleware(ledger=ledger),
+        ]
+        with pytest.raises(error):
+            call(create_agent(model, middleware=stack), go(), config)
+        return len(model.requests)
+
+    in_service = {"metadata": {"agent_factory_run": "r-1"}}
+    assert fail(in_service, DatabaseLost) == (at == "commit")
+    assert fail({}, DatabaseUnavailable) == (at == "commit")
+    broken.close()
+
+
+def test_building_an_agent_needs_no_database(make: Make) -> None:
+    ledger = make("postgresql://nobody@127.0.0.1:9/none", Limits(usd=1), scope="{tenant}")
+    agent = create_agent(
+        ScriptedChatModel(["never"]), middleware=[BudgetMiddleware(ledger=ledger, prices=PRICES)]
+    )
+    assert ledger.handler(PRICES) is not None
+    with pytest.raises(ArgumentError, match="only be used in runs of a service"):
+        agent.invoke(go())
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"limits": 1}, "limits must be Limits"),
+        ({"service": 1}, "must be a Service or the URL of a database, got int"),
+        ({"service": "mysql://db"}, "must be SQLite or Postgres"),
+        ({"scope": "{user}"}, "has the field 'user'.*{tenant} and {agent}"),
+        ({"scope": "{"}, "must be a template, got '{'"),
+        ({"scope": None}, "must be a template, got None"),
+        ({"per": "week"}, "must be 'hour', 'day', 'month' or None, got 'week'"),
+        ({"per": "day", "timezone": "Berlin"}, "must be the name of a time zone, got 'Berlin'"),
+        ({"per": "day", "timezone": "../etc"}, "must be the name of a time zone"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_named(options: Any, problem: str) -> None:
+    given = {"service": "sqlite:///never.db", "scope": "all", "limits": Limits(), **options}
+    with pytest.raises(TypeError, match=problem):
+        SharedLedger(given.pop("service"), **given)
