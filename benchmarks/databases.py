@@ -78,12 +78,16 @@ class Usage(NamedTuple):
     Args:
         commits: Transactions of Postgres.
         wal: Bytes of its write-ahead log.
-        cpu: Seconds that this process and all processes of Postgres worked.
+        stored: Bytes of the database, with its indexes.
+        worker: CPU seconds of this process.
+        server: CPU seconds of all processes of Postgres.
     """
 
     commits: float
     wal: float
-    cpu: float
+    stored: float
+    worker: float
+    server: float
 
     def less(self, other: Usage) -> Usage:
         """What was used since then."""
@@ -96,15 +100,15 @@ def usage(url: str) -> Usage:
 
     psutil: Any = import_module("psutil")  # the server's package brings it
     asked = (
-        "select xact_commit, pg_current_wal_lsn() - '0/0'::pg_lsn, pg_backend_pid()"
-        " from pg_stat_database where datname = current_database()"
+        "select xact_commit, pg_current_wal_lsn() - '0/0'::pg_lsn, pg_database_size(datname),"
+        " pg_backend_pid() from pg_stat_database where datname = current_database()"
     )
     with psycopg.connect(url) as connection:
         row = connection.execute(asked).fetchone()
         assert row is not None
-        server = psutil.Process(row[2]).parent()
+        server = psutil.Process(row[3]).parent()
         times = [server.cpu_times(), *(one.cpu_times() for one in server.children())]
         # Processes that have ended are in the times of their parent.
         ended = times[0].children_user + times[0].children_system
     worked = sum(one.user + one.system for one in times) + ended
-    return Usage(float(row[0]), float(row[1]), now().cpu + worked)
+    return Usage(float(row[0]), float(row[1]), float(row[2]), now().cpu, worked)

@@ -70,7 +70,7 @@ class Effort:
         Thread(200, LONG, (0, 8)),
     )
     floors: int = 60
-    services: int = 7
+    services: int = 5
     pick: Callable[[Sequence[Transition]], list[Transition]] = there
 
     def transitions(self, transitions: Sequence[Transition] = WAYS) -> list[Transition]:

@@ -50,7 +50,7 @@ class Load(NamedTuple):
     messages: int
 
     def __str__(self) -> str:
-        calls = f"{self.calls} tool calls" if self.calls else "no tool call"
+        calls = {0: "no tool call", 1: "1 tool call"}.get(self.calls, f"{self.calls} tool calls")
         return f"{calls}, {self.seconds * 1000:.0f} ms a model call"
 
 
@@ -85,7 +85,7 @@ def service(effort: Effort) -> Iterator[Match | Tally]:
     for place, load in product(places(), LOADS):
         opened = partial(_beside_plain, place, load)
         pairs = [Pair(SERVICE, PLAIN, "service")]
-        name = f"{place}, {load}"
+        name = f"{place}, {load}, {SLOTS} slots"
         yield Match("service", name, opened, effort.services, pairs, _rate(load))
     for place, load in product(places(), GROWTH):
         numbers = (1, 2) if place is Place.SQLITE else (1, 2, 4)
@@ -212,16 +212,16 @@ def _costs(effort: Effort) -> Iterator[Tally]:
         f"{OURS}": {},
         f"{OURS} hook by hook, full": {"fused": False, "checkpoints": "full"},
     }
-    units = ("commits a message", "kB of WAL a message", "CPU ms a message")
+    units = _units("message")
     for calls in (0, 5):
-        load = Load(calls, 0, 30)
+        load = Load(calls, 0, 60)
         items = {
             name: partial(_cost, load, effort.services, options) for name, options in ways.items()
         }
         pairs = [Pair(name, None, unit=unit) for name, unit in product(ways, units)]
         yield Tally("service", f"{Place.POSTGRES}, {load}", items, pairs)
-    idle = ("commits a second", "kB of WAL a second", "CPU ms a second")
-    pairs = [Pair(SERVICE, None, unit=unit) for unit in idle]
+    shown = [unit for unit in _units("second") if "kB" not in unit]
+    pairs = [Pair(SERVICE, None, unit=unit) for unit in shown]
     items = {SERVICE: partial(_idle_cost, effort.services)}
     yield Tally("service", f"{Place.POSTGRES}, a worker with nothing to do", items, pairs)
 
@@ -237,7 +237,7 @@ def _cost(load: Load, rounds: int, options: Mapping[str, Any]) -> dict[str, floa
             _submit_all(made, messages)
         return usage(url).less(before)
 
-    return _more(use, load.messages, rounds, "a message")
+    return _more(use, load.messages, rounds, "message")
 
 
 def _idle_cost(rounds: int) -> dict[str, float]:
@@ -251,7 +251,7 @@ def _idle_cost(rounds: int) -> dict[str, float]:
             time.sleep(seconds)
         return usage(url).less(before)
 
-    return _more(use, 5, rounds, "a second")
+    return _more(use, 5, rounds, "second")
 
 
 def _more(
@@ -261,11 +261,22 @@ def _more(
     with database(Place.POSTGRES) as url:
         use(url, number)  # creates the tables, and fills caches
         found = [use(url, number).less(use(url, 0)) for _ in range(rounds)]
-    names = {f"commits {each}": 1.0, f"kB of WAL {each}": 1e-3, f"CPU ms {each}": 1e3}
+    scales = (1, 1e-3, 1e-3, 1e3, 1e3)
+    middles = (median(values) for values in zip(*found, strict=True))
     return {
-        name: median(one[at] for one in found) * scale / number
-        for at, (name, scale) in enumerate(names.items())
+        unit: middle * scale / number
+        for unit, middle, scale in zip(_units(each), middles, scales, strict=True)
     }
+
+
+def _units(each: str) -> list[str]:
+    return [
+        f"commits a {each}",
+        f"kB of WAL a {each}",
+        f"kB stored a {each}",
+        f"CPU ms a {each}",
+        f"CPU ms of Postgres a {each}",
+    ]
 
 
 # How long a user waits
@@ -276,7 +287,11 @@ def _latencies(place: Place, number: int) -> dict[str, float]:
     from benchmarks.service_process import ServiceProcess
 
     load = Load(1, 0, number)
-    taken: dict[str, list[float]] = {"first event": [], "result": [], "event in another process": []}
+    taken: dict[str, list[float]] = {
+        "first event": [],
+        "result": [],
+        "event in another process": [],
+    }
     with ExitStack() as stack:
         url = stack.enter_context(database(place))
         made = stack.enter_context(_service(url, load))
