@@ -14,9 +14,16 @@ from benchmarks.goals import GOALS
 from benchmarks.harness import Figure, Interval
 from benchmarks.parts import HOW
 
-PACKAGES = ("langgraph", "langchain-core", "langchain", "pydantic-ai-slim", "openai-agents")
+PACKAGES = (
+    "langgraph",
+    "langchain-core",
+    "langchain",
+    "pydantic-ai-slim",
+    "openai-agents",
+    "dbos",
+)
 
-OWN_PLACES = ("watched", "floor")
+OWN_PLACES = ("watched", "floor", "service")
 """Groups with tables of their own."""
 
 HEAD = "| what | of / over | figure | CPU | each | reach | then |\n|---|---|---|---|---|---|---|"

@@ -54,7 +54,13 @@ class Load(NamedTuple):
         return f"{calls}, {self.seconds * 1000:.0f} ms a model call"
 
 
-LOADS = (Load(0, 0, 40), Load(5, 0, 24), Load(0, 0.05, 80), Load(5, 0.05, 32))
+LOADS = (
+    Load(0, 0, 40),
+    Load(5, 0, 24),
+    Load(0, 0.05, 80),
+    Load(5, 0.05, 32),
+    Load(5, 0.5, 16),
+)
 """What the service and plain LangGraph are measured with."""
 
 GROWTH = (Load(5, 0, 40), Load(1, 0.5, 32))
