@@ -94,6 +94,14 @@ class Runner:
             run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
             if run is None or run.job != job or run.status == "cancelled":
                 raise LeaseLost(f"Run {work['run']!r} was cancelled.")
+            if run.status not in ("queued", "running"):
+                # A worker has finished the job and died before the engine knew. By now the thread
+                # may work on its next message.
+                return {
+                    "status": run.status,
+                    "checkpoint_id": run.checkpoint_id,
+                    "error": run.error,
+                }
             connection.execute(
                 update(runs).where(runs.c.run_id == work["run"]).values(status="running")
             )
