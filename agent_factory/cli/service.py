@@ -8,9 +8,10 @@ import logging
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -24,7 +25,7 @@ from agent_factory.cli.loading import root_and_name
 from agent_factory.errors import AgentFactoryError
 
 if TYPE_CHECKING:
-    from agent_factory.service import Service, Wait
+    from agent_factory.service import Service
 
 Target = Annotated[
     str,
@@ -201,7 +202,7 @@ def inbox(
     found = load_service(service)
     waits = found.inbox(tenant).waits(tool=tool, limit=limit)
     if json:
-        console.write_json([_as_data(wait) for wait in waits])
+        console.write_json([asdict(wait) for wait in waits])
         return
     if not waits:
         console.write("Nothing waits for a decision.")
@@ -247,9 +248,3 @@ def decide(
         console.write_json({"run": run.id, "thread": run.thread_id, "status": run.status})
     else:
         console.write(f"Decided: {decision}. Thread {run.thread_id} continues.")
-
-
-def _as_data(wait: Wait) -> dict[str, Any]:
-    names = ("id", "thread_id", "tenant", "agent", "run", "tool", "kind", "args", "question")
-    more = ("allowed", "priority", "created_at", "deadline", "claimed_by")
-    return {name: getattr(wait, name) for name in (*names, *more)}

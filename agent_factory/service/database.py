@@ -80,8 +80,8 @@ class Database:
                 "Run pip install 'agent-factory[postgres]'.",
             ) from error
         if self.is_sqlite:
-            event.listen(self.engine, "connect", _set_up_connection)
-            event.listen(self.engine, "begin", _begin)
+            event.listen(self.engine, "connect", set_up_sqlite)
+            event.listen(self.engine, "begin", begin_sqlite)
         # SQLite lets one connection write; the others sleep and try again, for up to 0.1 s each
         # time. Threads of this process take turns here, and are woken when it is theirs.
         self._turn: AbstractContextManager[Any] = Lock() if self.is_sqlite else nullcontext()
@@ -213,7 +213,8 @@ def _checked(url: str) -> str:
     raise ArgumentError("url", f"must be SQLite or Postgres, got {url!r}.", hint)
 
 
-def _set_up_connection(connection: Any, _: Any) -> None:
+def set_up_sqlite(connection: Any, _: Any) -> None:
+    """Set up a connection of the driver."""
     # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
     # the first statement that writes.
     connection.isolation_level = "IMMEDIATE"
@@ -222,7 +223,8 @@ def _set_up_connection(connection: Any, _: Any) -> None:
     connection.execute("PRAGMA foreign_keys=ON")
 
 
-def _begin(connection: Connection) -> None:
+def begin_sqlite(connection: Connection) -> None:
+    """Begin a transaction as its options say."""
     begins = connection.get_execution_options().get("agent_factory_begins")
     if begins is not None:
         connection.exec_driver_sql(begins)

@@ -71,26 +71,20 @@ class EventLog:
 
     def flush(self) -> None:
         """Write what was gathered. Events are dropped if the database is not available."""
+        now, is_sqlite = self._database.now, self._database.is_sqlite
         with self._order:  # two writers could swap the parts of a run
-            self._flush()
-
-    def _flush(self) -> None:
-        with self._lock:
-            waiting, self._waiting = self._waiting, {}
-        if not waiting:
-            return
-        now = self._database.now
-        rows = [{"job": job, "data": dump(parts)} for job, parts in waiting.items()]
-        try:
-            with self._database.begin() as connection:
-                if not self._database.is_sqlite:
+            with self._lock:
+                waiting, self._waiting = self._waiting, {}
+            if not waiting:
+                return
+            rows = [{"job": job, "data": dump(parts)} for job, parts in waiting.items()]
+            with suppress(DatabaseUnavailable), self._database.begin() as connection:
+                if not is_sqlite:
                     # Losing the last events in a crash is better than waiting for the disk.
                     connection.execute(text("set local synchronous_commit = off"))
                 connection.execute(insert(events).values(at=now), rows)
-                if not self._database.is_sqlite:
+                if not is_sqlite:
                     connection.execute(select(func.pg_notify(_CHANNEL, "")))
-        except DatabaseUnavailable:
-            return
         with self._news:
             self._news.notify_all()
 
@@ -144,18 +138,13 @@ class EventLog:
             self.wait()
 
     def wait(self) -> None:
-        """Wait for events of any run; at most a tenth of a second."""
-        self._listen()
+        """Wait for events of any run, also of other processes; at most a tenth of a second."""
+        with self._lock:
+            if self._listener is None and not self._database.is_sqlite:
+                self._listener = Thread(target=self._wake, name="agent-factory-listen", daemon=True)
+                self._listener.start()
         with self._news:
             self._news.wait(_POLL_SECONDS)
-
-    def _listen(self) -> None:
-        """Be woken by the events of other processes; in SQLite, they are polled."""
-        with self._lock:
-            if self._database.is_sqlite or self._listener is not None:
-                return
-            self._listener = Thread(target=self._wake, name="agent-factory-listen", daemon=True)
-            self._listener.start()
 
     def _wake(self) -> None:
         import psycopg

@@ -94,6 +94,14 @@ class Runner:
             run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
             if run is None or run.job != job or run.status == "cancelled":
                 raise LeaseLost(f"Run {work['run']!r} was cancelled.")
+            if run.status not in ("queued", "running"):
+                # A worker has finished the job and died before the engine knew. By now the thread
+                # may work on its next message.
+                return {
+                    "status": run.status,
+                    "checkpoint_id": run.checkpoint_id,
+                    "error": run.error,
+                }
             connection.execute(
                 update(runs).where(runs.c.run_id == work["run"]).values(status="running")
             )
@@ -290,8 +298,14 @@ class _Attempt:
     def _continue(self, options: Mapping[str, Any]) -> Any:
         """Continue a run that was cut short; None if it has ended or is paused."""
         self.pending()  # raises if no node of the agent can continue
-        snapshot = self._graph.get_state(self._config)
-        self.paused, self.continues = self._is_pause(snapshot), True
+        snapshot: StateSnapshot = self._graph.get_state(self._config)
+        before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
+        # A run that was cut short before such a node must not skip the review. What a decision
+        # wrote to the thread is another source: its run still has to continue.
+        stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
+        from_loop = (snapshot.metadata or {}).get("source") == "loop"
+        self.paused = bool(snapshot.interrupts or (snapshot.next and stops and from_loop))
+        self.continues = True
         # A step that has finished and has no checkpoint yet is missing from `next`.
         return self._stream(None, options) if snapshot.tasks and not self.paused else None
 
@@ -310,19 +324,6 @@ class _Attempt:
             return self._config
         configurable = {**self._config["configurable"], "checkpoint_id": self._from}
         return {**self._config, "configurable": configurable}
-
-    def _is_pause(self, snapshot: StateSnapshot) -> bool:
-        """Whether this job has led the thread to a pause, rather than been cut short."""
-        if snapshot.interrupts:
-            return True
-        before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
-        if not snapshot.next or not (before or after):
-            return False
-        # What a decision wrote to the thread is another source: its run still has to continue.
-        if (snapshot.metadata or {}).get("source") != "loop":
-            return False
-        # A run that was cut short before such a node must not skip the review.
-        return bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
 
     def _roll_back(self, run: str) -> CheckpointTuple | None:
         """Go back to the checkpoint before the first of a run, and return it."""

@@ -463,7 +463,8 @@ class Service:
         self._backend.create()
         self._backend.engine.unschedule(name)
 
-    def _run_schedule(self, payload: str, due: datetime) -> None:
+    def run_scheduled(self, payload: str, due: datetime) -> None:
+        """Submit the message of a schedule; workers call this."""
         given = json.loads(payload)
         name = given.pop("name")
         thread = given.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
@@ -483,7 +484,7 @@ class Service:
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
         self._backend.create()
-        worker = Worker(self._backend, self._run_schedule, slots=slots, dead_after=dead_after)
+        worker = Worker(self._backend, self.run_scheduled, slots=slots, dead_after=dead_after)
         worker.start()
         self._worker = worker
 

@@ -52,7 +52,7 @@ class Worker:
         self._backend, self._slots, self._dead_after = backend, slots, dead_after
         self._runner, self._run_schedule = Runner(backend, lambda: self.id), run_schedule
         self._stop, self._drained = Event(), Event()
-        self._beats = Thread(target=self._beat, name="agent-factory-beat", daemon=True)
+        self._beats = Thread(target=self.beat, name="agent-factory-beat", daemon=True)
         self.id = ""
 
     def start(self) -> None:
@@ -86,7 +86,7 @@ class Worker:
             )
         self._backend.engine.start(self.id, self._slots, self._runner.run, self._run_schedule)
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         """Give signs of life, and look after the service, until this worker stops."""
         turn = 0
         while not self._stop.wait(BEAT_SECONDS):
@@ -103,7 +103,7 @@ class Worker:
                 elif row.draining:
                     self._drained.set()
                 if turn % 2 == 0:
-                    self._look_after()
+                    self.look_after()
                 if turn % _HOUR == 0:
                     self._backend.log.forget()
             except DatabaseUnavailable as error:
@@ -111,7 +111,7 @@ class Worker:
             except Exception:
                 logger.exception("Worker %s could not look after the service.", self.id)
 
-    def _look_after(self) -> None:
+    def look_after(self) -> None:
         """Take over what dead workers ran, and decide what nobody decided in time."""
         database = self._backend.database
 

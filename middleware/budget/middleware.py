@@ -214,8 +214,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             self._count = count
         limited = {*self.run.given(), *self.thread.given()}
         if ledger is not None:
-            # Those it was created with: raising them adds no names, and a SharedLedger would have to
-            # ask its database.
+            # Those it was created with: raising them adds no names, and a SharedLedger would have
+            # to ask its database.
             limited.update(ledger._limits.given())
         if not limited and ledger is None:
             raise ValueError(

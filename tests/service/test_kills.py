@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 
-from agent_factory.service import DatabaseUnavailable, Run, Service
+from agent_factory.service import Run, Service
 from service.databases import new_postgres, new_server
 from service.desk import Journal, check_history, make_desk
 from service.worker_process import WorkerProcess
@@ -105,7 +107,7 @@ def test_a_worker_that_was_given_up_comes_back(url: str, tmp_path: Path, fenced:
         zombie.wait_until_ready()
         runs = submit(service, threads, threads)
         wait_until(lambda: len(journal.lines("pay")) > threads)
-        zombie.send(signal.SIGSTOP)
+        stop(zombie, url)
         with WorkerProcess(url, tmp_path / "journal", **options) as other:
             other.wait_until_ready()
             before = len(journal.lines("pay"))
@@ -127,17 +129,21 @@ def test_a_worker_that_was_given_up_comes_back(url: str, tmp_path: Path, fenced:
         assert doubled(journal) + extra_calls(journal, threads * 12) > threads or broken > 0
 
 
-def stop(worker: WorkerProcess, service: Service) -> None:
+def stop(worker: WorkerProcess, url: str) -> None:
     """Stop a worker, where it does not hold the lock of SQLite: the others could not go on."""
     while True:
         worker.send(signal.SIGSTOP)
         os.waitpid(worker.process.pid, os.WUNTRACED)  # until it has stopped
-        try:
-            with service._backend.database.begin():
+        if not url.startswith("sqlite:///"):
+            return
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                worker.send(signal.SIGCONT)
+                time.sleep(0.01)
+            else:
                 return
-        except DatabaseUnavailable:
-            worker.send(signal.SIGCONT)
-            time.sleep(0.01)
 
 
 def extra_calls(journal: Journal, expected: int) -> int:

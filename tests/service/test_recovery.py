@@ -44,14 +44,22 @@ class MortalDatabase(Database):
             raise Killed
 
 
-def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool = False) -> bool:
+def work(
+    service: Service,
+    thread: str,
+    dies_at: int = 0,
+    survives_commit: bool = False,
+    job: str | None = None,
+) -> bool:
     """Carry out the job of a thread, as a worker does; whether the worker has survived."""
     database = MortalDatabase(service._backend.database.url)
     database.dies_at, database.survives_commit = dies_at, survives_commit
     backend = Backend(database)
     backend.agents.update(service._backend.agents)
     with database.read() as connection:
-        job = connection.execute(select(runs.c.job).where(runs.c.thread_id == thread)).scalar_one()
+        newest = select(runs.c.job).where(runs.c.thread_id == thread, runs.c.job.is_not(None))
+        job = job or connection.execute(newest.order_by(runs.c.job.desc())).scalars().first()
+        assert job is not None
     (queued,) = service._backend.engine._client.list_workflows(workflow_ids=[job])
     assert queued.input is not None
     payload = queued.input["args"][0]
@@ -118,6 +126,36 @@ def test_a_worker_that_dies_during_a_message(
     # An effect runs twice only if its process died between it and the storing of its result.
     assert max(journal.times("pay").values()) <= 2
     assert min(journal.times("pay").values()) == 1
+
+
+@pytest.mark.parametrize("review", [False, True])
+def test_a_job_that_was_finished_is_not_done_again(
+    sqlite_url: str, tmp_path: Path, review: bool
+) -> None:
+    """Its worker died before the engine knew, and the thread has gone on since."""
+    journal = Journal(tmp_path / "journal")
+    with closing(Service(sqlite_url)) as service:
+        service.add("desk", make_desk(journal, calls=1, review=review))
+        service.submit("desk", thread="t", message="Pay.", message_id="m-1")
+        service.submit("desk", thread="t", message="Again.", message_id="m-2")
+        backend = service._backend
+        for number in (1, 2):
+            job = f"t/{number:08d}"
+            assert work(service, "t", job=job)
+            if review:
+                assert status_of(service, "t") == "waiting"
+                (wait,) = service.inbox().waits(thread="t")
+                assert work(service, "t", job=job)
+                assert service.inbox().waits(thread="t") == [wait]
+                break
+            assert work(service, "t", job="t/00000001")
+        if not review:
+            messages = service.state("t").values["messages"]
+            check_history(messages, ["m-1", "m-2"])
+            assert len(messages) == 8
+            assert [one.status for one in service.threads()] == ["idle"]
+            with backend.database.read() as connection:
+                assert connection.execute(select(runs.c.status)).scalars().all() == ["done", "done"]
 
 
 DECISIONS: list[dict[str, Any]] = [

@@ -70,6 +70,7 @@ def test_a_review_that_nobody_decides_is_rejected(
     assert (entry.who, entry.what) == ("deadline", "reject")
 
 
+@pytest.mark.long
 def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path, until: Until) -> None:
     desk = make_desk(Journal(tmp_path / "late"), calls=1, review=True)
     service.add("hasty", desk, review_within=0.4, late="escalate")
@@ -85,6 +86,7 @@ def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path, until
     assert what == ["reject", "escalate", "claim"]
 
 
+@pytest.mark.long
 def test_a_late_pause_without_a_call_ends_the_run(
     service: Service, tmp_path: Path, until: Until
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_late_pause_without_a_call_ends_the_run(
 # Schedules, limits and priorities
 
 
+@pytest.mark.long
 def test_a_schedule(service: Service, until: Until) -> None:
     agent = create_agent(ScriptedChatModel([echo] * 100), checkpointer=InMemorySaver())
     service.add("echo", agent)
@@ -118,6 +121,7 @@ def _messages(service: Service, thread: str) -> int:
         return 0
 
 
+@pytest.mark.long
 def test_the_limit_of_a_tenant(service: Service, tmp_path: Path, until: Until) -> None:
     at_once = [0, 0]
 
@@ -159,6 +163,7 @@ def test_urgent_messages_come_first(service: Service) -> None:
 # Workers
 
 
+@pytest.mark.long
 def test_a_worker_is_drained(service: Service, until: Until) -> None:
     service.start(slots=3)
     (worker,) = service.workers()
@@ -175,6 +180,7 @@ def test_a_worker_is_drained(service: Service, until: Until) -> None:
     run.result(WAIT)
 
 
+@pytest.mark.long
 def test_a_worker_that_was_given_up_continues_under_a_new_id(
     service: Service, until: Until
 ) -> None:
@@ -215,6 +221,7 @@ def test_the_tables_are_written_again(service: Service) -> None:
     assert service.inbox().waits() == before
 
 
+@pytest.mark.long
 def test_waits_that_are_in_no_checkpoint_are_removed(service: Service) -> None:
     service.start()
     wait = wait_for_review(service, "t")
@@ -252,6 +259,7 @@ def test_old_threads_are_forgotten(service: Service) -> None:
     assert "__interrupt__" in run.result(WAIT)
 
 
+@pytest.mark.long
 def test_events_are_forgotten(service: Service) -> None:
     service.start()
     run = service.submit("desk", thread="t", message="Pay.")
@@ -289,6 +297,7 @@ def test_two_reviewers_at_once(service: Service) -> None:
     assert what == [made.pop()]
 
 
+@pytest.mark.long
 def test_ten_thousand_threads_that_wait(service: Service) -> None:
     """The first page of a tenant takes no longer than with ten."""
     service._backend.create()
@@ -406,8 +415,8 @@ def booking(journal: Journal, *, asynchronous: bool = False) -> Any:
     )
 
 
-@pytest.mark.parametrize("how", ["cancel", "reject"])
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("how", ["cancel", pytest.param("reject", marks=pytest.mark.long)])
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_effects_of_a_run_are_undone(
     service: Service, tmp_path: Path, how: str, asynchronous: bool, until: Until
 ) -> None:
