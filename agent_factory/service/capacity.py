@@ -9,7 +9,7 @@ A model to reckon with, not a measurement: it multiplies your load with the cost
 >>> found.workers
 38
 >>> found.first.name
-'connections'
+'storage'
 """
 
 from __future__ import annotations
