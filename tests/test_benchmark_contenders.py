@@ -154,7 +154,7 @@ def test_a_wide_turn_in_a_long_conversation_is_one_turn(call: Callable[..., Any]
     [
         pytest.param(name, marks=[pytest.mark.long] if name in SLOW_GROUPS else [])
         for name in GROUPS
-        if name != "imports"
+        if name not in ("imports", "service")  # the service starts databases and processes
     ],
 )
 def test_every_group_can_be_measured_without_other_libraries(
