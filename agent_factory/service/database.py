@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from threading import Lock
+from contextlib import ExitStack, closing, contextmanager
+from threading import Event, Lock
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -39,6 +39,9 @@ RETRY_SECONDS = 600.0
 
 _LOCK_SECONDS = 30
 """How long a transaction of SQLite waits for that of another process."""
+
+_MOST_BLOCKS = 32
+_TURN_SECONDS = 1.0
 
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
@@ -82,12 +85,11 @@ class Database:
         if self.is_sqlite:
             event.listen(self.engine, "connect", set_up_sqlite)
             event.listen(self.engine, "begin", begin_sqlite)
-        # SQLite lets one connection write; the others sleep and try again, for up to 0.1 s each
-        # time. Threads of this process take turns here, and are woken when it is theirs.
-        self._turn: AbstractContextManager[Any] = Lock() if self.is_sqlite else nullcontext()
         # The same pool of connections. Options of a connection cost more than those of an engine.
-        self._writing = self.engine.execution_options(**_WRITES)
+        writing = self.engine.execution_options(**_WRITES)
         self._reading = self.engine.execution_options(**_READS)
+        self.writing = SharedTransactions(writing) if self.is_sqlite else writing
+        """What begins transactions that may write."""
 
     @property
     def direct_url(self) -> str:
@@ -96,13 +98,13 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction that may write.
+        """A transaction that may write. Use a nested one to undo a part of it.
 
         Raises:
             DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
                 begun is rolled back.
         """
-        with self._turn, _explained(), self._writing.begin() as connection:
+        with _explained(), self.writing.begin() as connection:
             yield connection
 
     @contextmanager
@@ -178,6 +180,112 @@ class Database:
         """Close all connections."""
         self.threads.shutdown(wait=False)
         self.engine.dispose()
+
+
+class SharedTransactions:
+    """Transactions of SQLite, of which threads that write at the same time share one.
+
+    SQLite lets one connection write, and waits for the disk at each commit. Threads take turns,
+    each within a savepoint of its own, and the last one commits for all. A block has ended when its
+    transaction was committed. An error in a block undoes that block; an error of the commit is
+    raised in all of them.
+
+    Args:
+        engine: Its connections begin transactions that may write.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._turn, self._count = Lock(), Lock()
+        self.waiting = 0
+        """How many threads wait for their turn."""
+        self._open: _SharedTransaction | None = None
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A block whose writes are committed together with those of other threads."""
+        self._wait_for_turn()
+        try:
+            if self._open is None:
+                self._open = _SharedTransaction(self._engine)
+            shared = self._open
+            try:
+                with shared.savepoint() as connection:
+                    yield connection
+            finally:
+                if not self.waiting or shared.is_full or shared.is_lost:
+                    self._commit()
+        finally:
+            self._turn.release()
+        while not shared.ended.wait(_TURN_SECONDS):
+            # The thread that was next was interrupted.
+            with self._turn:
+                if self._open is shared:
+                    self._commit()
+        if shared.error is not None:
+            raise shared.error
+
+    def _wait_for_turn(self) -> None:
+        with self._count:
+            self.waiting += 1
+        try:
+            self._turn.acquire()
+        finally:
+            with self._count:
+                self.waiting -= 1
+
+    def _commit(self) -> None:
+        shared, self._open = self._open, None
+        assert shared is not None
+        shared.commit()
+
+
+class _SharedTransaction:
+    """One transaction, and the threads that wait for its end."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.ended = Event()
+        self.error: Exception | None = None
+        self._stack = ExitStack()
+        self._connection = self._stack.enter_context(engine.begin())
+        self._driver: sqlite3.Connection = driver_connection(self._connection)
+        self._blocks = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has to be committed although threads wait: other processes wait, too."""
+        return self._blocks >= _MOST_BLOCKS
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether SQLite has rolled it back, for example since the disk is full."""
+        return not self._driver.in_transaction
+
+    @contextmanager
+    def savepoint(self) -> Iterator[Connection]:
+        """A block that is undone if it raises."""
+        self._blocks += 1
+        self._driver.execute("SAVEPOINT block")
+        try:
+            yield self._connection
+        except BaseException:
+            if not self.is_lost:
+                self._driver.execute("ROLLBACK TO block")
+            raise
+        finally:
+            if not self.is_lost:
+                self._driver.execute("RELEASE block")
+
+    def commit(self) -> None:
+        """End it, and let the threads go on that wait for it."""
+        try:
+            with self._stack:
+                if self.is_lost:
+                    raise sqlite3.OperationalError("disk I/O error: all was rolled back")
+        except Exception as error:
+            self.error = error
+        finally:
+            self.ended.set()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.tables import audit, waits
-from agent_factory.service.thread_queue import ThreadQueue, lock_thread
+from agent_factory.service.thread_queue import HIGHEST_PRIORITY, ThreadQueue, lock_thread
 
 CLAIM_SECONDS = 900.0
 """How long a claim holds."""
@@ -258,7 +258,7 @@ class Inbox:
                 "thread": row.thread_id,
                 "tenant": row.tenant,
                 "agent": row.agent,
-                "priority": row.priority,
+                "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
                 "trace": traceparent(),
                 "decisions": {one.digest: json.loads(one.decision) for one in rows},
             },

@@ -218,7 +218,7 @@ class SharedLedger(Ledger):
         needs = {f"need_{name}": getattr(need, name) for name in self._limits.given()}
         while True:
             elapsed = {"elapsed": self._elapsed(scope)} if "need_seconds" in needs else {}
-            with _outage(), database.begin() as connection:
+            with _outage(), database.begin() as connection, connection.begin_nested() as attempt:
                 # First, because the row of the scope stays locked until the transaction ends.
                 connection.execute(
                     insert(reservations).values(
@@ -233,7 +233,7 @@ class SharedLedger(Ledger):
                 place = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
                 if connection.execute(self._take, {**place, **added, **needs, **elapsed}).first():
                     break
-                connection.rollback()
+                attempt.rollback()
             account = self.account()
             if not account.shortfall(need):  # a new scope, a new window, or others gave back
                 with _outage(), database.begin() as connection:

@@ -34,12 +34,12 @@ from agent_factory.service.metrics import traceparent
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import limits, runs, threads, workers
-from agent_factory.service.thread_queue import BUSY, lock_thread, queue_of
+from agent_factory.service.thread_queue import BUSY, HIGHEST_PRIORITY, lock_thread, queue_of
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_PRIORITIES = range(-1000, 1001)
+_PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from agent_factory.service.tables import audit, limits, runs, threads, waits
 BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
 
-
-_UNDO_PRIORITY = 1000
+HIGHEST_PRIORITY = 1000
+"""The highest priority of a run, and that of what undoes one."""
 
 
 def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
@@ -38,23 +38,23 @@ class ThreadQueue:
 
     def queue(self, connection: Connection, run_id: str, payload: Mapping[str, Any]) -> None:
         """Give the engine a job of a run, whose thread is not busy."""
-        run = connection.execute(select(runs).where(runs.c.run_id == run_id)).one()
-        number = connection.execute(
+        thread_id, tenant = payload["thread"], payload["tenant"]
+        is_limited = select(limits.c.tenant).where(limits.c.tenant == tenant).exists()
+        number, limited = connection.execute(
             update(threads)
-            .where(threads.c.thread_id == run.thread_id)
+            .where(threads.c.thread_id == thread_id)
             .values(
                 jobs=threads.c.jobs + 1,
                 run=run_id,
-                agent=run.agent,
+                agent=payload["agent"],
                 status="queued",
                 updated_at=self._database.now,
             )
-            .returning(threads.c.jobs)
-        ).scalar_one()
-        job = f"{run.thread_id}/{number:08d}"
-        limited = select(limits.c.tenant).where(limits.c.tenant == run.tenant)
-        queue = QUEUE if connection.execute(limited).first() is None else queue_of(run.tenant)
-        self._engine.add(connection, Job(job, json.dumps(payload), run.priority, queue))
+            .returning(threads.c.jobs, is_limited)
+        ).one()
+        job = f"{thread_id}/{number:08d}"
+        queue = queue_of(tenant) if limited else QUEUE
+        self._engine.add(connection, Job(job, json.dumps(payload), payload["priority"], queue))
         queued = update(runs).where(runs.c.run_id == run_id).values(job=job, status="queued")
         connection.execute(queued)
 
@@ -83,7 +83,7 @@ class ThreadQueue:
             runs.c.thread_id == thread_id, runs.c.job.is_(None), runs.c.status == "queued"
         )
         # What undoes a run comes before the messages behind it.
-        first = held.order_by(runs.c.priority != _UNDO_PRIORITY, runs.c.seq).limit(1)
+        first = held.order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq).limit(1)
         following = connection.execute(first).first()
         if following is not None:
             self.queue(connection, following.run_id, json.loads(following.payload))
@@ -115,7 +115,7 @@ class ThreadQueue:
                 "thread": row.thread_id,
                 "tenant": row.tenant,
                 "agent": row.agent,
-                "priority": _UNDO_PRIORITY,
+                "priority": HIGHEST_PRIORITY,
                 "trace": None,
                 "of": row.run,
             }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import Connection, event, insert, select
 
 from agent_factory.service import database as module
-from agent_factory.service.database import Database
-from agent_factory.service.errors import LeaseLost
+from agent_factory.service.database import Database, SharedTransactions, driver_connection
+from agent_factory.service.errors import DatabaseUnavailable, LeaseLost
 from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.tables import threads
 
@@ -21,14 +25,8 @@ def test_threads_of_a_process_take_turns_to_write_to_sqlite(
     database = Database(sqlite_url)
     database.create()
 
-    def write(number: int) -> None:
-        with database.begin() as connection:
-            values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0}
-            row = insert(threads).values(thread_id=str(number), updated_at=0, **values)
-            connection.execute(row)
-
     with ThreadPoolExecutor(8) as pool:
-        assert len([*pool.map(write, range(40))]) == 40
+        assert len([*pool.map(partial(write, database), map(str, range(40)))]) == 40
     database.close()
 
 
@@ -43,3 +41,121 @@ def test_the_check_before_a_tool_call_commits_nothing(database: Database) -> Non
     assert commits == []
     with pytest.raises(LeaseLost):
         Fence(database, Lease("t", lease.epoch - 1)).on_tool_start({}, "")
+
+
+def write(database: Database, name: str) -> None:
+    with database.begin() as connection:
+        insert_thread(connection, name)
+
+
+def insert_thread(connection: Connection, name: str) -> None:
+    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0}
+    connection.execute(insert(threads).values(thread_id=name, updated_at=0, **values))
+
+
+def stored(database: Database) -> set[str]:
+    with database.read() as connection:
+        return set(connection.execute(select(threads.c.thread_id)).scalars())
+
+
+class Writers:
+    """Threads that wait until one has ended its block, and then write within its transaction."""
+
+    def __init__(self, database: Database, until: Callable[..., None]) -> None:
+        self.database, self.until, self.pool = database, until, ThreadPoolExecutor(8)
+        assert isinstance(database.writing, SharedTransactions)
+        self.turns = database.writing
+        self.commits: list[object] = []
+        event.listen(database.engine, "commit", self.commits.append)
+
+    def follow(self, *blocks: Callable[[], object]) -> list[Future[object]]:
+        """Begin blocks that wait for their turn, from within a block that has it."""
+        started = []
+        for number, block in enumerate(blocks, start=1):
+            started.append(self.pool.submit(block))
+            self.until(partial(self.waits, number))
+        return started
+
+    def waits(self, number: int) -> bool:
+        return self.turns.waiting == number
+
+
+@pytest.fixture
+def writers(sqlite_url: str, until: Callable[..., None]) -> Iterator[Writers]:
+    database = Database(sqlite_url)
+    database.create()
+    made = Writers(database, until)
+    yield made
+    made.pool.shutdown()
+    database.close()
+
+
+def test_threads_that_write_at_once_share_a_commit(writers: Writers) -> None:
+    database = writers.database
+    with database.begin() as connection:
+        names = ["b", "c", "d"]
+        others = writers.follow(*(partial(write, database, name) for name in names))
+        insert_thread(connection, "a")
+    assert stored(database) == {"a", "b", "c", "d"}
+    for other in others:
+        other.result(timeout=5)
+    assert len(writers.commits) == 1
+
+
+def test_a_block_that_raises_is_undone_and_the_others_are_not(writers: Writers) -> None:
+    database = writers.database
+
+    def fail() -> None:
+        with database.begin() as connection:
+            insert_thread(connection, "lost")
+            raise LookupError("no such thing")
+
+    for first in (True, False):
+        with suppress(LookupError), database.begin() as connection:
+            others = writers.follow(fail, partial(write, database, f"b-{first}"))
+            insert_thread(connection, f"a-{first}")
+            if first:
+                raise LookupError
+        others[1].result(timeout=5)
+        with pytest.raises(LookupError, match="no such thing"):
+            others[0].result(timeout=5)
+    assert stored(database) == {"b-True", "a-False", "b-False"}
+
+
+def test_all_blocks_know_that_their_commit_has_failed(writers: Writers) -> None:
+    database = writers.database
+
+    def refuse(connection: Connection) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    event.listen(database.engine, "commit", refuse)
+    with pytest.raises(DatabaseUnavailable), database.begin() as connection:  # noqa: PT012
+        others = writers.follow(partial(write, database, "b"))
+        insert_thread(connection, "a")
+    with pytest.raises(DatabaseUnavailable):
+        others[0].result(timeout=5)
+    event.remove(database.engine, "commit", refuse)
+    assert stored(database) == set()
+    write(database, "c")
+    assert stored(database) == {"c"}
+
+
+def test_a_transaction_that_sqlite_has_undone_is_not_taken_for_committed(writers: Writers) -> None:
+    database = writers.database
+    with pytest.raises(DatabaseUnavailable), database.begin() as connection:  # noqa: PT012
+        others = writers.follow(partial(write, database, "b"))
+        insert_thread(connection, "a")
+        driver_connection(connection).execute("ROLLBACK")  # as it does when the disk is full
+    others[0].result(timeout=5)
+    assert stored(database) == {"b"}
+
+
+def test_a_thread_that_was_interrupted_while_it_waited_holds_up_nobody(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = writers.database
+    monkeypatch.setattr(module, "_TURN_SECONDS", 0.05)
+    with database.begin() as connection:
+        writers.turns.waiting += 1  # a thread that waits, and never comes
+        insert_thread(connection, "a")
+    assert stored(database) == {"a"}
