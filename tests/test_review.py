@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
@@ -254,6 +255,39 @@ def test_a_new_message_keeps_the_results_of_parallel_calls(act: Act, mode: Any) 
     assert said(result)["look"].startswith(looked)
     assert result["messages"][-2].text == "Stop!"
     assert goes_on(agent)
+
+
+class DyingSaver(InMemorySaver):
+    """Saver of a process that dies before the checkpoint of a step whose writes it has stored."""
+
+    answers = 10
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        super().put_writes(config, writes, task_id, task_path)
+        for _, value in writes:
+            self.answers -= isinstance(value, list) and isinstance(value[-1], AIMessage)
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if not self.answers:
+            raise ConnectionError("the process died")
+        return super().put(config, checkpoint, metadata, new_versions)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_new_message_keeps_what_a_finished_step_has_written(fused: bool) -> None:
+    saver = DyingSaver()
+    script = ["First.", "Second.", "Third."]
+    agent = create_agent(ScriptedChatModel(script), checkpointer=saver, fused=fused)
+    agent.invoke({"messages": ["Hi"]}, THREAD)
+    saver.answers = 1
+    with pytest.raises(ConnectionError):
+        agent.invoke({"messages": ["More"]}, THREAD, durability="sync")
+    saver.answers = 10
+    result = review.add_input(agent, THREAD, "And?")
+    texts = [message.text for message in result["messages"]]
+    assert texts[:3] == ["Hi", "First.", "More"]
+    assert texts[-2:] == ["And?", "Third."]
+    assert "Second." in texts
 
 
 def test_a_decision_that_is_not_allowed_raises_and_the_thread_stays_paused(

@@ -9,8 +9,7 @@ import logging
 import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import cached_property
-from threading import Thread
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any
 
@@ -54,6 +53,8 @@ class Runner:
         self.active: set[str] = set()
         """The jobs that run now."""
         self._database, self._queue, self._log = backend.database, backend.queue, backend.log
+        self._lock = Lock()
+        self._own_loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, job: str, payload: str) -> dict[str, Any]:
         """Carry out a job, or continue it where another worker was cut short.
@@ -154,12 +155,15 @@ class Runner:
 
         asyncio.run_coroutine_threadsafe(follow(), self._loop).result()
 
-    @cached_property
+    @property
     def _loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of all async runs: clients of models are bound to one."""
-        loop = asyncio.new_event_loop()
-        Thread(target=loop.run_forever, name="agent-factory-async", daemon=True).start()
-        return loop
+        with self._lock:
+            if self._own_loop is None:
+                self._own_loop = asyncio.new_event_loop()
+                run = self._own_loop.run_forever
+                Thread(target=run, name="agent-factory-async", daemon=True).start()
+            return self._own_loop
 
     def _undo(
         self, agent: RegisteredAgent, work: Mapping[str, Any], lease: Lease
