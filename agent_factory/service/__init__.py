@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from agent_factory.service.ledger import SharedLedger as SharedLedger
     from agent_factory.service.ledger import SpentBy as SpentBy
     from agent_factory.service.run import Run as Run
+    from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
-    from agent_factory.service.service import ThreadInfo as ThreadInfo
+    from agent_factory.service.threads import ThreadInfo as ThreadInfo
 
 _HOME = {
     ".errors": (
@@ -34,8 +35,9 @@ _HOME = {
     ),
     ".inbox": "AuditEntry Inbox Wait",
     ".ledger": "SharedLedger SpentBy",
-    ".run": "Run",
-    ".service": "Service ThreadInfo",
+    ".run": "Run RunInfo",
+    ".service": "Service",
+    ".threads": "ThreadInfo",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
@@ -53,6 +55,7 @@ class EventLog:
         self._stop = Event()
         self._writer: Thread | None = None
         self._news = Condition()
+        self._tells: set[Callable[[], object]] = set()  # of those who wait in event loops
         self._listener: Thread | None = None
 
     # Writing
@@ -85,8 +88,7 @@ class EventLog:
                 connection.execute(insert(events).values(at=now), rows)
                 if not is_sqlite:
                     connection.execute(select(func.pg_notify(_CHANNEL, "")))
-        with self._news:
-            self._news.notify_all()
+        self._tell()
 
     def _write_all(self) -> None:
         while not self._stop.wait(GATHER_SECONDS):
@@ -103,8 +105,10 @@ class EventLog:
 
     def read(
         self, job: str, after: int, timeout: float | None, ended: Callable[[], bool]
-    ) -> Iterator[tuple[int, list[Any]]]:
+    ) -> Iterator[tuple[int, list[Any]] | None]:
         """Rows of a job after one of them: their numbers and their parts.
+
+        None says that nothing new is there: the caller waits, by `wait` or `await_news`.
 
         Args:
             job: The job.
@@ -135,16 +139,41 @@ class EventLog:
                 asked = now
             if timeout is not None and now - since > timeout:
                 raise TimeoutError(f"Job {job!r} had no events for {timeout:g} seconds.")
-            self.wait()
+            yield None
 
     def wait(self) -> None:
         """Wait for events of any run, also of other processes; at most a tenth of a second."""
+        self._listen()
+        with self._news:
+            self._news.wait(_POLL_SECONDS)
+
+    async def await_news(self) -> None:
+        """Async variant of `wait`."""
+        self._listen()
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        tell = partial(loop.call_soon_threadsafe, told.set)
+        with self._news:
+            self._tells.add(tell)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), _POLL_SECONDS)
+        finally:
+            with self._news:
+                self._tells.discard(tell)
+
+    def _tell(self) -> None:
+        """Wake those who wait for events."""
+        with self._news:
+            self._news.notify_all()
+            for tell in self._tells:
+                with suppress(RuntimeError):  # its event loop was closed
+                    tell()
+
+    def _listen(self) -> None:
         with self._lock:
             if self._listener is None and not self._database.is_sqlite:
                 self._listener = Thread(target=self._wake, name="agent-factory-listen", daemon=True)
                 self._listener.start()
-        with self._news:
-            self._news.wait(_POLL_SECONDS)
 
     def _wake(self) -> None:
         import psycopg
@@ -155,8 +184,7 @@ class EventLog:
                     connection.execute(f"listen {_CHANNEL}")
                     while not self._stop.is_set():
                         for _ in connection.notifies(timeout=1.0, stop_after=1):
-                            with self._news:
-                                self._news.notify_all()
+                            self._tell()
             except psycopg.OperationalError:
                 self._stop.wait(1.0)
 

@@ -47,6 +47,7 @@ class Wait:
         decided_by: Who decided.
         decision: The decision.
         checkpoint_id: The checkpoint at which the thread waits.
+        digest: What `agent_factory.review` takes in place of the call's id.
     """
 
     id: str
@@ -68,6 +69,7 @@ class Wait:
     decided_by: str | None
     decision: Mapping[str, Any] | None
     checkpoint_id: str | None
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,23 +212,54 @@ class Inbox:
             DecisionNotAllowed: This decision may not be made about this call.
         """
         with self._database.begin() as connection:
-            row = self._lock(connection, wait_id, by)
-            if row.decided_at is not None:
-                if json.loads(row.decision) == dict(decision):
-                    return str(row.run)
-                raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
-            if decision["type"] not in row.allowed.split(","):
-                raise DecisionNotAllowed(
-                    f"{row.tool} ({wait_id!r})",
-                    f"{decision['type']!r} is not allowed here.",
-                    f"Allowed: {row.allowed.replace(',', ', ')}.",
-                )
-            if undo:
-                self._write(connection, row, decision, by, continues=False)
-                self._queue.end_run(connection, row, by, undo=True)
-            else:
-                self._write(connection, row, decision, by)
-            return str(row.run)
+            return self._decide(connection, wait_id, decision, by, undo=undo)
+
+    def decide_together(self, decisions: Mapping[str, Mapping[str, Any]], *, by: str) -> str:
+        """Decide about several waits of one run: about all of them, or about none.
+
+        Args:
+            decisions: Decisions by the ids of the waits, as in `decide`.
+            by: Who decides.
+
+        Returns:
+            The id of the run.
+
+        Raises:
+            NotFound: As in `decide`.
+            AlreadyDecided: As in `decide`.
+            ClaimedByOther: As in `decide`.
+            DecisionNotAllowed: As in `decide`.
+        """
+        with self._database.begin() as connection:
+            run = ""
+            for wait_id, decision in decisions.items():
+                run = self._decide(connection, wait_id, decision, by)
+            return run
+
+    def _decide(
+        self,
+        connection: Connection,
+        wait_id: str,
+        decision: Mapping[str, Any],
+        by: str,
+        *,
+        undo: bool = False,
+    ) -> str:
+        row = self._lock(connection, wait_id, by)
+        if row.decided_at is not None:
+            if json.loads(row.decision) == dict(decision):
+                return str(row.run)
+            raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
+        if decision.get("type") not in row.allowed.split(","):
+            raise DecisionNotAllowed(
+                f"{row.tool} ({wait_id!r})",
+                f"{decision.get('type')!r} is not allowed here.",
+                f"Allowed: {row.allowed.replace(',', ', ')}.",
+            )
+        self._write(connection, row, decision, by, continues=not undo)
+        if undo:
+            self._queue.end_run(connection, row, by, undo=True)
+        return str(row.run)
 
     def _write(
         self,
@@ -388,4 +421,5 @@ def _read(row: Row[Any], now: float) -> Wait:
         decided_by=row.decided_by,
         decision=json.loads(row.decision or "null"),
         checkpoint_id=row.checkpoint_id,
+        digest=row.digest,
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import Row, select, update
 
+from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
 from agent_factory.service.tables import runs, threads
@@ -24,6 +26,31 @@ Status = Literal["queued", "held", "running", "waiting", "done", "failed", "canc
 - "waiting": it is paused and waits for decisions.
 - "done", "failed", "cancelled": it has ended.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run.
+
+    Args:
+        id: Its id.
+        thread_id: The thread.
+        tenant: Whose it is.
+        agent: The agent.
+        status: Where it is.
+        error: Why it has failed.
+        metadata: What was noted about it when it was submitted.
+        created_at: When it was submitted, in seconds since 1970, by the database's clock.
+    """
+
+    id: str
+    thread_id: str
+    tenant: str
+    agent: str
+    status: Status
+    error: str | None
+    metadata: Mapping[str, Any]
+    created_at: float
 
 
 class Run:
@@ -42,14 +69,28 @@ class Run:
     @property
     def status(self) -> Status:
         """Where the run is now."""
+        return self.info.status
+
+    @property
+    def info(self) -> RunInfo:
+        """What is known about the run now."""
         row = self._look()
-        if row.status == "queued" and row.job is None:
+        status = row.status
+        if status == "queued" and row.job is None:
             of_thread = select(threads.c.status).where(threads.c.thread_id == self.thread_id)
             with self._backend.database.read() as connection:
                 if connection.execute(of_thread).scalar() == "waiting":
-                    return "held"
-        status: Status = row.status
-        return status
+                    status = "held"
+        return RunInfo(
+            id=self.id,
+            thread_id=self.thread_id,
+            tenant=row.tenant,
+            agent=row.agent,
+            status=status,
+            error=row.error,
+            metadata=row.metadata,
+            created_at=row.created_at,
+        )
 
     def result(self, timeout: float | None = None) -> Any:
         """What the agent's `invoke` would return, once the run has ended or pauses.
@@ -66,21 +107,33 @@ class Run:
             RunCancelled: The run was cancelled.
             TimeoutError: The run has not ended in time.
         """
+        attempts = self._outcomes(timeout)
+        while not (found := next(attempts)):
+            self._backend.log.wait()
+        return found[0]
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """Async variant of `result`."""
+        attempts, threads = self._outcomes(timeout), self._backend.database.threads
+        loop = asyncio.get_running_loop()
+        while not (found := await loop.run_in_executor(threads, next, attempts)):
+            await self._backend.log.await_news()
+        return found[0]
+
+    def _outcomes(self, timeout: float | None) -> Iterator[tuple[Any] | None]:
+        """The result once it is there, and None while the caller has to wait for it."""
         until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            row = self._look()
-            if row.status not in ("queued", "running"):
-                break
+        while (row := self._look()).status in ("queued", "running"):
             if until is not None and time.monotonic() > until:
                 raise TimeoutError(f"Run {self.id!r} is {self.status} after {timeout:g} seconds.")
-            self._backend.log.wait()
+            yield None
         if row.status == "failed":
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")
         waits = row.status == "waiting"
         read = partial(self._backend.output, self.thread_id, row.checkpoint_id, waits=waits)
-        return self._backend.call(read)
+        yield (self._backend.call(read),)
 
     def stream(
         self, *, after: str | None = None, timeout: float | None = None
@@ -98,11 +151,36 @@ class Run:
         Raises:
             RunCancelled: The run was cancelled.
             TimeoutError: Nothing came in time.
+            ArgumentError: `after` is not the id of a part.
         """
+        for part in self._parts(after, timeout):
+            if part is None:
+                self._backend.log.wait()
+            else:
+                yield part
+
+    async def astream(
+        self, *, after: str | None = None, timeout: float | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Async variant of `stream`."""
+        parts, threads = self._parts(after, timeout), self._backend.database.threads
+        loop, end = asyncio.get_running_loop(), {"type": "no part"}
+        while (part := await loop.run_in_executor(threads, next, parts, end)) is not end:
+            if part is None:
+                await self._backend.log.await_news()
+            else:
+                yield part
+
+    def _parts(self, after: str | None, timeout: float | None) -> Iterator[dict[str, Any] | None]:
+        """Parts of the stream, and None where the caller has to wait for the next one."""
         job, row, part = None, 0, -1
         if after is not None:
-            job, *numbers = after.rsplit(":", 2)
-            row, part = map(int, numbers)
+            try:
+                job, *numbers = after.rsplit(":", 2)
+                row, part = map(int, numbers)
+            except ValueError:
+                hint = "Pass the `id` of a part of this run's stream."
+                raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint) from None
         log, since = self._backend.log, time.monotonic()
         while job is None:
             run = self._look()
@@ -112,14 +190,18 @@ class Run:
             if job is None:
                 if timeout is not None and time.monotonic() - since > timeout:
                     raise TimeoutError(f"Run {self.id!r} is queued after {timeout:g} seconds.")
-                log.wait()
+                yield None
 
         def has_ended() -> bool:
             run = self._look()
             return run.job != job or run.status not in ("queued", "running")
 
         # The row of the last part that was seen may have more parts.
-        for number, parts in log.read(job, row - 1, timeout, has_ended):
+        for found in log.read(job, row - 1, timeout, has_ended):
+            if found is None:
+                yield None
+                continue
+            number, parts = found
             for position, one in enumerate(parts):
                 if (number, position) > (row, part):
                     yield {**one, "id": f"{job}:{number}:{position}"}
@@ -159,19 +241,6 @@ class Run:
                 queue.record(connection, run, by, "cancel")
         if run.job is not None:
             self._backend.engine.cancel(run.job)
-
-    async def aresult(self, timeout: float | None = None) -> Any:
-        """Async variant of `result`."""
-        return await asyncio.to_thread(self.result, timeout)
-
-    async def astream(
-        self, *, after: str | None = None, timeout: float | None = None
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Async variant of `stream`."""
-        parts = self.stream(after=after, timeout=timeout)
-        end = object()
-        while (part := await asyncio.to_thread(next, parts, end)) is not end:
-            yield part  # type: ignore[misc]
 
     async def acancel(self, *, by: str = "api", undo: bool = False) -> None:
         """Async variant of `cancel`."""

@@ -106,13 +106,11 @@ class Runner:
             connection.execute(
                 update(runs).where(runs.c.run_id == work["run"]).values(status="running")
             )
-            context = work["context"] if work["kind"] == "message" else row.context
             lease = take_lease(
                 connection,
                 work["thread"],
                 owner=self._worker(),
                 status="running",
-                context=context,
                 plan=agent.plan,
             )
         if row.plan not in (None, agent.plan):
@@ -124,9 +122,9 @@ class Runner:
             )
         if work["kind"] == "undo":
             return self._undo(agent, work, lease)
-        attempt = _Attempt(self._backend, agent, job, work, lease)
-        options: dict[str, Any] = {} if context is None else {"context": json.loads(context)}
-        parts = attempt.start(options)
+        submitted = {"metadata": run.metadata, **json.loads(run.payload)}
+        attempt = _Attempt(self._backend, agent, job, work, lease, submitted)
+        parts = attempt.start()
         if attempt.continues:
             self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
@@ -140,7 +138,7 @@ class Runner:
         def note(part: Any) -> None:
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
                 attempt.paused = True
-            if part["type"] in attempt.agent.stream:
+            if part["type"] in attempt.modes:
                 self._log.add(job, {"type": part["type"], "ns": part["ns"], "data": part["data"]})
 
         if isinstance(parts, Iterator):
@@ -238,15 +236,32 @@ class _Attempt:
         job: str,
         work: Mapping[str, Any],
         lease: Lease,
+        submitted: Mapping[str, Any],
     ) -> None:
+        """Prepare an attempt.
+
+        Args:
+            backend: The parts of the service.
+            agent: The agent.
+            job: The id of the job.
+            work: What the job does: a message or decisions.
+            lease: The lease of the thread.
+            submitted: The message that the run began with, whose settings hold to its end.
+        """
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
+        stream = submitted.get("stream")
+        self.modes = agent.stream if stream is None else tuple(stream)
+        self._context = submitted.get("context")
         self.saver = FencedSaver(backend.database, lease)
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
+        given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
-            "configurable": {"thread_id": work["thread"]},
+            **given,
+            "configurable": {**given.get("configurable", {}), "thread_id": work["thread"]},
             "metadata": {
+                **submitted["metadata"],
                 RUN_KEY: work["run"],
                 JOB_KEY: job,
                 AGENT_KEY: agent.name,
@@ -256,14 +271,16 @@ class _Attempt:
             "callbacks": [Fence(backend.database, lease), *backend.callbacks],
         }
 
-    def start(self, options: dict[str, Any]) -> Any:
+    def start(self) -> Any:
         """Begin or continue the run; return its stream, or None if the job is done."""
-        options |= {
+        options: dict[str, Any] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
-            "stream_mode": sorted({*self.agent.stream, "updates"}),
+            "stream_mode": sorted({*self.modes, "updates"}),
             "subgraphs": True,
             "version": "v2",
         }
+        if self._context is not None:
+            options["context"] = self._context
         stored = self.saver.get_tuple(self._config)
         if stored is not None:
             self.saver.latest = stored.checkpoint["id"]

@@ -8,7 +8,6 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -20,10 +19,10 @@ from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.review import StrandedThread, stranded
+from agent_factory.review import StrandedThread, pending, stranded
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
@@ -31,45 +30,25 @@ from agent_factory.service.errors import NotFound, ThreadBusy
 from agent_factory.service.events import dump
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.metrics import traceparent
+from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import limits, runs, threads, workers
-from agent_factory.service.thread_queue import BUSY, HIGHEST_PRIORITY, lock_thread, queue_of
+from agent_factory.service.thread_queue import BUSY, HIGHEST_PRIORITY, queue_of
+from agent_factory.service.threads import (
+    ThreadInfo,
+    change_metadata,
+    change_state,
+    delete_thread,
+    found_threads,
+    history_of,
+    insert_thread,
+)
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadInfo:
-    """A thread.
-
-    Args:
-        id: Its id.
-        tenant: Whose it is.
-        agent: The agent of its last message.
-        status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
-        run: The id of the run that works on it, or did last.
-        error: Why the last run has failed.
-        updated_at: When it changed, in seconds since 1970, by the database's clock.
-    """
-
-    id: str
-    tenant: str
-    agent: str
-    status: str
-    run: str | None
-    error: str | None
-    updated_at: float
-
-    @classmethod
-    def of(cls, row: Row[Any]) -> ThreadInfo:
-        """What a row of the table says."""
-        return cls(
-            row.thread_id, row.tenant, row.agent, row.status, row.run, row.error, row.updated_at
-        )
 
 
 class Service:
@@ -192,6 +171,9 @@ class Service:
         priority: int = 0,
         busy: Busy | None = None,
         context: Mapping[str, Any] | None = None,
+        config: RunnableConfig | None = None,
+        stream: Collection[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Run:
         """Give a message to an agent, which a worker carries out. Returns at once.
 
@@ -209,6 +191,9 @@ class Service:
                 their messages stay. "rollback" ends them and goes back to before the run. None
                 takes that of `add`.
             context: Runtime context of the agent, as JSON.
+            config: `recursion_limit`, `tags` and `configurable` of the run, as JSON.
+            stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
+            metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
 
         Raises:
             NotFound: There is no such agent, or the thread belongs to another tenant.
@@ -231,32 +216,22 @@ class Service:
             "agent": agent,
             "priority": priority,
             "input": b64encode(dump(_as_input(message, message_id))).decode(),
-            "context": None if context is None else json.dumps(context),
+            "context": None if context is None else dict(context),
+            "config": _as_config(config),
+            "stream": None if stream is None else sorted(stream),
             "trace": traceparent(),
         }
         self._backend.create()
-        work = partial(self._submit, run_id, payload, busy)
+        work = partial(self._submit, run_id, payload, busy, dict(metadata or {}))
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
-    def _submit(self, run_id: str, payload: dict[str, Any], busy: Busy) -> None:
+    def _submit(
+        self, run_id: str, payload: dict[str, Any], busy: Busy, metadata: dict[str, Any]
+    ) -> None:
         thread_id, tenant = payload["thread"], payload["tenant"]
         with self._backend.database.begin() as connection:
-            now = self._backend.database.now
-            new = self._backend.database.insert(threads).values(
-                thread_id=thread_id,
-                tenant=tenant,
-                agent=payload["agent"],
-                status="idle",
-                epoch=0,
-                jobs=0,
-                updated_at=now,
-            )
-            connection.execute(new.on_conflict_do_nothing())
-            row = lock_thread(connection, thread_id)
-            assert row is not None
-            if row.tenant != tenant:
-                raise NotFound(f"thread {thread_id!r}", "does not exist.", "Use another name.")
+            row = insert_thread(connection, self._backend, thread_id, tenant)
             again = select(runs.c.run_id).where(runs.c.run_id == run_id)
             if connection.execute(again).first() is not None:
                 return
@@ -284,8 +259,9 @@ class Service:
                 insert(runs).values(
                     **{name: values[name] for name in columns},
                     payload=json.dumps(payload),
+                    metadata=metadata,
                     status="queued",
-                    created_at=now,
+                    created_at=self._backend.database.now,
                 )
             )
             if not is_busy or busy != "queue":
@@ -355,7 +331,58 @@ class Service:
         work = partial(inbox.decide, wait_id, made, by=by, undo=undo)
         return self.run(self._backend.call(work))
 
+    def resume(self, thread: str, value: Any, *, by: str, tenant: str | None = None) -> Run:
+        """Answer what a thread waits for with a value, as `Command(resume=...)` does.
+
+        Args:
+            thread: The thread.
+            value: The answer to its interrupt; if there are several, a mapping of their ids to
+                answers. The answer to a review is `{"decisions": [...]}`.
+            by: Who answers, for the audit.
+            tenant: The tenant of the one who answers.
+
+        Raises:
+            NotFound: There is no such thread, it belongs to another tenant, or waits for nothing.
+            ArgumentError: The value does not answer what the thread waits for.
+            AlreadyDecided: As in `decide`.
+            ClaimedByOther: As in `decide`.
+            DecisionNotAllowed: As in `decide`.
+        """
+        inbox = self.inbox(tenant)
+        place: RunnableConfig = {"configurable": {"thread_id": thread}}
+        waits = {wait.digest: wait.id for wait in inbox.waits(thread=thread, limit=1000)}
+        waiting_for = pending(self._backend.graph_of(thread, tenant), place)
+        decisions = decisions_of(waiting_for, value)
+        if not waits or not waits.keys() >= decisions.keys():
+            raise NotFound(f"thread {thread!r}", "waits for no answer.")
+        given = {waits[digest]: decision for digest, decision in decisions.items()}
+        work = partial(inbox.decide_together, given, by=by)
+        return self.run(self._backend.call(work))
+
     # Threads
+
+    def create_thread(
+        self,
+        thread: str | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tenant: str = "",
+    ) -> ThreadInfo:
+        """Create a thread before its first message; `submit` does it by itself, too.
+
+        Args:
+            thread: Its id; None for a new one. A thread that exists stays as it is.
+            metadata: What is noted about it, as JSON.
+            tenant: Whose it is.
+
+        Raises:
+            NotFound: The thread belongs to another tenant.
+        """
+        self._backend.create()
+        name = thread or str(uuid4())
+        with self._backend.database.begin() as connection:
+            row = insert_thread(connection, self._backend, name, tenant, metadata)
+        return ThreadInfo.of(row)
 
     def thread(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
         """One thread.
@@ -375,8 +402,9 @@ class Service:
         self,
         *,
         tenant: str | None = None,
-        status: str | None = None,
+        status: str | Collection[str] | None = None,
         agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         limit: int = 50,
         offset: int = 0,
     ) -> list[ThreadInfo]:
@@ -384,31 +412,127 @@ class Service:
 
         Args:
             tenant: Only those of this tenant.
-            status: Only those in this state.
+            status: Only those in this state, or in one of these.
             agent: Only those of this agent.
+            metadata: Only those whose metadata have these values.
             limit: The most to return.
             offset: How many to leave out before them.
         """
         self._backend.create()
-        found = select(threads).order_by(threads.c.updated_at.desc(), threads.c.thread_id)
-        for column, value in {"tenant": tenant, "status": status, "agent": agent}.items():
-            if value is not None:
-                found = found.where(threads.c[column] == value)
+        found = found_threads({"tenant": tenant, "status": status, "agent": agent}, metadata or {})
+        found = found.order_by(threads.c.updated_at.desc(), threads.c.thread_id)
         with self._backend.database.read() as connection:
             rows = connection.execute(found.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
 
-    def state(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
+    def change_thread(
+        self, thread: str, *, metadata: Mapping[str, Any], tenant: str | None = None
+    ) -> ThreadInfo:
+        """Change keys of a thread's metadata; the others stay.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        return change_metadata(self._backend, thread, metadata, tenant)
+
+    def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
+        """Delete a thread as a whole. A run that works on it is ended.
+
+        Args:
+            thread: The thread.
+            by: Who deletes it, for the audit, which keeps an entry.
+            tenant: The tenant of the one who deletes it.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        delete_thread(self._backend, thread, tenant, by)
+
+    def runs(
+        self, thread: str, *, tenant: str | None = None, limit: int = 50, offset: int = 0
+    ) -> list[Run]:
+        """The runs of a thread, the newest first.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self.thread(thread, tenant=tenant)
+        found = select(runs.c.run_id).where(runs.c.thread_id == thread)
+        found = found.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
+        with self._backend.database.read() as connection:
+            ids = connection.execute(found).scalars().all()
+        return [Run(self._backend, one, thread) for one in ids]
+
+    def state(
+        self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
+    ) -> StateSnapshot:
         """The state of a thread, as the agent's `get_state` returns it.
+
+        Args:
+            thread: The thread.
+            checkpoint: The id of a checkpoint; None takes the newest.
+            tenant: The tenant of the one who reads.
 
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant, or its agent was
                 not added.
         """
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
+        if checkpoint is not None:
+            place["configurable"]["checkpoint_id"] = checkpoint
         self._backend.create()
         snapshot: StateSnapshot = self._backend.graph_of(thread, tenant).get_state(place)
         return snapshot
+
+    def history(
+        self,
+        thread: str,
+        *,
+        before: str | None = None,
+        limit: int | None = None,
+        tenant: str | None = None,
+    ) -> Iterator[StateSnapshot]:
+        """The states of a thread, the newest first, as the agent's `get_state_history` does.
+
+        Args:
+            thread: The thread.
+            before: The id of a checkpoint; only states before it.
+            limit: The most to return.
+            tenant: The tenant of the one who reads.
+
+        Raises:
+            NotFound: As in `state`.
+        """
+        self._backend.create()
+        return history_of(self._backend, thread, tenant, before=before, limit=limit)
+
+    def update_state(
+        self,
+        thread: str,
+        values: Any,
+        *,
+        as_node: str | None = None,
+        tenant: str | None = None,
+    ) -> RunnableConfig:
+        """Write to the state of a thread that no run works on, as the agent's `update_state` does.
+
+        Args:
+            thread: The thread.
+            values: What is written.
+            as_node: The node it is written for; None takes the last one that has run.
+            tenant: The tenant of the one who writes.
+
+        Returns:
+            The config of the new checkpoint.
+
+        Raises:
+            NotFound: As in `state`.
+            ThreadBusy: A run works on the thread, or waits in it.
+        """
+        self._backend.create()
+        return change_state(self._backend, thread, values, as_node, tenant)
 
     def stranded(self, agent: str) -> Iterator[StrandedThread]:
         """Threads of an agent that wait at a node which the agent does not have any more.
@@ -606,6 +730,23 @@ def _as_input(message: Any, message_id: str) -> dict[str, Any]:
     if messages and messages[-1].id is None:
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
     return {**given, "messages": messages}
+
+
+def _as_config(config: RunnableConfig | None) -> dict[str, Any]:
+    """The parts of a config that a run can have; the service sets the others."""
+    given: dict[str, Any] = dict(config or {})
+    names = {"recursion_limit", "tags"} & {*given}
+    known: dict[str, Any] = {name: given.pop(name) for name in sorted(names)}
+    configurable = given.pop("configurable", {})
+    reserved = {"thread_id", "checkpoint_id", "checkpoint_ns"} & {*configurable}
+    if given or reserved:
+        listed = ", ".join(sorted({*given, *reserved}))
+        raise ArgumentError(
+            "config",
+            f"cannot set {listed} of a run of the service.",
+            "It takes recursion_limit, tags and configurable.",
+        )
+    return {"configurable": configurable, **known}
 
 
 def _seconds(name: str, given: str | float | None) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -42,9 +43,9 @@ threads = Table(
         "jobs", BigInteger, nullable=False
     ),  # how many jobs there were: numbers keep their order
     Column("plan", String),  # the digest of the agent's topology at the last run
-    Column("context", Text),  # of the last message, as JSON: decisions run with it, too
-    Column("title", String),
+    Column("metadata", JSON, nullable=False, default=dict),  # what the product has noted
     Column("error", Text),
+    Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
     Index("service_threads_tenant", "tenant", "updated_at"),
     Index("service_threads_status", "status"),
@@ -105,6 +106,7 @@ runs = Table(
     Column("status", String, nullable=False),  # as Run.status; "queued" for "held"
     Column("job", String),  # the newest job of the engine; none while the thread is busy
     Column("checkpoint_id", String),  # at which it has ended or paused
+    Column("metadata", JSON, nullable=False, default=dict),
     Column("error", Text),
     Column("created_at", Float, nullable=False),
 )

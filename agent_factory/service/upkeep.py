@@ -11,11 +11,11 @@ from sqlalchemy import delete, select, update
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
 from agent_factory.service.backend import Backend
-from agent_factory.service.leases import take_lease
 from agent_factory.service.runner import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
+from agent_factory.service.threads import delete_thread
 
 
 def reindex(backend: Backend) -> Iterator[str]:
@@ -50,6 +50,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             epoch=database.now * 1000,  # higher than that of any lease before
             jobs=int(job.rpartition("/")[2]),
             run=run,
+            created_at=database.now,
             updated_at=database.now,
         )
         connection.execute(found.on_conflict_do_nothing())
@@ -81,11 +82,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
 
 
 def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[str]:
-    """Delete threads that wait for nothing and have not changed for some seconds; yield their ids.
-
-    A thread is deleted as a whole: its checkpoints, its runs, its reviews, and what the engine
-    knows of its jobs. The audit keeps an entry.
-    """
+    """Delete threads that wait for nothing and have not changed for so long; yield their ids."""
     database = backend.database
     old = select(threads.c.thread_id).where(
         threads.c.status.in_(("idle", "failed")),
@@ -96,17 +93,5 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
     with database.read() as connection:
         ids = connection.execute(old).scalars().all()
     for thread in ids:
-        with database.begin() as connection:
-            row = lock_thread(connection, thread)
-            if row is None or row.status not in ("idle", "failed"):
-                continue
-            lease = take_lease(connection, thread)
-        FencedSaver(database, lease).delete_thread(thread)
-        with database.begin() as connection:
-            lease.check(connection)
-            connection.execute(delete(runs).where(runs.c.thread_id == thread))
-            connection.execute(delete(waits).where(waits.c.thread_id == thread))
-            backend.queue.record(connection, row, "service", "forget")
-            connection.execute(delete(threads).where(threads.c.thread_id == thread))
-        backend.engine.forget(thread)
-        yield thread
+        if delete_thread(backend, thread, None, "service", even_busy=False):
+            yield thread

@@ -31,7 +31,8 @@ def test_threads_of_a_process_take_turns_to_write_to_sqlite(
 
 
 def test_the_check_before_a_tool_call_commits_nothing(database: Database) -> None:
-    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0, "updated_at": 0}
+    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0}
+    values |= {"created_at": 0, "updated_at": 0}
     with database.begin() as connection:
         connection.execute(insert(threads).values(thread_id="t", **values))
         lease = take_lease(connection, "t")
@@ -49,7 +50,7 @@ def write(database: Database, name: str) -> None:
 
 
 def insert_thread(connection: Connection, name: str) -> None:
-    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0}
+    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0, "created_at": 0}
     connection.execute(insert(threads).values(thread_id=name, updated_at=0, **values))
 
 

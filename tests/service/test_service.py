@@ -9,13 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import DecisionNotAllowed
 from agent_factory.service import (
     AlreadyDecided,
@@ -77,8 +78,27 @@ def who(runtime: ToolRuntime[dict[str, str], Any]) -> str:
     return f"It is {runtime.context['name']}."
 
 
-def call(name: str, **args: Any) -> list[dict[str, Any]]:
-    return [{"name": name, "args": args, "id": uuid4().hex}]
+def pay(euros: int) -> str:
+    """Pay a bill."""
+    return f"Paid {euros}."
+
+
+def tell(runtime: ToolRuntime) -> str:
+    """Tell the settings of the run."""
+    config = runtime.config
+    return f"{config['configurable']['language']} {config['recursion_limit']}"
+
+
+def caller(name: str, *arguments: dict[str, Any], then: str) -> ScriptedChatModel:
+    """A model that calls a tool once for each of the arguments, and then answers."""
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage(then)
+        calls = [{"name": name, "args": args, "id": uuid4().hex} for args in arguments]
+        return AIMessage("", tool_calls=calls)
+
+    return ScriptedChatModel([answer] * 1000)
 
 
 def add_agents(service: Service, journal: Journal) -> None:
@@ -88,10 +108,18 @@ def add_agents(service: Service, journal: Journal) -> None:
     service.add("twice", make_desk(journal, calls=2, review=True))
     service.add("echo", create_agent(ScriptedChatModel([echo] * many), **options))
     service.add("fails", create_agent(ScriptedChatModel([fail] * many), **options))
-    asking = ScriptedChatModel([call("ask", question="Why?"), "Thanks."] * many)
-    service.add("asks", create_agent(asking, [ask], **options))
-    knowing = ScriptedChatModel([call("who"), "Yes."] * many)
+    service.add(
+        "asks", create_agent(caller("ask", {"question": "Why?"}, then="Thanks."), [ask], **options)
+    )
+    both = caller("ask", {"question": "Why?"}, {"question": "When?"}, then="Thanks.")
+    service.add("asks twice", create_agent(both, [ask], **options))
+    knowing = caller("who", {}, then="Yes.")
     service.add("knows", create_agent(knowing, [who], context_schema=dict, **options))
+    pair = caller("pay", {"euros": 1}, {"euros": 2}, then="Paid both.")
+    asks = HumanInTheLoopMiddleware({"pay": True})
+    service.add("pair", create_agent(pair, [pay], middleware=[asks], **options))
+    telling, asks = caller("tell", {}, then="Told."), HumanInTheLoopMiddleware({"tell": True})
+    service.add("settings", create_agent(telling, [tell], middleware=[asks], **options))
     service.add("graph", graph())
     service.add("stops", make_desk(journal, calls=1, interrupt_before=["model"]))
     service.add("async", make_desk(journal, calls=1, review=True), asynchronous=True)
@@ -229,6 +257,12 @@ def test_a_stream_that_is_joined_again(service: Service, thread: str) -> None:
     parts = [*run.stream(timeout=WAIT)]
     for at, part in enumerate(parts):
         assert [*run.stream(after=part["id"], timeout=WAIT)] == parts[at + 1 :]
+
+
+def test_a_stream_that_cannot_be_joined(service: Service, thread: str) -> None:
+    run = service.submit("echo", thread=thread, message="Hi")
+    with pytest.raises(ArgumentError, match="is not the id of a part: 'here'"):
+        next(run.stream(after="here"))
 
 
 def test_a_stream_without_news(service: Service, thread: str, closed: Gate) -> None:
@@ -538,11 +572,173 @@ def test_tenants_do_not_see_each_other(service: Service, thread: str) -> None:
         lambda: service.decide(wait.id, "approve", by="eve", tenant="other"),
         lambda: service.run(wait.run, tenant="other"),
         lambda: service.state(thread, tenant="other"),
+        lambda: service.history(thread, tenant="other"),
+        lambda: service.update_state(thread, {}, tenant="other"),
+        lambda: service.resume(thread, {"decisions": []}, by="eve", tenant="other"),
+        lambda: service.create_thread(thread, tenant="other"),
+        lambda: service.change_thread(thread, metadata={}, tenant="other"),
+        lambda: service.delete_thread(thread, tenant="other"),
+        lambda: service.runs(thread, tenant="other"),
         lambda: service.submit("desk", thread=thread, message="Mine?", tenant="other"),
     ):
         with pytest.raises(NotFound, match="does not exist"):
             attempt()
     assert service.state(thread, tenant="acme").next
+
+
+# Answers to interrupts, as Command(resume=...) gives them
+
+
+def test_a_review_is_resumed(service: Service, thread: str) -> None:
+    waiting(service, thread)
+    answer = {"decisions": [{"type": "approve"}]}
+    values = service.resume(thread, answer, by="ann").result(WAIT)
+    assert values["messages"][-1].text == "Paid."
+    assert service.inbox().audit(thread=thread)[0].who == "ann"
+
+
+def test_a_question_is_answered_by_the_id_of_its_interrupt(service: Service, thread: str) -> None:
+    asked = service.submit("asks", thread=thread, message="Ask.").result(WAIT)
+    answer = {asked["__interrupt__"][0].id: "because"}
+    values = service.resume(thread, answer, by="ann").result(WAIT)
+    assert values["messages"][2].text == "The person said because."
+
+
+def test_several_calls_are_decided_together_or_not_at_all(service: Service, thread: str) -> None:
+    service.submit("pair", thread=thread, message="Pay both.").result(WAIT)
+    first, second = service.inbox().waits(thread=thread)
+    for answer, error, text in (
+        ({"decisions": [{"type": "approve"}, {"type": "shrug"}]}, DecisionNotAllowed, "'shrug'"),
+        ({"decisions": [{"type": "approve"}]}, ArgumentError, r"each of the calls \(pay, pay\)"),
+        ("yes", ArgumentError, "'yes'"),
+    ):
+        with pytest.raises(error, match=text):
+            service.resume(thread, answer, by="ann")
+        assert len(service.inbox().waits(thread=thread)) == 2
+    answer = {"decisions": [{"type": "approve"}, {"type": "reject", "message": "No."}]}
+    values = service.resume(thread, answer, by="ann").result(WAIT)
+    said = {message.text for message in values["messages"][2:4]}
+    assert said == {"Paid 1.", "No."}
+    assert service.inbox().get(second.id).decision == {"type": "reject", "message": "No."}
+    assert service.inbox().get(first.id).decided_by == "ann"
+
+
+def test_several_interrupts_are_answered_by_their_ids(service: Service, thread: str) -> None:
+    asked = service.submit("asks twice", thread=thread, message="Ask.").result(WAIT)
+    with pytest.raises(ArgumentError, match="must say which interrupt it answers: 2 wait"):
+        service.resume(thread, "because", by="ann")
+    answers = {one.id: one.value["question"].lower() for one in asked["__interrupt__"]}
+    values = service.resume(thread, answers, by="ann").result(WAIT)
+    said = [message.text for message in values["messages"][2:4]]
+    assert said == ["The person said why?.", "The person said when?."]
+
+
+def test_a_pause_is_resumed(service: Service, thread: str) -> None:
+    service.submit("stops", thread=thread, message="Pay.").result(WAIT)
+    service.resume(thread, None, by="ann").result(WAIT)
+    assert len(service.state(thread).values["messages"]) == 3
+
+
+def test_a_thread_that_waits_for_nothing_is_not_resumed(service: Service, thread: str) -> None:
+    service.submit("echo", thread=thread, message="Hi").result(WAIT)
+    with pytest.raises(NotFound, match="waits for no answer"):
+        service.resume(thread, "yes", by="ann")
+
+
+# Threads
+
+
+def test_a_thread_is_created_and_found_by_its_metadata(service: Service, thread: str) -> None:
+    made = service.create_thread(thread, metadata={"topic": "lamps", "vip": True, "size": 3})
+    assert (made.id, made.agent, made.status, made.run) == (thread, "", "idle", None)
+    assert service.create_thread(thread, metadata={"topic": "chairs"}) == made
+    changed = service.change_thread(thread, metadata={"topic": "tables"})
+    assert changed.metadata == {"topic": "tables", "vip": True, "size": 3}
+    assert changed.created_at == made.created_at
+    for wanted in ({"topic": "tables"}, {"vip": True}, {"size": 3}, {"size": 3, "vip": True}):
+        found = service.threads(metadata=wanted)
+        assert [one.id for one in found if one.id == thread] == [thread]
+    for wanted in ({"topic": "lamps"}, {"vip": False}, {"size": 4}, {"other": "x"}):
+        assert service.threads(metadata=wanted) == []
+    service.submit("echo", thread=thread, message="Hi").result(WAIT)
+    assert service.thread(thread).agent == "echo"
+    assert service.thread(thread).metadata == changed.metadata
+
+
+def test_threads_in_several_states(service: Service, thread: str) -> None:
+    waiting(service, thread)
+    for status, is_found in (("waiting", True), (("idle", "waiting"), True), (("idle",), False)):
+        found = service.threads(status=status, agent="desk", limit=1000)
+        assert any(one.id == thread for one in found) == is_found
+
+
+def test_the_history_of_a_thread(service: Service, thread: str) -> None:
+    service.submit("echo", thread=thread, message="One").result(WAIT)
+    service.submit("echo", thread=thread, message="Two").result(WAIT)
+    states = [*service.history(thread)]
+    assert [len(state.values.get("messages", ())) for state in states[:2]] == [4, 3]
+    second = states[1].config["configurable"]["checkpoint_id"]
+    assert len(service.state(thread, checkpoint=second).values["messages"]) == 3
+    (third,) = service.history(thread, before=second, limit=1)
+    assert third.config == states[2].config
+
+
+def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None:
+    service.submit("echo", thread=thread, message="One").result(WAIT)
+    place = service.update_state(thread, {"messages": [AIMessage("By hand.")]})
+    assert texts(service, thread)[-1] == "ai: By hand."
+    newest = service.state(thread).config["configurable"]["checkpoint_id"]
+    assert place["configurable"]["checkpoint_id"] == newest
+    service.submit("echo", thread=thread, message="Two").result(WAIT)
+    assert texts(service, thread)[-2:] == ["human: Two", "ai: You said: Two"]
+
+
+def test_the_state_of_a_busy_thread_is_not_changed(service: Service, thread: str) -> None:
+    waiting(service, thread)
+    with pytest.raises(ThreadBusy, match="is waiting"):
+        service.update_state(thread, {"messages": []})
+
+
+def test_a_thread_is_deleted(service: Service, thread: str, closed: Gate) -> None:
+    running = service.submit("echo", thread=thread, message="One")
+    service.submit("echo", thread=thread, message="Two")
+    service.delete_thread(thread, by="ann")
+    closed.is_open = True
+    with pytest.raises(NotFound):
+        service.thread(thread)
+    with pytest.raises(NotFound):
+        running.result(WAIT)
+    assert service.inbox().audit(thread=thread)[0].what == "delete"
+    values = service.submit("echo", thread=thread, message="Again").result(WAIT)
+    assert [message.text for message in values["messages"]] == ["Again", "You said: Again"]
+
+
+def test_the_runs_of_a_thread(service: Service, thread: str) -> None:
+    first = service.submit("echo", thread=thread, message="One", metadata={"from": "mail"})
+    second = service.submit("fails", thread=thread, message="fail")
+    with pytest.raises(RunFailed):
+        second.result(WAIT)
+    newest, oldest = service.runs(thread)
+    assert (newest.id, oldest.id) == (second.id, first.id)
+    info = oldest.info
+    assert (info.agent, info.status, info.metadata) == ("echo", "done", {"from": "mail"})
+    assert newest.info.error is not None
+    assert "out of order" in newest.info.error
+    noted = [dict(state.metadata or {}).get("from") for state in service.history(thread)]
+    assert "mail" in noted
+
+
+def test_a_run_has_settings_of_its_own(service: Service, thread: str) -> None:
+    run = service.submit(
+        "settings",
+        thread=thread,
+        message="Hi",
+        config={"configurable": {"language": "de"}, "recursion_limit": 50},
+        stream=["values"],
+    )
+    assert {part["type"] for part in run.stream(timeout=WAIT)} == {"values", "end"}
+    service.resume(thread, {"decisions": [{"type": "approve"}]}, by="ann")
+    assert "de 50" in run.result(WAIT)["messages"][2].text  # a decision goes on with them
 
 
 # Arguments
@@ -554,6 +750,10 @@ def test_tenants_do_not_see_each_other(service: Service, thread: str) -> None:
         ({"message": 3}, "`?message`?: must be a string, a message or a list of messages, got"),
         ({"message": "Hi", "busy": "wait"}, "must be one of 'queue', 'reject'"),
         ({"message": "Hi", "priority": 5000}, "must be from -1000 to 1000, got 5000"),
+        (
+            {"message": "Hi", "config": {"callbacks": [], "configurable": {"thread_id": "t"}}},
+            "cannot set callbacks, thread_id of a run of the service",
+        ),
     ],
 )
 def test_bad_arguments(service: Service, options: Any, text: str) -> None:
@@ -562,7 +762,9 @@ def test_bad_arguments(service: Service, options: Any, text: str) -> None:
 
 
 def test_an_agent_that_was_not_added(service: Service) -> None:
-    with pytest.raises(NotFound, match=r"agent 'dekc': was not added .* \['asks', 'async'"):
+    with pytest.raises(
+        NotFound, match=r"agent 'dekc': was not added .* \['asks', 'asks twice', 'async'"
+    ):
         service.submit("dekc", message="Hi")
 
 

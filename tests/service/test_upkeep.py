@@ -250,7 +250,7 @@ def test_old_threads_are_forgotten(service: Service) -> None:
         service.state("old")
     assert sorted(one.id for one in service.threads()) == ["new", "old/2", "waiting"]
     assert len(service.state("old/2").values["messages"]) == 4
-    assert service.inbox().audit(thread="old")[0].what == "forget"
+    assert service.inbox().audit(thread="old")[0].what == "delete"
     with service._backend.database.read() as connection:
         left = connection.execute(select(runs.c.thread_id)).scalars().all()
     assert sorted(left) == ["new", "old/2", "waiting"]

@@ -1,0 +1,203 @@
+"""Threads of a service: how they are found, created, changed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
+from sqlalchemy import Connection, Row, Select, delete, select, update
+
+from agent_factory.service.backend import Backend
+from agent_factory.service.errors import NotFound, ThreadBusy
+from agent_factory.service.leases import take_lease
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.tables import runs, threads, waits
+from agent_factory.service.thread_queue import BUSY, lock_thread
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """A thread.
+
+    Args:
+        id: Its id.
+        tenant: Whose it is.
+        agent: The agent of its last message; "" before the first one.
+        status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
+        run: The id of the run that works on it, or did last.
+        error: Why the last run has failed.
+        metadata: What the product has noted about it.
+        created_at: When it was created, in seconds since 1970, by the database's clock.
+        updated_at: When it changed.
+    """
+
+    id: str
+    tenant: str
+    agent: str
+    status: str
+    run: str | None
+    error: str | None
+    updated_at: float
+    created_at: float = 0.0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, row: Row[Any]) -> ThreadInfo:
+        """What a row of the table says."""
+        return cls(
+            id=row.thread_id,
+            tenant=row.tenant,
+            agent=row.agent,
+            status=row.status,
+            run=row.run,
+            error=row.error,
+            updated_at=row.updated_at,
+            created_at=row.created_at,
+            metadata=row.metadata,
+        )
+
+
+def found_threads(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> Select[Any]:
+    """A query for threads.
+
+    Args:
+        filters: The value that a column has, or several; None takes all.
+        metadata: What the metadata of the threads contain.
+    """
+    found = select(threads)
+    for column, value in filters.items():
+        if isinstance(value, str):
+            found = found.where(threads.c[column] == value)
+        elif value is not None:
+            found = found.where(threads.c[column].in_(value))
+    for key, value in metadata.items():
+        known = threads.c.metadata[key]
+        if isinstance(value, bool):
+            found = found.where(known.as_boolean() == value)
+        elif isinstance(value, int | float):
+            found = found.where(known.as_float() == value)
+        else:
+            found = found.where(known.as_string() == str(value))
+    return found
+
+
+def insert_thread(
+    connection: Connection,
+    backend: Backend,
+    thread: str,
+    tenant: str,
+    metadata: Mapping[str, Any] | None = None,
+) -> Row[Any]:
+    """The row of a thread, locked; a thread that does not exist is created.
+
+    Raises:
+        NotFound: The thread belongs to another tenant.
+    """
+    now = backend.database.now
+    new = backend.database.insert(threads).values(
+        thread_id=thread,
+        tenant=tenant,
+        agent="",
+        status="idle",
+        epoch=0,
+        jobs=0,
+        metadata=dict(metadata or {}),
+        created_at=now,
+        updated_at=now,
+    )
+    connection.execute(new.on_conflict_do_nothing())
+    return locked_thread(connection, thread, tenant)
+
+
+def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Row[Any]:
+    """The row of a thread, which stays as it is until the transaction ends.
+
+    Raises:
+        NotFound: There is no such thread, or it belongs to another tenant.
+    """
+    row = lock_thread(connection, thread)
+    if row is None or tenant not in (None, row.tenant):
+        raise NotFound(f"thread {thread!r}", "does not exist.")
+    return row
+
+
+def change_metadata(
+    backend: Backend, thread: str, metadata: Mapping[str, Any], tenant: str | None
+) -> ThreadInfo:
+    """Change keys of a thread's metadata; the others stay."""
+    with backend.database.begin() as connection:
+        row = locked_thread(connection, thread, tenant)
+        changed = (
+            update(threads)
+            .where(threads.c.thread_id == thread)
+            .values(metadata={**row.metadata, **metadata}, updated_at=backend.database.now)
+            .returning(threads)
+        )
+        return ThreadInfo.of(connection.execute(changed).one())
+
+
+def change_state(
+    backend: Backend, thread: str, values: Any, as_node: str | None, tenant: str | None
+) -> RunnableConfig:
+    """Write to the state of a thread that no run works on, under a lease."""
+    with backend.database.begin() as connection:
+        row = locked_thread(connection, thread, tenant)
+        if row.status in BUSY:
+            raise ThreadBusy(
+                f"thread {thread!r}",
+                f"is {row.status}.",
+                "Change its state when its run has ended, or cancel the run first.",
+            )
+        lease = take_lease(connection, thread)
+    graph: Any = backend.agent(row.agent).graph
+    graph = graph.copy(update={"checkpointer": FencedSaver(backend.database, lease)})
+    place: RunnableConfig = {"configurable": {"thread_id": thread}}
+    changed: RunnableConfig = graph.update_state(place, values, as_node)
+    return changed
+
+
+def history_of(
+    backend: Backend,
+    thread: str,
+    tenant: str | None,
+    *,
+    before: str | None,
+    limit: int | None,
+) -> Iterator[StateSnapshot]:
+    """The states of a thread, the newest first."""
+    graph = backend.graph_of(thread, tenant)
+    place: RunnableConfig = {"configurable": {"thread_id": thread}}
+    earlier: RunnableConfig | None = None
+    if before is not None:
+        earlier = {"configurable": {"thread_id": thread, "checkpoint_id": before}}
+    found: Iterator[StateSnapshot] = graph.get_state_history(place, before=earlier, limit=limit)
+    return found
+
+
+def delete_thread(
+    backend: Backend, thread: str, tenant: str | None, by: str, *, even_busy: bool = True
+) -> bool:
+    """Delete a thread as a whole: its checkpoints, its runs, its reviews, and its jobs.
+
+    The audit keeps an entry. A run that works on the thread is ended, or, if not `even_busy`, the
+    thread stays and False is returned.
+    """
+    with backend.database.begin() as connection:
+        row = locked_thread(connection, thread, tenant)
+        if row.status in BUSY:
+            if not even_busy:
+                return False
+            backend.queue.end_runs(connection, row, by)
+        lease = take_lease(connection, thread)
+    FencedSaver(backend.database, lease).delete_thread(thread)
+    with backend.database.begin() as connection:
+        lease.check(connection)
+        connection.execute(delete(runs).where(runs.c.thread_id == thread))
+        connection.execute(delete(waits).where(waits.c.thread_id == thread))
+        backend.queue.record(connection, row, by, "delete")
+        connection.execute(delete(threads).where(threads.c.thread_id == thread))
+    backend.engine.forget(thread)
+    return True
