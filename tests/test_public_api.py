@@ -15,6 +15,7 @@ import agent_factory
 import agent_factory.middleware
 import agent_factory.prebuilt
 import agent_factory.review
+import agent_factory.serve
 import agent_factory.service
 import agent_factory.stack
 import agent_factory.structured_output
@@ -26,6 +27,7 @@ MODULES = [
     agent_factory.middleware,
     agent_factory.prebuilt,
     agent_factory.review,
+    agent_factory.serve,
     agent_factory.service,
     agent_factory.stack,
     agent_factory.structured_output,

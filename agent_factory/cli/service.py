@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -44,30 +44,35 @@ agent-factory worker shop/service.py:service"""
 
 def load_service(target: str) -> Service:
     """The service that a target names; its module stays imported."""
-    place, _, name = target.rpartition(":")
-    if not place or not name:
-        raise CommandError(
-            f"{target!r} names no service. Write module:name or file.py:name, such as "
-            "shop.service:service."
-        )
     try:
         from agent_factory.service import Service
     except ImportError as error:
         raise CommandError(
             f"{error}. Install it with: pip install 'agent-factory[service]'", error
         ) from error
-    root, module = root_and_name(Path(place).resolve()) if place.endswith(".py") else ("", place)
-    sys.path.insert(0, str(root or Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise CommandError(f"{target} cannot be loaded: {error}.", error) from error
+    found = _named("service", target)
     if not isinstance(found, Service):
         raise CommandError(
             f"{target} is not a Service, but {type(found).__name__}. Write "
-            f"{name} = Service('sqlite:///desk.db') in {place}."
+            "service = Service('sqlite:///desk.db') there."
         )
     return found
+
+
+def _named(what: str, target: str) -> Any:
+    """What a target names; its module stays imported."""
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise CommandError(
+            f"{target!r} names no {what}. Write module:name or file.py:name, such as "
+            f"shop.service:{what}."
+        )
+    root, module = root_and_name(Path(place).resolve()) if place.endswith(".py") else ("", place)
+    sys.path.insert(0, str(root or Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise CommandError(f"{target} cannot be loaded: {error}.", error) from error
 
 
 def worker(
@@ -92,6 +97,55 @@ def worker(
     console.write("Stopping; runs that are under way may end.")
     found.stop(seconds=grace)
     found.close()
+
+
+def serve(
+    service: Target,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port.")] = 2024,
+    slots: Slots = 8,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Serve only; workers run elsewhere.")
+    ] = False,
+    authenticate: Annotated[
+        str | None,
+        typer.Option(help="A function that says who makes a request: module:name."),
+    ] = None,
+    grace: Grace = 30.0,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Serve the agents of a service over HTTP, to clients of LangGraph's API.
+
+    A worker runs inside. Without --authenticate, only requests from this machine are served.
+    """
+    found = load_service(service)
+    try:
+        import uvicorn
+
+        from agent_factory.serve import create_app
+    except ImportError as error:
+        raise CommandError(
+            f"{error}. Install it with: pip install 'agent-factory[serve]'", error
+        ) from error
+    who = None if authenticate is None else _named("function", authenticate)
+    application = create_app(found, authenticate=who)
+    if not no_worker:
+        found.start(slots=slots)
+    if who is None and host not in ("127.0.0.1", "::1", "localhost"):
+        console.write("Only requests from this machine are served. --authenticate lets others in.")
+    console.write(f"Serving {', '.join(found.agents)} at http://{host}:{port}. Ctrl-C stops it.")
+    sys.stdout.flush()
+    try:
+        uvicorn.run(
+            application,
+            host=host,
+            port=port,
+            log_level="warning",
+            timeout_graceful_shutdown=int(grace),
+        )
+    finally:
+        found.stop(seconds=grace)
+        found.close()
 
 
 def drain(

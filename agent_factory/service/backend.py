@@ -105,14 +105,16 @@ class Backend:
         """The agent of a thread, with a checkpointer that reads the thread.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant, or its agent was
-                not added.
+            NotFound: There is no such thread, it belongs to another tenant, it has no message yet,
+                or its agent was not added.
         """
         found = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == thread)
         with self.database.read() as connection:
             row = connection.execute(found).first()
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"thread {thread!r}", "does not exist.")
+        if not row.agent:
+            raise NotFound(f"thread {thread!r}", "has no message yet.", "Submit one first.")
         return self.agent(row.agent).graph.copy(update={"checkpointer": FencedSaver(self.database)})
 
     def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, Any]:

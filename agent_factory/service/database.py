@@ -186,7 +186,7 @@ class SharedTransactions:
     """Transactions of SQLite, of which threads that write at the same time share one.
 
     SQLite lets one connection write, and waits for the disk at each commit. Threads take turns,
-    each within a savepoint of its own, and the last one commits for all. A block has ended when its
+    each within its own savepoint, and the last one commits for all. A block has ended when its
     transaction was committed. An error in a block undoes that block; an error of the commit is
     raised in all of them.
 

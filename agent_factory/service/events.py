@@ -150,13 +150,13 @@ class EventLog:
     async def await_news(self) -> None:
         """Async variant of `wait`."""
         self._listen()
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-        tell = partial(loop.call_soon_threadsafe, told.set)
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        tell = partial(loop.call_soon_threadsafe, news.set)
         with self._news:
             self._tells.add(tell)
         try:
             with suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), _POLL_SECONDS)
+                await asyncio.wait_for(news.wait(), _POLL_SECONDS)
         finally:
             with self._news:
                 self._tells.discard(tell)

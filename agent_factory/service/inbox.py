@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,12 +214,19 @@ class Inbox:
         with self._database.begin() as connection:
             return self._decide(connection, wait_id, decision, by, undo=undo)
 
-    def decide_together(self, decisions: Mapping[str, Mapping[str, Any]], *, by: str) -> str:
+    def decide_together(
+        self,
+        decisions: Mapping[str, Mapping[str, Any]],
+        *,
+        by: str,
+        stream: Collection[str] | None = None,
+    ) -> str:
         """Decide about several waits of one run: about all of them, or about none.
 
         Args:
             decisions: Decisions by the ids of the waits, as in `decide`.
             by: Who decides.
+            stream: The modes that are recorded for `Run.stream`; None takes those of the run.
 
         Returns:
             The id of the run.
@@ -233,7 +240,7 @@ class Inbox:
         with self._database.begin() as connection:
             run = ""
             for wait_id, decision in decisions.items():
-                run = self._decide(connection, wait_id, decision, by)
+                run = self._decide(connection, wait_id, decision, by, stream=stream)
             return run
 
     def _decide(
@@ -244,6 +251,7 @@ class Inbox:
         by: str,
         *,
         undo: bool = False,
+        stream: Collection[str] | None = None,
     ) -> str:
         row = self._lock(connection, wait_id, by)
         if row.decided_at is not None:
@@ -256,7 +264,7 @@ class Inbox:
                 f"{decision.get('type')!r} is not allowed here.",
                 f"Allowed: {row.allowed.replace(',', ', ')}.",
             )
-        self._write(connection, row, decision, by, continues=not undo)
+        self._write(connection, row, decision, by, continues=not undo, stream=stream)
         if undo:
             self._queue.end_run(connection, row, by, undo=True)
         return str(row.run)
@@ -269,6 +277,7 @@ class Inbox:
         by: str,
         *,
         continues: bool = True,
+        stream: Collection[str] | None = None,
     ) -> None:
         connection.execute(
             update(waits)
@@ -294,6 +303,7 @@ class Inbox:
                 "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
                 "trace": traceparent(),
                 "decisions": {one.digest: json.loads(one.decision) for one in rows},
+                "stream": None if stream is None else sorted(stream),
             },
         )
 

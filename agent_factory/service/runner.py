@@ -139,7 +139,7 @@ class Runner:
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
                 attempt.paused = True
             if part["type"] in attempt.modes:
-                self._log.add(job, {"type": part["type"], "ns": part["ns"], "data": part["data"]})
+                self._log.add(job, part)
 
         if isinstance(parts, Iterator):
             for part in parts:
@@ -249,8 +249,8 @@ class _Attempt:
             submitted: The message that the run began with, whose settings hold to its end.
         """
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
-        stream = submitted.get("stream")
-        self.modes = agent.stream if stream is None else tuple(stream)
+        asked = (work.get("stream"), submitted.get("stream"), agent.stream)
+        self.modes = next(modes for modes in asked if modes is not None)
         self._context = submitted.get("context")
         self.saver = FencedSaver(backend.database, lease)
         self.paused = self.continues = False
@@ -298,13 +298,18 @@ class _Attempt:
         given = load(b64decode(self._work["input"]))
         if stored is not None and (rolled_back := self._work.get("rollback")):
             stored = self._roll_back(rolled_back)
+        if self._work["checkpoint"] is not None:
+            self._from = self._work["checkpoint"]
+        if given is None:
+            return self._stream(None, options)
         snapshot = self._graph.get_state(self._place())
         unread: list[Any] = []  # what interrupted runs had not written to the state yet
         for run, input in self._work.get("before", ()):
             reached = stored is not None and stored.metadata.get(RUN_KEY) == run
             unread = [] if reached else unread
-            if not reached or START in snapshot.next:
-                unread.append(load(b64decode(input)))
+            message = load(b64decode(input))
+            if message is not None and (not reached or START in snapshot.next):
+                unread.append(message)
         for earlier in reversed(unread):
             given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
         # A run that failed or was cancelled leaves a thread in the middle of a turn.

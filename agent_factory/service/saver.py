@@ -75,6 +75,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         version: str = self._on(None).get_next_version(current, channel)
         return version
 
+    def knows(self, connection: Connection, thread: str, checkpoint: str) -> bool:
+        """Whether a thread has a checkpoint, as a transaction sees it."""
+        place = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint}
+        return self._on(connection).get_tuple({"configurable": place}) is not None
+
     # Writing
 
     def put(

@@ -15,26 +15,26 @@ from typing import Any, get_args
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import StrandedThread, pending, stranded
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
-from agent_factory.service.errors import NotFound, ThreadBusy
+from agent_factory.service.errors import NotFound
 from agent_factory.service.events import dump
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.messages import as_config, as_input, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import limits, runs, threads, workers
-from agent_factory.service.thread_queue import BUSY, HIGHEST_PRIORITY, queue_of
+from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
 from agent_factory.service.threads import (
     ThreadInfo,
     change_metadata,
@@ -139,6 +139,11 @@ class Service:
             asynchronous=asynchronous,
         )
 
+    @property
+    def agents(self) -> dict[str, CompiledStateGraph[Any, Any, Any, Any]]:
+        """The agents that were added, by their names."""
+        return {name: one.graph for name, one in self._backend.agents.items()}
+
     def limit(
         self, tenant: str, *, concurrency: int | None = None, per_minute: int | None = None
     ) -> None:
@@ -165,7 +170,8 @@ class Service:
         agent: str,
         *,
         thread: str | None = None,
-        message: Any,
+        message: Any = None,
+        checkpoint: str | None = None,
         message_id: str | None = None,
         tenant: str = "",
         priority: int = 0,
@@ -180,7 +186,10 @@ class Service:
         Args:
             agent: The name of the agent.
             thread: The thread; None for a new one.
-            message: A string, a message, a list of messages, or an input of the agent.
+            message: A string, a message, a list of messages, or an input of the agent. With a
+                checkpoint, None goes on from it.
+            checkpoint: The id of a checkpoint of the thread: the run begins there, and what came
+                after it stays in the history.
             message_id: Where the message comes from: submitted again with the same id, it is the
                 same run. None makes a new id.
             tenant: Whose thread it is. Other tenants cannot see it.
@@ -196,7 +205,7 @@ class Service:
             metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
 
         Raises:
-            NotFound: There is no such agent, or the thread belongs to another tenant.
+            NotFound: There is no such agent or checkpoint, or the thread belongs to another tenant.
             ThreadBusy: The thread is busy, and `busy` is "reject".
             ArgumentError: An argument cannot be used.
         """
@@ -207,6 +216,8 @@ class Service:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
+        goes_on = message is None and checkpoint is not None
+        given = None if goes_on else as_input(message, message_id)
         run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
         payload = {
             "kind": "message",
@@ -215,57 +226,17 @@ class Service:
             "tenant": tenant,
             "agent": agent,
             "priority": priority,
-            "input": b64encode(dump(_as_input(message, message_id))).decode(),
+            "input": b64encode(dump(given)).decode(),
+            "checkpoint": checkpoint,
             "context": None if context is None else dict(context),
-            "config": _as_config(config),
+            "config": as_config(config),
             "stream": None if stream is None else sorted(stream),
             "trace": traceparent(),
         }
         self._backend.create()
-        work = partial(self._submit, run_id, payload, busy, dict(metadata or {}))
+        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}))
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
-
-    def _submit(
-        self, run_id: str, payload: dict[str, Any], busy: Busy, metadata: dict[str, Any]
-    ) -> None:
-        thread_id, tenant = payload["thread"], payload["tenant"]
-        with self._backend.database.begin() as connection:
-            row = insert_thread(connection, self._backend, thread_id, tenant)
-            again = select(runs.c.run_id).where(runs.c.run_id == run_id)
-            if connection.execute(again).first() is not None:
-                return
-            is_busy = row.status in BUSY
-            if is_busy and busy == "reject":
-                raise ThreadBusy(
-                    f"thread {thread_id!r}",
-                    f"is {row.status}.",
-                    "Submit the message later, or with busy='queue'.",
-                )
-            columns = ("run_id", "thread_id", "tenant", "agent", "priority")
-            values = {**payload, "run_id": run_id, "thread_id": thread_id}
-            if is_busy and busy in ("interrupt", "rollback"):
-                ended = self._backend.queue.end_runs(connection, row, "a new message")
-                works = [json.loads(one.payload) for one in ended]
-                if busy == "interrupt":
-                    payload["before"] = [
-                        message
-                        for work in works
-                        for message in (*work.get("before", ()), [work["run"], work["input"]])
-                    ]
-                else:
-                    payload["rollback"] = row.run
-            connection.execute(
-                insert(runs).values(
-                    **{name: values[name] for name in columns},
-                    payload=json.dumps(payload),
-                    metadata=metadata,
-                    status="queued",
-                    created_at=self._backend.database.now,
-                )
-            )
-            if not is_busy or busy != "queue":
-                self._backend.queue.queue(connection, run_id, payload)
 
     def run(self, run_id: str, *, tenant: str | None = None) -> Run:
         """A run by its id, from any process.
@@ -331,7 +302,15 @@ class Service:
         work = partial(inbox.decide, wait_id, made, by=by, undo=undo)
         return self.run(self._backend.call(work))
 
-    def resume(self, thread: str, value: Any, *, by: str, tenant: str | None = None) -> Run:
+    def resume(
+        self,
+        thread: str,
+        value: Any,
+        *,
+        by: str,
+        stream: Collection[str] | None = None,
+        tenant: str | None = None,
+    ) -> Run:
         """Answer what a thread waits for with a value, as `Command(resume=...)` does.
 
         Args:
@@ -339,6 +318,7 @@ class Service:
             value: The answer to its interrupt; if there are several, a mapping of their ids to
                 answers. The answer to a review is `{"decisions": [...]}`.
             by: Who answers, for the audit.
+            stream: The modes that are recorded for `Run.stream`; None takes those of the run.
             tenant: The tenant of the one who answers.
 
         Raises:
@@ -356,7 +336,7 @@ class Service:
         if not waits or not waits.keys() >= decisions.keys():
             raise NotFound(f"thread {thread!r}", "waits for no answer.")
         given = {waits[digest]: decision for digest, decision in decisions.items()}
-        work = partial(inbox.decide_together, given, by=by)
+        work = partial(inbox.decide_together, given, by=by, stream=stream)
         return self.run(self._backend.call(work))
 
     # Threads
@@ -402,6 +382,7 @@ class Service:
         self,
         *,
         tenant: str | None = None,
+        ids: Collection[str] | None = None,
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -412,6 +393,7 @@ class Service:
 
         Args:
             tenant: Only those of this tenant.
+            ids: Only these.
             status: Only those in this state, or in one of these.
             agent: Only those of this agent.
             metadata: Only those whose metadata have these values.
@@ -419,11 +401,28 @@ class Service:
             offset: How many to leave out before them.
         """
         self._backend.create()
-        found = found_threads({"tenant": tenant, "status": status, "agent": agent}, metadata or {})
+        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
+        found = found_threads(given, metadata or {})
         found = found.order_by(threads.c.updated_at.desc(), threads.c.thread_id)
         with self._backend.database.read() as connection:
             rows = connection.execute(found.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
+
+    def count_threads(
+        self,
+        *,
+        tenant: str | None = None,
+        ids: Collection[str] | None = None,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> int:
+        """How many threads `threads` would find with these arguments and no limit."""
+        self._backend.create()
+        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
+        found = select(func.count()).select_from(found_threads(given, metadata or {}).subquery())
+        with self._backend.database.read() as connection:
+            return int(connection.execute(found).scalar_one())
 
     def change_thread(
         self, thread: str, *, metadata: Mapping[str, Any], tenant: str | None = None
@@ -713,40 +712,6 @@ class Service:
     async def astate(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
         """Async variant of `state`."""
         return await asyncio.to_thread(partial(self.state, thread, tenant=tenant))
-
-
-def _as_input(message: Any, message_id: str) -> dict[str, Any]:
-    """An input of the agent; its last message has the id."""
-    given = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
-    listed = given.get("messages", message)
-    try:
-        messages = convert_to_messages(listed if isinstance(listed, list) else [listed])
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise ArgumentError(
-            "message",
-            f"must be a string, a message or a list of messages, got {describe(message)}.",
-            "Pass message='...' or message={'messages': [...]}.",
-        ) from error
-    if messages and messages[-1].id is None:
-        messages[-1] = messages[-1].model_copy(update={"id": message_id})
-    return {**given, "messages": messages}
-
-
-def _as_config(config: RunnableConfig | None) -> dict[str, Any]:
-    """The parts of a config that a run can have; the service sets the others."""
-    given: dict[str, Any] = dict(config or {})
-    names = {"recursion_limit", "tags"} & {*given}
-    known: dict[str, Any] = {name: given.pop(name) for name in sorted(names)}
-    configurable = given.pop("configurable", {})
-    reserved = {"thread_id", "checkpoint_id", "checkpoint_ns"} & {*configurable}
-    if given or reserved:
-        listed = ", ".join(sorted({*given, *reserved}))
-        raise ArgumentError(
-            "config",
-            f"cannot set {listed} of a run of the service.",
-            "It takes recursion_limit, tags and configurable.",
-        )
-    return {"configurable": configurable, **known}
 
 
 def _seconds(name: str, given: str | float | None) -> float | None:

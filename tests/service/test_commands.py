@@ -1,16 +1,22 @@
-"""The commands `worker`, `submit`, `inbox`, `decide`, `drain` and `reindex`."""
+"""The commands `worker`, `serve`, `submit`, `inbox`, `decide`, `drain` and `reindex`."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from langgraph_sdk import get_sync_client
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from agent_factory.cli.app import app
@@ -81,6 +87,55 @@ def test_wrong_arguments(folder: Path) -> None:
     assert "agent 'dekc': was not added" in fails("submit", SHOP, "dekc", "Hi")
     assert "wait 'nope': does not exist" in fails("decide", SHOP, "nope", "approve")
     assert "--args is not JSON" in fails("decide", SHOP, "nope", "edit", "--args", "{")
+
+
+def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def run_server(application: Any, **options: Any) -> None:
+        client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
+        asked.append(client.get("/assistants/desk").json()["name"])
+        asked.append(options["port"])
+
+    monkeypatch.setattr(uvicorn, "run", run_server)
+    text = run("serve", SHOP, "--port", "3000")
+    assert text == "Serving desk at http://127.0.0.1:3000. Ctrl-C stops it.\n"
+    assert asked == ["desk", 3000]
+    text = run("serve", SHOP, "--no-worker", "--host", "0.0.0.0")
+    assert "Only requests from this machine are served. --authenticate lets others in." in text
+    assert "'who' names no function" in fails("serve", SHOP, "--authenticate", "who")
+
+
+@pytest.mark.long
+def test_a_client_of_langgraph_speaks_to_the_command(folder: Path, until: Until) -> None:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    command = [sys.executable, "-m", "agent_factory.cli", "serve", SHOP, "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline().startswith("Serving desk at http://127.0.0.1:")
+        with get_sync_client(url=f"http://127.0.0.1:{port}") as client:
+
+            def answers() -> bool:
+                with suppress(Exception):
+                    return bool(client.assistants.count())
+                return False
+
+            until(answers)
+            thread = client.threads.create()["thread_id"]
+            message: Any = {"messages": [{"role": "user", "content": "Refund A1, please"}]}
+            asked: Any = client.runs.wait(thread, "desk", input=message)
+            assert asked["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "refund"
+            approve: Any = {"resume": {"decisions": [{"type": "approve"}]}}
+            paid: Any = client.runs.wait(thread, "desk", command=approve)
+            assert "40 euros were paid back" in paid["messages"][-1]["content"]
+        server.terminate()
+        assert server.wait(timeout=30) in (0, -signal.SIGTERM)
+    finally:
+        server.kill()
+        server.communicate()
 
 
 @pytest.mark.long

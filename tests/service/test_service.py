@@ -651,6 +651,8 @@ def test_a_thread_that_waits_for_nothing_is_not_resumed(service: Service, thread
 def test_a_thread_is_created_and_found_by_its_metadata(service: Service, thread: str) -> None:
     made = service.create_thread(thread, metadata={"topic": "lamps", "vip": True, "size": 3})
     assert (made.id, made.agent, made.status, made.run) == (thread, "", "idle", None)
+    with pytest.raises(NotFound, match="has no message yet"):
+        service.state(thread)
     assert service.create_thread(thread, metadata={"topic": "chairs"}) == made
     changed = service.change_thread(thread, metadata={"topic": "tables"})
     assert changed.metadata == {"topic": "tables", "vip": True, "size": 3}
@@ -681,6 +683,26 @@ def test_the_history_of_a_thread(service: Service, thread: str) -> None:
     assert len(service.state(thread, checkpoint=second).values["messages"]) == 3
     (third,) = service.history(thread, before=second, limit=1)
     assert third.config == states[2].config
+
+
+def test_a_run_begins_at_a_checkpoint(service: Service, thread: str) -> None:
+    service.submit("echo", thread=thread, message="One").result(WAIT)
+    first = service.state(thread).config["configurable"]["checkpoint_id"]
+    service.submit("echo", thread=thread, message="Two").result(WAIT)
+    service.submit("echo", thread=thread, message="Three", checkpoint=first).result(WAIT)
+    assert texts(service, thread) == [
+        "human: One",
+        "ai: You said: One",
+        "human: Three",
+        "ai: You said: Three",
+    ]
+    before = next(one for one in service.history(thread) if one.next == ("model",))
+    again = before.config["configurable"]["checkpoint_id"]
+    service.submit("echo", thread=thread, checkpoint=again).result(WAIT)
+    assert texts(service, thread)[2:] == ["human: Three", "ai: You said: Three"]
+    assert len({*texts(service, thread)}) == 4
+    with pytest.raises(NotFound, match="checkpoint 'gone': is not one of this thread"):
+        service.submit("echo", thread=thread, message="Four", checkpoint="gone")
 
 
 def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None:

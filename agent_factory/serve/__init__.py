@@ -1,0 +1,18 @@
+"""Serve the agents of a service over HTTP, to clients that speak LangGraph's API.
+
+>>> from agent_factory.serve import create_app
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_factory import lazy_names
+
+if TYPE_CHECKING:
+    from agent_factory.serve.app import create_app as create_app
+    from agent_factory.serve.principal import Principal as Principal
+
+_HOME = {".app": "create_app", ".principal": "Principal"}
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

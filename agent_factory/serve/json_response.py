@@ -1,0 +1,54 @@
+"""JSON as clients of LangGraph's API read it: messages as plain objects."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.types import Interrupt
+from pydantic import BaseModel
+from starlette.responses import Response
+
+
+def to_json(value: Any) -> str:
+    """A value as JSON; what JSON does not know becomes an object or a string."""
+    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+
+
+class JsonResponse(Response):
+    """A response whose content is JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The content as bytes."""
+        return to_json(content).encode()
+
+
+def time_text(seconds: float) -> str:
+    """Seconds since 1970 as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Interrupt):
+        return {"value": value.value, "id": value.id}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, BaseException):
+        return {"error": type(value).__name__, "message": str(value)}
+    return str(value)

@@ -1,0 +1,79 @@
+"""Principal: who makes a request, and whose threads they may see."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import isawaitable
+from ipaddress import ip_address
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who makes a request.
+
+    Args:
+        tenant: The tenant whose threads, runs and reviews they see. No other tenant's exist for
+            them.
+        name: Their name, for the audit.
+        roles: What they may do; a product's own words.
+
+    >>> Principal(tenant="acme", name="ann")
+    Principal(tenant='acme', name='ann', roles=frozenset())
+    """
+
+    tenant: str
+    name: str
+    roles: frozenset[str] = frozenset()
+
+
+Authenticate = Callable[[Request], Principal | Awaitable[Principal | None] | None]
+"""Says who makes a request; None refuses it."""
+
+LOCAL = Principal(tenant="", name="local")
+"""Who makes requests from this machine, where nobody authenticates them."""
+
+
+async def principal_of(request: Request, authenticate: Authenticate | None) -> Principal:
+    """Who makes a request.
+
+    Raises:
+        HTTPException: 401 if `authenticate` refuses it. 403 if there is no `authenticate`, and the
+            request does not come from this machine.
+    """
+    if authenticate is None:
+        if not _is_local(request):
+            raise HTTPException(
+                403,
+                "Only requests from this machine are served. Pass authenticate= to create_app "
+                "to serve others.",
+            )
+        return LOCAL
+    found = authenticate(request)
+    if isawaitable(found):
+        found = await found
+    if found is None:
+        raise HTTPException(401, "Who makes this request is not known.")
+    return found
+
+
+def _is_local(request: Request) -> bool:
+    """Whether a request comes from this machine, and was meant for it.
+
+    A page of another site can send a browser to this machine under another name, which is then
+    the host of the request.
+    """
+    client = request.client.host if request.client else ""
+    return all(map(_is_loopback, (client, request.url.hostname or "")))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

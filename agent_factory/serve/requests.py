@@ -1,0 +1,174 @@
+"""Bodies of requests, checked before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+Body = TypeVar("Body", bound=BaseModel)
+
+StreamMode = Literal[
+    "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug"
+]
+"""What a stream shows, in the words of LangGraph's API."""
+
+
+class _Body(BaseModel):
+    # A setting that is ignored would be a promise that is not kept.
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewThread(_Body):
+    """A thread to create."""
+
+    thread_id: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+
+
+class ThreadChange(_Body):
+    """A change of a thread."""
+
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class ThreadSearch(_Body):
+    """Which threads are searched."""
+
+    ids: list[str] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    status: Literal["idle", "busy", "interrupted", "error"] | None = None
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    sort_by: Literal["updated_at"] | None = None
+    sort_order: Literal["desc"] | None = None
+    select: list[str] | None = None
+
+
+class Checkpoint(BaseModel):
+    """A place in the history of a thread."""
+
+    thread_id: str | None = None
+    checkpoint_ns: Literal[""] | None = ""
+    checkpoint_id: str | None = None
+    checkpoint_map: dict[str, Any] | None = None
+
+
+class StateChange(_Body):
+    """What is written to the state of a thread."""
+
+    values: dict[str, Any] | list[dict[str, Any]] | None
+    as_node: str | None = None
+
+
+class StateSearch(_Body):
+    """Which states of a thread are read."""
+
+    limit: int = Field(10, ge=1, le=1000)
+    before: str | Checkpoint | None = None
+
+
+class StatePlace(_Body):
+    """Which state of a thread is read."""
+
+    checkpoint: Checkpoint
+    subgraphs: bool = False
+
+
+class Command(_Body):
+    """A command for a thread that waits."""
+
+    resume: Any = None
+
+
+class NewRun(_Body):
+    """A message for an agent, or the answer to what its thread waits for."""
+
+    assistant_id: str
+    input: dict[str, Any] | None = None
+    command: Command | None = None
+    config: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+    checkpoint_id: str | None = None
+    stream_mode: StreamMode | list[StreamMode] = "values"
+    stream_subgraphs: bool = False
+    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None
+    if_not_exists: Literal["create", "reject"] = "reject"
+    on_disconnect: Literal["cancel", "continue"] = "continue"
+    on_completion: Literal["delete", "keep"] = "delete"
+    # All runs are like this here.
+    stream_resumable: bool = True
+    durability: Literal["sync", "async", "exit"] | None = None
+    checkpoint_during: bool | None = None
+    strict_resume: bool | None = None
+
+    @property
+    def place(self) -> str | None:
+        """The id of the checkpoint that the run begins at."""
+        if self.checkpoint_id is None and self.checkpoint is not None:
+            return self.checkpoint.checkpoint_id
+        return self.checkpoint_id
+
+    @property
+    def settings(self) -> Any:
+        """The config of the run, without what names the thread, which the path does."""
+        names = ("thread_id", "checkpoint_id", "checkpoint_ns")
+        given = (self.config or {}).get("configurable") or {}
+        kept = {name: value for name, value in given.items() if name not in names}
+        return {**(self.config or {}), "configurable": kept}
+
+    @property
+    def modes(self) -> list[StreamMode]:
+        """What the client wants to see."""
+        return self.stream_mode if isinstance(self.stream_mode, list) else [self.stream_mode]
+
+
+class AgentSearch(BaseModel):
+    """Which agents are searched."""
+
+    graph_id: str | None = None
+    name: str | None = None
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+
+
+async def read_body(request: Request, kind: type[Body]) -> Body:
+    """The body of a request.
+
+    Raises:
+        HTTPException: 422 if it is not what `kind` says.
+    """
+    given = await request.body()
+    try:
+        return kind.model_validate_json(given or b"{}")
+    except ValidationError as error:
+        raise HTTPException(422, _explained(error)) from error
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """A number from the query of a request."""
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    if not given.isdecimal():
+        raise HTTPException(422, f"{name} must be a number, got {given!r}.")
+    return int(given)
+
+
+def _explained(error: ValidationError) -> str:
+    """What is wrong with a body, in one sentence for each mistake."""
+    lines = []
+    for mistake in error.errors(include_url=False):
+        place = ".".join(map(str, mistake["loc"])) or "the body"
+        if mistake["type"] == "extra_forbidden":
+            lines.append(f"{place} is not supported by this server.")
+        else:
+            got: Mapping[str, Any] | Any = mistake["input"]
+            lines.append(f"{place}: {mistake['msg']}, got {got!r:.100}.")
+    return " ".join(lines)

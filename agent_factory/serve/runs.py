@@ -1,0 +1,219 @@
+"""Routes of runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from agent_factory.serve.agents import Agents, assistant_id
+from agent_factory.serve.json_response import JsonResponse, time_text, to_json
+from agent_factory.serve.principal import Principal
+from agent_factory.serve.requests import NewRun, number, read_body
+from agent_factory.serve.stream import PING_SECONDS, stream_response
+from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, RunInfo, Service
+
+_STATUS = {
+    "queued": "pending",
+    "held": "pending",
+    "running": "running",
+    "waiting": "interrupted",
+    "done": "success",
+    "failed": "error",
+    "cancelled": "interrupted",
+}
+_BUSY = {"reject": "reject", "interrupt": "interrupt", "rollback": "rollback", "enqueue": "queue"}
+
+
+class Runs:
+    """Answers requests about the runs of a service."""
+
+    def __init__(self, service: Service, agents: Agents) -> None:
+        self._service, self._agents = service, agents
+
+    # New runs
+
+    async def create(self, request: Request) -> JsonResponse:
+        """`POST /threads/{thread}/runs` and `POST /runs`."""
+        body = await read_body(request, NewRun)
+        run = await self._started(request, body)
+        info = await run_in_threadpool(lambda: run.info)
+        return JsonResponse(_shown(info), headers={"Content-Location": _place(run)})
+
+    async def stream(self, request: Request) -> Response:
+        """`POST /threads/{thread}/runs/stream` and `POST /runs/stream`."""
+        body = await read_body(request, NewRun)
+        run = await self._started(request, body)
+        return stream_response(
+            run,
+            body.modes,
+            subgraphs=body.stream_subgraphs,
+            cancels=body.on_disconnect == "cancel",
+            finally_=partial(self._tidy, request, body, run),
+        )
+
+    async def wait(self, request: Request) -> Response:
+        """`POST /threads/{thread}/runs/wait` and `POST /runs/wait`."""
+        body = await read_body(request, NewRun)
+        run = await self._started(request, body)
+        cancels = body.on_disconnect == "cancel"
+        tidy = partial(self._tidy, request, body, run)
+        return self._waited(run, cancels=cancels, finally_=tidy)
+
+    async def _started(self, request: Request, body: NewRun) -> Run:
+        """Submit what a body says, or carry its command out."""
+        principal: Principal = request.state.principal
+        agent = self._agents.name(body.assistant_id)
+        thread = request.path_params.get("thread")
+        modes = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+
+        def work() -> Run:
+            if thread is not None and body.if_not_exists == "reject":
+                self._service.thread(thread, tenant=principal.tenant)
+            if body.command is not None:
+                if thread is None:
+                    raise HTTPException(422, "A command needs the thread that waits.")
+                return self._service.resume(
+                    thread,
+                    body.command.resume,
+                    by=principal.name,
+                    stream=modes,
+                    tenant=principal.tenant,
+                )
+            if body.input is None and body.place is None:
+                raise HTTPException(422, "input is missing: the message, such as {'messages': []}.")
+            busy: Any = body.multitask_strategy and _BUSY[body.multitask_strategy]
+            return self._service.submit(
+                agent,
+                thread=thread,
+                message=body.input,
+                checkpoint=body.place,
+                tenant=principal.tenant,
+                busy=busy,
+                context=body.context,
+                config=body.settings,
+                stream=modes,
+                metadata=body.metadata,
+            )
+
+        return await run_in_threadpool(work)
+
+    async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
+        """Delete the thread that was made for one run, once that has ended."""
+        if "thread" in request.path_params or body.on_completion == "keep":
+            return
+
+        def work() -> None:
+            with suppress(NotFound):
+                if run.status in ("done", "failed", "cancelled"):
+                    self._service.delete_thread(run.thread_id)
+
+        await run_in_threadpool(work)
+
+    # Known runs
+
+    async def search(self, request: Request) -> JsonResponse:
+        """`GET /threads/{thread}/runs`."""
+        limit, offset = number(request, "limit", 10), number(request, "offset", 0)
+        status = request.query_params.get("status")
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+
+        def work() -> list[dict[str, Any]]:
+            most = limit + offset if status is None else 1000
+            found = self._service.runs(thread, tenant=tenant, limit=most)
+            shown = [_shown(run.info) for run in found]
+            kept = [one for one in shown if status in (None, one["status"])]
+            return kept[offset:][:limit]
+
+        return JsonResponse(await run_in_threadpool(work))
+
+    async def get(self, request: Request) -> JsonResponse:
+        """`GET /threads/{thread}/runs/{run}`."""
+        run = await self._run(request)
+        return JsonResponse(_shown(await run_in_threadpool(lambda: run.info)))
+
+    async def join(self, request: Request) -> Response:
+        """`GET /threads/{thread}/runs/{run}/join`."""
+        return self._waited(await self._run(request), cancels=False)
+
+    async def join_stream(self, request: Request) -> Response:
+        """`GET /threads/{thread}/runs/{run}/stream`."""
+        asked = [mode for mode in request.query_params.getlist("stream_mode") if mode]
+        after = request.headers.get("last-event-id")
+        return stream_response(
+            await self._run(request),
+            asked or None,
+            subgraphs=True,
+            # "-1" is how clients ask for all.
+            after=None if after == "-1" else after,
+            cancels=request.query_params.get("cancel_on_disconnect") in ("true", "1"),
+        )
+
+    async def cancel(self, request: Request) -> Response:
+        """`POST /threads/{thread}/runs/{run}/cancel`."""
+        if request.query_params.get("action", "interrupt") != "interrupt":
+            raise HTTPException(
+                422, "Only the action 'interrupt' is supported: what was written stays."
+            )
+        run = await self._run(request)
+        await run.acancel(by=request.state.principal.name)
+        return Response(status_code=204)
+
+    async def _run(self, request: Request) -> Run:
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        found = await run_in_threadpool(
+            partial(self._service.run, request.path_params["run"], tenant=tenant)
+        )
+        if found.thread_id != thread:
+            raise NotFound(f"run {found.id!r}", f"is not one of thread {thread!r}.")
+        return found
+
+    def _waited(self, run: Run, *, cancels: bool, finally_: Any = None) -> StreamingResponse:
+        """The result of a run, as JSON that comes once it is there."""
+
+        async def content() -> AsyncIterator[str]:
+            result = asyncio.ensure_future(run.aresult())
+            try:
+                while not (await asyncio.wait([result], timeout=PING_SECONDS))[0]:
+                    yield "\n"  # JSON allows it, and no proxy takes the connection for dead
+                yield to_json(result.result())
+            except (RunFailed, RunCancelled) as error:
+                failed = {"error": type(error).__name__, "message": str(error)}
+                yield to_json({"__error__": failed})
+            except asyncio.CancelledError:
+                if cancels:
+                    await asyncio.shield(run.acancel(by="the client has gone"))
+                raise
+            finally:
+                result.cancel()
+                if finally_ is not None:
+                    await finally_()
+
+        headers = {"Content-Location": _place(run), "Location": f"{_place(run)}/join"}
+        return StreamingResponse(content(), headers=headers, media_type="application/json")
+
+
+def _place(run: Run) -> str:
+    return f"/threads/{run.thread_id}/runs/{run.id}"
+
+
+def _shown(info: RunInfo) -> dict[str, Any]:
+    created = time_text(info.created_at)
+    return {
+        "run_id": info.id,
+        "thread_id": info.thread_id,
+        "assistant_id": assistant_id(info.agent),
+        "created_at": created,
+        "updated_at": created,
+        "status": _STATUS[info.status],
+        "metadata": info.metadata,
+        "multitask_strategy": "enqueue",
+        "error": info.error,
+    }

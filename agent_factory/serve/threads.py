@@ -1,0 +1,233 @@
+"""Routes of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_factory.serve.agents import assistant_id
+from agent_factory.serve.json_response import JsonResponse, time_text
+from agent_factory.serve.requests import (
+    Checkpoint,
+    NewThread,
+    StateChange,
+    StatePlace,
+    StateSearch,
+    ThreadChange,
+    ThreadSearch,
+    read_body,
+)
+from agent_factory.service import NotFound, Service, ThreadInfo
+
+_STATUS = {
+    "idle": "idle",
+    "queued": "busy",
+    "running": "busy",
+    "waiting": "interrupted",
+    "failed": "error",
+}
+
+
+class Threads:
+    """Answers requests about the threads of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def create(self, request: Request) -> JsonResponse:
+        """`POST /threads`."""
+        body, tenant = await read_body(request, NewThread), request.state.principal.tenant
+
+        def work() -> ThreadInfo:
+            if body.thread_id is not None and body.if_exists == "raise":
+                try:
+                    self._service.thread(body.thread_id)
+                except NotFound:
+                    pass
+                else:
+                    raise HTTPException(409, f"The thread {body.thread_id!r} exists.")
+            return self._service.create_thread(
+                body.thread_id, metadata=body.metadata, tenant=tenant
+            )
+
+        return JsonResponse(_shown(await run_in_threadpool(work)))
+
+    async def get(self, request: Request) -> JsonResponse:
+        """`GET /threads/{thread}`."""
+        return JsonResponse(await run_in_threadpool(self._with_values, self._info(request)))
+
+    async def change(self, request: Request) -> JsonResponse:
+        """`PATCH /threads/{thread}`."""
+        body = await read_body(request, ThreadChange)
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+
+        def work() -> dict[str, Any]:
+            changed = self._service.change_thread(thread, metadata=body.metadata, tenant=tenant)
+            return self._with_values(changed)
+
+        return JsonResponse(await run_in_threadpool(work))
+
+    async def delete(self, request: Request) -> Response:
+        """`DELETE /threads/{thread}`."""
+        thread, principal = request.path_params["thread"], request.state.principal
+
+        def work() -> None:
+            self._service.delete_thread(thread, by=principal.name, tenant=principal.tenant)
+
+        await run_in_threadpool(work)
+        return Response(status_code=204)
+
+    async def search(self, request: Request) -> JsonResponse:
+        """`POST /threads/search`."""
+        body = await read_body(request, ThreadSearch)
+
+        def work() -> list[ThreadInfo]:
+            wanted = self._wanted(request, body)
+            return self._service.threads(**wanted, limit=body.limit, offset=body.offset)
+
+        found = await run_in_threadpool(work)
+        wanted = set(body.select or ("values", "interrupts"))
+        show = self._with_values if wanted & {"values", "interrupts"} else _shown
+        shown = await run_in_threadpool(lambda: [show(one) for one in found])
+        if body.select is not None:
+            shown = [{key: one[key] for key in body.select if key in one} for one in shown]
+        return JsonResponse(shown)
+
+    async def count(self, request: Request) -> JsonResponse:
+        """`POST /threads/count`."""
+        body = await read_body(request, ThreadSearch)
+        wanted = self._wanted(request, body)
+        return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**wanted)))
+
+    def _wanted(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
+        """Which threads a search is about, in the words of the service."""
+        metadata = dict(body.metadata)
+        agent = metadata.pop("graph_id", None)  # noted by us, not by the product
+        metadata.pop("assistant_id", None)
+        statuses = [ours for ours, theirs in _STATUS.items() if theirs == body.status]
+        return {
+            "tenant": request.state.principal.tenant,
+            "ids": body.ids,
+            "status": statuses or None,
+            "agent": agent,
+            "metadata": metadata,
+        }
+
+    # State
+
+    async def state(self, request: Request) -> JsonResponse:
+        """`GET /threads/{thread}/state` and `GET /threads/{thread}/state/{checkpoint}`."""
+        checkpoint = request.path_params.get("checkpoint")
+        return JsonResponse(await run_in_threadpool(self._state, request, checkpoint))
+
+    async def state_at(self, request: Request) -> JsonResponse:
+        """`POST /threads/{thread}/state/checkpoint`."""
+        body = await read_body(request, StatePlace)
+        checkpoint = body.checkpoint.checkpoint_id
+        return JsonResponse(await run_in_threadpool(self._state, request, checkpoint))
+
+    async def change_state(self, request: Request) -> JsonResponse:
+        """`POST /threads/{thread}/state`."""
+        body = await read_body(request, StateChange)
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+
+        def work() -> RunnableConfig:
+            return self._service.update_state(
+                thread, body.values, as_node=body.as_node, tenant=tenant
+            )
+
+        return JsonResponse({"checkpoint": _place(await run_in_threadpool(work))})
+
+    async def history(self, request: Request) -> JsonResponse:
+        """`POST /threads/{thread}/history`."""
+        body = await read_body(request, StateSearch)
+        before = body.before.checkpoint_id if isinstance(body.before, Checkpoint) else body.before
+        info = await run_in_threadpool(self._info, request)
+
+        def work() -> list[dict[str, Any]]:
+            if not info.agent:
+                return []
+            found = self._service.history(info.id, before=before, limit=body.limit)
+            return [state_shown(one) for one in found]
+
+        return JsonResponse(await run_in_threadpool(work))
+
+    def _info(self, request: Request) -> ThreadInfo:
+        tenant = request.state.principal.tenant
+        return self._service.thread(request.path_params["thread"], tenant=tenant)
+
+    def _state(self, request: Request, checkpoint: str | None) -> dict[str, Any]:
+        info = self._info(request)
+        if not info.agent:  # it has no message yet
+            config: RunnableConfig = {"configurable": {"thread_id": info.id}}
+            return state_shown(StateSnapshot({}, (), config, None, None, None, (), ()))
+        return state_shown(self._service.state(info.id, checkpoint=checkpoint))
+
+    def _with_values(self, info: ThreadInfo) -> dict[str, Any]:
+        """A thread with its state."""
+        if info.agent not in self._service.agents:
+            return _shown(info)
+        state = self._service.state(info.id)
+        asked = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
+        return {**_shown(info), "values": state.values, "interrupts": asked}
+
+
+def _shown(info: ThreadInfo) -> dict[str, Any]:
+    agent = {}
+    if info.agent:
+        agent = {"graph_id": info.agent, "assistant_id": assistant_id(info.agent)}
+    return {
+        "thread_id": info.id,
+        "created_at": time_text(info.created_at),
+        "updated_at": time_text(info.updated_at),
+        "metadata": {**info.metadata, **agent},
+        "status": _STATUS[info.status],
+        "config": {},
+        "values": {},
+        "interrupts": {},
+        "error": info.error,
+    }
+
+
+def state_shown(state: StateSnapshot) -> dict[str, Any]:
+    """A state of a thread."""
+    place = _place(state.config)
+    return {
+        "values": state.values,
+        "next": state.next,
+        "tasks": [
+            {
+                "id": task.id,
+                "name": task.name,
+                "path": task.path,
+                "error": None if task.error is None else str(task.error),
+                "interrupts": list(task.interrupts),
+                "checkpoint": None,
+                "state": None,
+                "result": task.result,
+            }
+            for task in state.tasks
+        ],
+        "interrupts": list(state.interrupts),
+        "metadata": state.metadata or {},
+        "created_at": state.created_at,
+        "checkpoint": place,
+        "checkpoint_id": place["checkpoint_id"],
+        "parent_checkpoint": _place(state.parent_config) if state.parent_config else None,
+    }
+
+
+def _place(config: RunnableConfig) -> dict[str, Any]:
+    """Where a state is in the history of its thread."""
+    place = config["configurable"]
+    return {
+        "thread_id": place["thread_id"],
+        "checkpoint_ns": place.get("checkpoint_ns", ""),
+        "checkpoint_id": place.get("checkpoint_id"),
+    }

@@ -1,0 +1,106 @@
+"""Messages: how what a user says becomes a run of a thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import convert_to_messages
+from langchain_core.runnables import RunnableConfig
+from sqlalchemy import insert, select
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.service.backend import Backend, Busy
+from agent_factory.service.errors import NotFound, ThreadBusy
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.tables import runs
+from agent_factory.service.thread_queue import BUSY
+from agent_factory.service.threads import insert_thread
+
+
+def submit(
+    backend: Backend, run_id: str, payload: dict[str, Any], busy: Busy, metadata: dict[str, Any]
+) -> None:
+    """Write a run, and queue it if its thread is not busy; one that is known stays as it is.
+
+    Raises:
+        NotFound: The thread belongs to another tenant, or does not have the checkpoint.
+        ThreadBusy: The thread is busy, and `busy` is "reject".
+    """
+    thread_id, tenant = payload["thread"], payload["tenant"]
+    with backend.database.begin() as connection:
+        row = insert_thread(connection, backend, thread_id, tenant)
+        again = select(runs.c.run_id).where(runs.c.run_id == run_id)
+        if connection.execute(again).first() is not None:
+            return
+        saver = FencedSaver(backend.database)
+        if (checkpoint := payload["checkpoint"]) is not None and not saver.knows(
+            connection, thread_id, checkpoint
+        ):
+            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
+        is_busy = row.status in BUSY
+        if is_busy and busy == "reject":
+            raise ThreadBusy(
+                f"thread {thread_id!r}",
+                f"is {row.status}.",
+                "Submit the message later, or with busy='queue'.",
+            )
+        columns = ("run_id", "thread_id", "tenant", "agent", "priority")
+        values = {**payload, "run_id": run_id, "thread_id": thread_id}
+        if is_busy and busy in ("interrupt", "rollback"):
+            ended = backend.queue.end_runs(connection, row, "a new message")
+            works = [json.loads(one.payload) for one in ended]
+            if busy == "interrupt":
+                payload["before"] = [
+                    message
+                    for work in works
+                    for message in (*work.get("before", ()), [work["run"], work["input"]])
+                ]
+            else:
+                payload["rollback"] = row.run
+        connection.execute(
+            insert(runs).values(
+                **{name: values[name] for name in columns},
+                payload=json.dumps(payload),
+                metadata=metadata,
+                status="queued",
+                created_at=backend.database.now,
+            )
+        )
+        if not is_busy or busy != "queue":
+            backend.queue.queue(connection, run_id, payload)
+
+
+def as_input(message: Any, message_id: str) -> dict[str, Any]:
+    """An input of the agent; its last message has the id."""
+    given = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
+    listed = given.get("messages", message)
+    try:
+        messages = convert_to_messages(listed if isinstance(listed, list) else [listed])
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            "message",
+            f"must be a string, a message or a list of messages, got {describe(message)}.",
+            "Pass message='...' or message={'messages': [...]}.",
+        ) from error
+    if messages and messages[-1].id is None:
+        messages[-1] = messages[-1].model_copy(update={"id": message_id})
+    return {**given, "messages": messages}
+
+
+def as_config(config: RunnableConfig | None) -> dict[str, Any]:
+    """The parts of a config that a run can have; the service sets the others."""
+    given: dict[str, Any] = dict(config or {})
+    names = {"recursion_limit", "tags"} & {*given}
+    known: dict[str, Any] = {name: given.pop(name) for name in sorted(names)}
+    configurable = given.pop("configurable", {})
+    reserved = {"thread_id", "checkpoint_id", "checkpoint_ns"} & {*configurable}
+    if given or reserved:
+        listed = ", ".join(sorted({*given, *reserved}))
+        raise ArgumentError(
+            "config",
+            f"cannot set {listed} of a run of the service.",
+            "It takes recursion_limit, tags and configurable.",
+        )
+    return {"configurable": configurable, **known}

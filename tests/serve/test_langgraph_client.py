@@ -1,0 +1,463 @@
+"""LangGraph's own client for Python, as it is, against a service."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.types import interrupt
+from langgraph_sdk import get_client, get_sync_client
+from langgraph_sdk.errors import APIStatusError
+
+from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.serve import Principal
+from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
+from serve.conftest import served
+
+REFUSED = (APIStatusError, httpx.HTTPStatusError)
+"""What the client raises; `runs.wait` has an error of its own."""
+
+HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def echo(messages: list[BaseMessage]) -> AIMessage:
+    if "slow" in messages[-1].text:
+        time.sleep(0.5)
+    if "fail" in messages[-1].text:
+        raise ValueError("the model is out of order")
+    return AIMessage(f"You said: {messages[-1].text}")
+
+
+def caller(name: str, **args: Any) -> ScriptedChatModel:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("Done.")
+        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": uuid4().hex}])
+
+    return ScriptedChatModel([answer] * 1000)
+
+
+def pay(euros: int) -> str:
+    """Pay a bill."""
+    get_stream_writer()({"paying": euros})
+    return f"Paid {euros}."
+
+
+def ask(about: str) -> str:
+    """Ask a person."""
+    return f"They said {interrupt({'about': about})}."
+
+
+def who(request: Any) -> Principal | None:
+    name = request.headers.get("x-user")
+    return Principal(tenant=name.partition("@")[2], name=name) if name else None
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+    options: dict[str, Any] = {"checkpointer": InMemorySaver()}
+    asks = [HumanInTheLoopMiddleware({"pay": True})]
+    with Service(f"sqlite:///{tmp_path_factory.mktemp('serve')}/desk.db") as made:
+        made.add("echo", create_agent(ScriptedChatModel([echo] * 1000), **options))
+        made.add("desk", create_agent(caller("pay", euros=5), [pay], middleware=asks, **options))
+        made.add("asks", create_agent(caller("ask", about="it"), [ask], **options))
+        yield made
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> Iterator[str]:
+    with served(service) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[Any]:
+    with get_sync_client(url=url) as client:
+        yield client
+
+
+def said(values: Any) -> list[str]:
+    return [message["content"] for message in values["messages"]]
+
+
+# Agents
+
+
+def test_agents_are_found(client: Any) -> None:
+    found = client.assistants.search(limit=2, offset=1)
+    assert [one["graph_id"] for one in found] == ["desk", "asks"]
+    (desk,) = client.assistants.search(graph_id="desk")
+    assert client.assistants.get(desk["assistant_id"]) == desk
+    assert client.assistants.get("desk") == desk
+    assert client.assistants.count() == 3
+    graph = client.assistants.get_graph("desk")
+    assert {"model", "tools"} <= {node["id"] for node in graph["nodes"]}
+    schemas = client.assistants.get_schemas("desk")
+    assert "messages" in schemas["input_schema"]["properties"]
+
+
+def test_an_agent_that_is_not_there(client: Any) -> None:
+    with pytest.raises(REFUSED, match=r"There is no agent 'dekc'\. There are: echo, desk"):
+        client.assistants.get("dekc")
+
+
+# Threads
+
+
+def test_a_thread_and_its_metadata(client: Any) -> None:
+    topic = uuid4().hex
+    made = client.threads.create(metadata={"topic": topic})
+    assert (made["status"], made["values"], made["metadata"]) == ("idle", {}, {"topic": topic})
+    assert client.threads.create(thread_id=made["thread_id"], if_exists="do_nothing") == made
+    with pytest.raises(REFUSED, match="exists"):
+        client.threads.create(thread_id=made["thread_id"])
+    changed = client.threads.update(made["thread_id"], metadata={"open": True})
+    assert changed["metadata"] == {"topic": topic, "open": True}
+    (found,) = client.threads.search(metadata={"topic": topic})
+    assert found["thread_id"] == made["thread_id"]
+    assert client.threads.count(metadata={"topic": topic}) == 1
+    assert client.threads.get_state(made["thread_id"])["values"] == {}
+    assert client.threads.get_history(made["thread_id"]) == []
+    client.threads.delete(made["thread_id"])
+    assert client.threads.search(metadata={"topic": topic}) == []
+    with pytest.raises(REFUSED, match="does not exist"):
+        client.threads.get(made["thread_id"])
+
+
+def test_threads_are_found_by_their_state(client: Any) -> None:
+    thread = client.threads.create(metadata={"case": "status"})["thread_id"]
+    client.runs.wait(thread, "desk", input=HI)
+    (found,) = client.threads.search(metadata={"case": "status"}, status="interrupted")
+    assert found["metadata"]["graph_id"] == "desk"
+    assert said(found["values"])[0] == "Hi"
+    ((asked,),) = found["interrupts"].values()
+    assert asked["value"]["action_requests"][0]["name"] == "pay"
+    by_agent = client.threads.search(metadata={"graph_id": "desk"}, ids=[thread], select=["status"])
+    assert by_agent == [{"status": "interrupted"}]
+    assert client.threads.search(metadata={"case": "status"}, status="idle") == []
+
+
+def test_the_state_and_the_history(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    client.runs.wait(thread, "echo", input=HI)
+    state = client.threads.get_state(thread)
+    assert said(state["values"]) == ["Hi", "You said: Hi"]
+    assert state["next"] == []
+    states = client.threads.get_history(thread, limit=2)
+    assert states[0]["checkpoint"] == state["checkpoint"]
+    assert states[1]["next"] == ["model"]
+    assert states[0]["parent_checkpoint"] == states[1]["checkpoint"]
+    earlier = client.threads.get_history(thread, before=states[0]["checkpoint"])
+    assert earlier[0] == states[1]
+    place = states[1]["checkpoint"]
+    for given in ({"checkpoint": place}, {"checkpoint_id": place["checkpoint_id"]}):
+        assert client.threads.get_state(thread, **given)["values"] == states[1]["values"]
+    update = {"messages": [{"role": "assistant", "content": "By hand."}]}
+    new = client.threads.update_state(thread, update, as_node="model")["checkpoint"]
+    assert client.threads.get_state(thread)["checkpoint"] == new
+    assert said(client.threads.get_state(thread)["values"])[-1] == "By hand."
+
+
+def test_a_run_begins_at_an_earlier_checkpoint(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    client.runs.wait(thread, "echo", input=HI)
+    first = client.threads.get_state(thread)["checkpoint"]
+    client.runs.wait(thread, "echo", input={"messages": [{"role": "user", "content": "Two"}]})
+    other: Any = {"messages": [{"role": "user", "content": "Other"}]}
+    values = client.runs.wait(thread, "echo", input=other, checkpoint=first)
+    assert said(values) == ["Hi", "You said: Hi", "Other", "You said: Other"]
+    before = client.threads.get_history(thread, limit=2)[1]["checkpoint"]
+    again = client.runs.wait(thread, "echo", checkpoint_id=before["checkpoint_id"])
+    assert said(again) == said(values)
+
+
+# Runs
+
+
+def test_a_run_is_created_and_joined(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    run = client.runs.create(thread, "echo", input=HI, metadata={"from": "mail"})
+    assert run["status"] in ("pending", "running", "success")
+    assert said(client.runs.join(thread, run["run_id"])) == ["Hi", "You said: Hi"]
+    known = client.runs.get(thread, run["run_id"])
+    assert (known["status"], known["metadata"]) == ("success", {"from": "mail"})
+    assert client.runs.list(thread) == [known]
+    assert client.runs.list(thread, status="error") == []
+
+
+def test_a_run_without_a_thread(client: Any, service: Service) -> None:
+    before = service.count_threads()
+    assert said(client.runs.wait(None, "echo", input=HI)) == ["Hi", "You said: Hi"]
+    assert service.count_threads() == before
+    parts = [*client.runs.stream(None, "echo", input=HI, stream_mode="updates")]
+    assert [part.event for part in parts] == ["metadata", "updates"]
+    kept = client.runs.wait(None, "echo", input=HI, on_completion="keep")
+    assert said(kept) == ["Hi", "You said: Hi"]
+    assert service.count_threads() == before + 1
+
+
+def test_a_run_on_a_new_thread(client: Any) -> None:
+    thread = str(uuid4())
+    with pytest.raises(REFUSED, match="does not exist"):
+        client.runs.wait(thread, "echo", input=HI)
+    values = client.runs.wait(thread, "echo", input=HI, if_not_exists="create")
+    assert said(values) == ["Hi", "You said: Hi"]
+
+
+def test_a_run_that_fails(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    wrong: Any = {"messages": [{"role": "user", "content": "fail"}]}
+    with pytest.raises(Exception, match=r"RunFailed.*the model is out of order"):
+        client.runs.wait(thread, "echo", input=wrong)
+    *_, last = client.runs.stream(thread, "echo", input=wrong, stream_mode="updates")
+    assert (last.event, last.data["error"]) == ("error", "ValueError")
+    assert client.threads.get(thread)["status"] == "error"
+
+
+def test_a_run_is_cancelled(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    slow: Any = {"messages": [{"role": "user", "content": "slow"}]}
+    run = client.runs.create(thread, "echo", input=slow)
+    with pytest.raises(REFUSED, match=r"is (queued|running)"):
+        client.runs.create(thread, "echo", input=HI, multitask_strategy="reject")
+    client.runs.cancel(thread, run["run_id"])
+    assert client.runs.get(thread, run["run_id"])["status"] == "interrupted"
+    values = client.runs.wait(thread, "echo", input=HI, multitask_strategy="interrupt")
+    assert said(values)[-1] == "You said: Hi"
+
+
+# Streams
+
+
+def test_all_modes_of_a_stream(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    modes: Any = ["values", "updates", "messages-tuple", "tasks", "checkpoints", "debug"]
+    parts = [*client.runs.stream(thread, "echo", input=HI, stream_mode=modes)]
+    assert parts[0].event == "metadata"
+    assert {part.event for part in parts[1:]} == {
+        "values",
+        "updates",
+        "messages",
+        "tasks",
+        "checkpoints",
+        "debug",
+    }
+    values = [part.data for part in parts if part.event == "values"]
+    assert said(values[-1]) == ["Hi", "You said: Hi"]
+    tokens = [part.data[0]["content"] for part in parts if part.event == "messages"]
+    assert "".join(tokens) == "You said: Hi"
+    (update,) = [part.data for part in parts if part.event == "updates"]
+    assert said(update["model"]) == ["You said: Hi"]
+
+
+def test_custom_events_and_the_second_version_of_streams(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    client.runs.wait(thread, "desk", input=HI)
+    answer: Any = {"resume": {"decisions": [{"type": "approve"}]}}
+    stream = client.runs.stream(
+        thread, "desk", command=answer, stream_mode=["custom", "values"], version="v2"
+    )
+    parts = [*stream]
+    assert {part["type"] for part in parts} == {"metadata", "custom", "values"}
+    assert [part["data"] for part in parts if part["type"] == "custom"] == [{"paying": 5}]
+
+
+def test_messages_as_far_as_they_are_known(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    parts = [*client.runs.stream(thread, "echo", input=HI, stream_mode="messages")]
+    texts = [part.data[0]["content"] for part in parts if part.event == "messages/partial"]
+    assert texts[-1] == "You said: Hi"
+    assert all(later.startswith(text) for text, later in pairwise(texts))
+    assert parts[1].event == "messages/metadata"
+    assert {part.data[0]["type"] for part in parts if part.event == "messages/partial"} == {"ai"}
+
+
+def test_a_stream_shows_what_the_thread_waits_for(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    *_, last = client.runs.stream(thread, "desk", input=HI, stream_mode="values")
+    assert last.data["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "pay"
+
+
+def test_a_stream_is_joined_again(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    modes: Any = ["values", "updates"]
+    seen: list[Any] = []
+    parts = client.runs.stream(
+        thread, "echo", input=HI, stream_mode=modes, on_run_created=seen.append
+    )
+    all_parts = [*parts]
+    (created,) = seen
+    assert created["thread_id"] == thread
+    run = created["run_id"]
+    again = [*client.runs.join_stream(thread, run)]
+    assert [part.event for part in again] == [part.event for part in all_parts]
+    middle = all_parts[2]
+    rest = [*client.runs.join_stream(thread, run, last_event_id=middle.id)]
+    assert rest == all_parts[3:]
+    (update,) = [
+        part
+        for part in client.runs.join_stream(thread, run, stream_mode="updates")
+        if part.event != "metadata"
+    ]
+    assert update.event == "updates"
+
+
+def test_a_client_that_goes_away_cancels(client: Any, url: str, service: Service) -> None:
+    thread = client.threads.create()["thread_id"]
+    slow = {"messages": [{"role": "user", "content": "slow"}]}
+    body = {"assistant_id": "echo", "input": slow, "on_disconnect": "cancel"}
+    for way in ("stream", "wait"):
+        with httpx.stream("POST", f"{url}/threads/{thread}/runs/{way}", json=body) as response:
+            assert response.status_code == 200
+        end = time.monotonic() + 10
+        while service.runs(thread)[0].status not in ("cancelled", "done"):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert service.runs(thread)[0].status == "cancelled", way
+
+
+# Reviews
+
+
+def test_a_review_is_decided(client: Any, service: Service) -> None:
+    thread = client.threads.create()["thread_id"]
+    asked = client.runs.wait(thread, "desk", input=HI)
+    assert asked["__interrupt__"][0]["value"]["action_requests"][0]["args"] == {"euros": 5}
+    command: Any = {"resume": {"decisions": [{"type": "shrug"}]}}
+    with pytest.raises(REFUSED, match="'shrug' is not allowed here"):
+        client.runs.wait(thread, "desk", command=command)
+    action = {"name": "pay", "args": {"euros": 3}}
+    decision: Any = {"resume": {"decisions": [{"type": "edit", "edited_action": action}]}}
+    values = client.runs.wait(thread, "desk", command=decision)
+    assert said(values)[2].startswith("Paid 3.")
+    assert said(values)[3] == "Done."
+    assert service.inbox().audit(thread=thread)[0].who == "local"
+
+
+def test_a_question_is_answered(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    asked = client.runs.wait(thread, "asks", input=HI)["__interrupt__"][0]
+    assert asked["value"] == {"about": "it"}
+    command: Any = {"resume": {asked["id"]: "yes"}}
+    assert said(client.runs.wait(thread, "asks", command=command))[2] == "They said yes."
+
+
+# Bad requests
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"input": HI}, "assistant_id: Field required"),
+        ({"assistant_id": "echo"}, "input is missing"),
+        ({"assistant_id": "echo", "input": HI, "webhook": "x"}, "webhook is not supported by"),
+        ({"assistant_id": "echo", "input": HI, "stream_mode": "all"}, "stream_mode.*got 'all'"),
+        ({"assistant_id": "echo", "input": {"messages": 3}}, "must be a string, a message or"),
+        ({"assistant_id": "nobody", "input": HI}, "There is no agent 'nobody'"),
+        (
+            {"assistant_id": "echo", "input": HI, "config": {"run_name": "x"}},
+            "cannot set run_name of a run of the service",
+        ),
+        ({"assistant_id": "echo", "command": {"resume": 1}}, "has no message yet"),
+    ],
+)
+def test_bad_runs(client: Any, url: str, body: Any, text: str) -> None:
+    thread = client.threads.create()["thread_id"]
+    answer = httpx.post(f"{url}/threads/{thread}/runs/wait", json=body)
+    assert answer.status_code in (404, 422)
+    assert re.search(text, answer.json()["detail"])
+
+
+def test_a_body_that_is_not_json(url: str) -> None:
+    answer = httpx.post(f"{url}/threads", content="{")
+    assert answer.status_code == 422
+    assert "Invalid JSON" in answer.json()["detail"]
+
+
+# The async client
+
+
+async def test_the_async_client(url: str) -> None:
+    async with get_client(url=url) as client:
+        thread = (await client.threads.create())["thread_id"]
+        parts = [
+            part.event
+            async for part in client.runs.stream(thread, "echo", input=HI, stream_mode="updates")
+        ]
+        assert parts == ["metadata", "updates"]
+        values = await client.runs.wait(thread, "echo", input=HI)
+        assert said(values)[-1] == "You said: Hi"
+        assert (await client.threads.get_state(thread))["values"] == values
+
+
+# Who makes a request
+
+
+def test_only_this_machine_is_served_without_authentication(url: str) -> None:
+    assert httpx.get(f"{url}/ok").json() == {"ok": True}
+    assert httpx.get(f"{url}/info").json()["version"]
+    strange = httpx.get(f"{url}/assistants/echo", headers={"host": "desk.example"})
+    assert strange.status_code == 403
+    assert "Pass authenticate= to create_app" in strange.json()["detail"]
+
+
+def test_tenants_do_not_see_each_other(service: Service) -> None:
+    with ExitStack() as stack:
+        url = stack.enter_context(served(service, authenticate=who))
+        ann, eve = (
+            stack.enter_context(get_sync_client(url=url, headers={"x-user": name}))
+            for name in ("ann@acme", "eve@other")
+        )
+        thread = ann.threads.create()["thread_id"]
+        run = ann.runs.create(thread, "desk", input=HI)["run_id"]
+        ann.runs.join(thread, run)
+        assert eve.threads.search() == []
+        approve: Any = {"resume": {"decisions": [{"type": "approve"}]}}
+        attempts: list[Callable[[], object]] = [
+            lambda: eve.threads.get(thread),
+            lambda: eve.threads.create(thread_id=thread, if_exists="do_nothing"),
+            lambda: eve.threads.update(thread, metadata={}),
+            lambda: eve.threads.delete(thread),
+            lambda: eve.threads.get_state(thread),
+            lambda: eve.threads.update_state(thread, {}),
+            lambda: eve.threads.get_history(thread),
+            lambda: eve.runs.create(thread, "desk", input=HI),
+            lambda: eve.runs.wait(thread, "desk", input=HI, if_not_exists="create"),
+            lambda: eve.runs.wait(thread, "desk", command=approve),
+            lambda: eve.runs.list(thread),
+            lambda: eve.runs.get(thread, run),
+            lambda: eve.runs.join(thread, run),
+            lambda: [*eve.runs.join_stream(thread, run)],
+            lambda: eve.runs.cancel(thread, run),
+        ]
+        for attempt in attempts:
+            with pytest.raises(REFUSED, match="does not exist"):
+                attempt()
+        mine = eve.threads.create()["thread_id"]
+        with pytest.raises(REFUSED, match="is not one of thread"):
+            ann.runs.get(ann.threads.create()["thread_id"], run)
+        with pytest.raises(REFUSED, match="does not exist"):
+            eve.runs.get(mine, run)
+        values = ann.runs.wait(thread, "desk", command=approve)
+        assert said(values)[-1] == "Done."
+        assert service.inbox("acme").audit(thread=thread)[0].who == "ann@acme"
+        nobody = httpx.get(f"{url}/assistants/desk")
+        assert (nobody.status_code, nobody.json()["detail"]) == (
+            401,
+            "Who makes this request is not known.",
+        )
