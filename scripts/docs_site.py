@@ -37,6 +37,8 @@ REFERENCE = {
     "agent_factory.structured_output": "structured_output",
     "agent_factory.review": "review",
     "agent_factory.telemetry": "telemetry",
+    "agent_factory.service": "service",
+    "agent_factory.serve": "serve",
     "agent_factory.testing": "testing",
     "agent_factory.testing.strategies": "testing_strategies",
     "agent_factory.topology": "topology",
