@@ -82,7 +82,7 @@ class Engine:
 
     def create(self) -> None:
         """Create the tables of the engine and its queue."""
-        DBOS.migrate(self._database.url)
+        DBOS.migrate(self._database.direct_url)  # migrations prepare statements
 
     def add(self, connection: Connection, job: Job) -> None:
         """Queue a job when the transaction commits; a known id changes nothing."""
