@@ -16,7 +16,6 @@ import pytest
 from sqlalchemy import make_url
 
 from agent_factory.service import Service
-from service.databases import new_postgres
 from service.desk import Journal, check_history, make_desk
 
 pytestmark = [
