@@ -48,6 +48,7 @@ class Effort:
         threads: What is weighed.
         floors: Rounds of the parts of a turn.
         services: Rounds of the service.
+        share: The share of the service's messages and of its model's time.
         pick: Chooses the ways that take part.
     """
 
@@ -71,6 +72,7 @@ class Effort:
     )
     floors: int = 60
     services: int = 5
+    share: float = 1.0
     pick: Callable[[Sequence[Transition]], list[Transition]] = there
 
     def transitions(self, transitions: Sequence[Transition] = WAYS) -> list[Transition]:

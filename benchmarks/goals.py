@@ -235,7 +235,8 @@ _ALL = (
     ),
     Goal(
         "service",
-        "the time of messages through a service over LangGraph alone with the same database",
+        "messages with 5 tool calls and model calls of half a second: through a service over "
+        "LangGraph alone with the same database",
         "",
         1 / 0.9,
         None,

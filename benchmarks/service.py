@@ -53,14 +53,16 @@ class Load(NamedTuple):
         calls = {0: "no tool call", 1: "1 tool call"}.get(self.calls, f"{self.calls} tool calls")
         return f"{calls}, {self.seconds * 1000:.0f} ms a model call"
 
+    def scaled(self, share: float) -> Load:
+        """A share of the messages, from a model that takes a share of the time."""
+        messages = max(2, round(self.messages * share))
+        return Load(self.calls, self.seconds * share, messages)
 
-LOADS = (
-    Load(0, 0, 40),
-    Load(5, 0, 24),
-    Load(0, 0.05, 80),
-    Load(5, 0.05, 32),
-    Load(5, 0.5, 16),
-)
+
+REAL = Load(5, 0.5, 16)
+"""A model that takes its time, though less than most: what the goal is about."""
+
+LOADS = (Load(0, 0, 40), Load(5, 0, 24), Load(5, 0.05, 32), REAL)
 """What the service and plain LangGraph are measured with."""
 
 GROWTH = (Load(5, 0, 40), Load(1, 0.5, 32))
@@ -88,12 +90,14 @@ def new_agent(load: Load, **options: Any) -> Any:
 
 def service(effort: Effort) -> Iterator[Match | Tally]:
     """All figures of the service, on each database that is installed."""
-    for place, load in product(places(), LOADS):
+    for place, given in product(places(), LOADS):
+        load = given.scaled(effort.share)
         opened = partial(_beside_plain, place, load)
-        pairs = [Pair(SERVICE, PLAIN, "service")]
+        pairs = [Pair(SERVICE, PLAIN, "service" if given is REAL else None)]
         name = f"{place}, {load}, {SLOTS} slots"
         yield Match("service", name, opened, effort.services, pairs, _rate(load))
-    for place, load in product(places(), GROWTH):
+    for place, given in product(places(), GROWTH):
+        load = given.scaled(effort.share)
         numbers = (1, 2) if place is Place.SQLITE else (1, 2, 4)
         pairs = [Pair(_processes(number), _processes(1)) for number in numbers[1:]]
         opened = partial(_growing, place, load, numbers)
@@ -103,7 +107,9 @@ def service(effort: Effort) -> Iterator[Match | Tally]:
     if Place.POSTGRES in places():
         yield from _costs(effort)
     for place in places():
-        items = {SERVICE: partial(_latencies, place, 10 * effort.services)}
+        items = {
+            SERVICE: partial(_latencies, place, max(2, round(10 * effort.services * effort.share)))
+        }
         units = (
             f"ms to the {what}, {part}"
             for what in ("first event", "result", "event in another process")
@@ -220,7 +226,7 @@ def _costs(effort: Effort) -> Iterator[Tally]:
     }
     units = _units("message")
     for calls in (0, 5):
-        load = Load(calls, 0, 60)
+        load = Load(calls, 0, 60).scaled(effort.share)
         items = {
             name: partial(_cost, load, effort.services, options) for name, options in ways.items()
         }
@@ -228,7 +234,7 @@ def _costs(effort: Effort) -> Iterator[Tally]:
         yield Tally("service", f"{Place.POSTGRES}, {load}", items, pairs)
     shown = [unit for unit in _units("second") if "kB" not in unit]
     pairs = [Pair(SERVICE, None, unit=unit) for unit in shown]
-    items = {SERVICE: partial(_idle_cost, effort.services)}
+    items = {SERVICE: partial(_idle_cost, effort.services, effort.share)}
     yield Tally("service", f"{Place.POSTGRES}, a worker with nothing to do", items, pairs)
 
 
@@ -246,7 +252,7 @@ def _cost(load: Load, rounds: int, options: Mapping[str, Any]) -> dict[str, floa
     return _more(use, load.messages, rounds, "message")
 
 
-def _idle_cost(rounds: int) -> dict[str, float]:
+def _idle_cost(rounds: int, share: float) -> dict[str, float]:
     """What one more second costs in which nothing is submitted."""
     load = Load(0, 0, 1)
 
@@ -257,7 +263,7 @@ def _idle_cost(rounds: int) -> dict[str, float]:
             time.sleep(seconds)
         return usage(url).less(before)
 
-    return _more(use, 5, rounds, "second")
+    return _more(use, max(1, round(5 * share)), rounds, "second")
 
 
 def _more(

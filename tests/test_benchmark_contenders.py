@@ -45,10 +45,12 @@ TINY = Effort(
     memories=(2,),
     threads=(Thread(2, SHORT, (0, 1)),),
     floors=1,
+    services=1,
+    share=0.05,
 )
 
 
-SLOW_GROUPS = {"crowd", "floor", "latency", "reading", "watched"}
+SLOW_GROUPS = {"crowd", "floor", "latency", "reading", "service", "watched"}
 """Groups that take seconds even so."""
 
 
@@ -152,9 +154,12 @@ def test_a_wide_turn_in_a_long_conversation_is_one_turn(call: Callable[..., Any]
 @pytest.mark.parametrize(
     "group",
     [
-        pytest.param(name, marks=[pytest.mark.long] if name in SLOW_GROUPS else [])
+        pytest.param(
+            name,
+            marks=[pytest.mark.long, pytest.mark.timeout(400)] if name in SLOW_GROUPS else [],
+        )
         for name in GROUPS
-        if name not in ("imports", "service")  # the service starts databases and processes
+        if name != "imports"
     ],
 )
 def test_every_group_can_be_measured_without_other_libraries(

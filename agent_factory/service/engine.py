@@ -8,6 +8,7 @@ at a time.
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -37,7 +38,10 @@ _SCHEDULED = "agent_factory.run_schedule"
 _POLL_SECONDS = 0.1
 _URGENCY = 1001  # the engine's priorities begin at 1, and 1 is the highest
 
-logging.getLogger("dbos").setLevel(logging.WARNING)
+logger = logging.getLogger("dbos")
+logger.setLevel(logging.WARNING)
+# Without a handler, DBOS prints its log itself, and the application's logging does not get it.
+logger.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +185,27 @@ class Engine:
         )
         DBOS.launch()
 
-    def stop(self, seconds: float) -> None:
+    def stop(self, worker: str, seconds: float) -> None:
         """Take no more jobs, and wait for those that run."""
         global _engine
-        DBOS.destroy(workflow_completion_timeout_sec=int(seconds))
-        _engine = None
+
+        def runs() -> bool:
+            return bool(
+                self._client.list_workflows(
+                    status="PENDING", executor_id=worker, load_input=False, load_output=False
+                )
+            )
+
+        running = True
+        try:
+            # A job whose run has just ended is about to be noted as ended. DBOS itself looks once a
+            # second.
+            end = time.monotonic() + min(seconds, 1.0)
+            while time.monotonic() < end and (running := runs()):
+                time.sleep(0.02)
+        finally:
+            DBOS.destroy(workflow_completion_timeout_sec=int(seconds) if running else 0)
+            _engine = None
 
     def rescue(self, alive: Callable[[], Collection[str]]) -> list[str]:
         """Queue the jobs again that run on workers which are not alive; return their ids."""

@@ -50,8 +50,6 @@ class Runner:
 
     def __init__(self, backend: Backend, worker: Callable[[], str]) -> None:
         self._backend, self._worker = backend, worker
-        self.active: set[str] = set()
-        """The jobs that run now."""
         self._database, self._queue, self._log = backend.database, backend.queue, backend.log
         self._lock = Lock()
         self._own_loop: asyncio.AbstractEventLoop | None = None
@@ -64,7 +62,6 @@ class Runner:
             another worker has taken over or the run was cancelled.
         """
         work = json.loads(payload)
-        self.active.add(job)
         begun = monotonic()
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work))
@@ -80,8 +77,6 @@ class Runner:
             text = f"{type(error).__name__}: {error}"
             # Without this, the thread would take no other message: as long as it takes.
             outcome = self._database.retried(lambda: self._fail(work, text), seconds=math.inf)
-        finally:
-            self.active.discard(job)
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
         self._backend.metrics.ended(work["agent"], outcome["status"], monotonic() - begun)
         return outcome
@@ -91,7 +86,7 @@ class Runner:
         with self._database.begin() as connection:
             row = lock_thread(connection, work["thread"])
             if row is None:
-                raise LookupError(f"The thread {work['thread']!r} was deleted.")
+                raise LeaseLost(f"The thread {work['thread']!r} was deleted.")
             run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
             if run is None or run.job != job or run.status == "cancelled":
                 raise LeaseLost(f"Run {work['run']!r} was cancelled.")

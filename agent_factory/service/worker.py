@@ -64,7 +64,7 @@ class Worker:
         """Take no more jobs, and wait for those that run, at most for some seconds."""
         self._stop.set()
         self._beats.join()
-        self._backend.engine.stop(seconds if self._runner.active else 0)
+        self._backend.engine.stop(self.id, seconds)
         with self._backend.database.begin() as connection:
             connection.execute(delete(workers).where(workers.c.id == self.id))
 
@@ -98,7 +98,7 @@ class Worker:
                     row = connection.execute(beat.returning(workers.c.draining)).first()
                 if row is None:
                     logger.warning("Worker %s was given up; it continues under a new id.", self.id)
-                    self._backend.engine.stop(0)
+                    self._backend.engine.stop(self.id, 0)
                     self._enter()
                 elif row.draining:
                     self._drained.set()
