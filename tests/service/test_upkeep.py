@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from sqlalchemy import delete, event, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import ArgumentError
@@ -181,17 +181,16 @@ def test_a_worker_is_drained(service: Service, until: Until) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_a_worker_that_stops_lets_the_engine_note_the_end_of_its_jobs(
-    service: Service, caplog: pytest.LogCaptureFixture
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wait(_: Any, cursor: Any, statement: str, *args: Any) -> None:
-        if "workflow_output" in statement:
-            time.sleep(0.3)
-
-    event.listen(service._backend.database.engine, "before_cursor_execute", wait)
+    # The result is there, and the job has not ended yet.
+    monkeypatch.setattr(service._backend.metrics, "ended", lambda *_: time.sleep(1.5))
     service.start()
     service.submit("desk", message="Pay.").result(WAIT)
     service.stop()
+    time.sleep(1.0)
     assert [record.message for record in caplog.records] == []
 
 
