@@ -36,7 +36,7 @@ settings.register_profile(
 settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 # For laws whose every example builds agents and runs them: `@settings.get_profile("costly")`.
-FEW = 20 if settings.get_current_profile_name() == "test" else settings().max_examples
+FEW = 10 if settings.get_current_profile_name() == "test" else settings().max_examples
 settings.register_profile("costly", settings(), max_examples=FEW)
 
 
@@ -153,6 +153,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         coverage.stop()
+
+
+@pytest.fixture
+def quick_gc() -> None:
+    """Exclude what earlier tests left from `gc.collect()`, which takes half a second for it."""
+    gc.freeze()
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -169,7 +169,7 @@ CASES = st.one_of(
 
 # One law for each kind of forms, sync and async: 10,000 examples of all of them in proofs.
 IN_TESTS = settings.get_current_profile_name() == "test"
-EXAMPLES = 10 if IN_TESTS else settings().max_examples // 3
+EXAMPLES = 5 if IN_TESTS else settings().max_examples // 3
 
 MODES: tuple[Mode, ...] = ("sync", "async")
 
