@@ -93,9 +93,10 @@ of them both ways, and `test_flows.py` flows themselves.
 
 
 def _is_its_turn(item: pytest.Item) -> bool:
-    """Whether a test of a flow runs in this mode; a test without modes always does."""
-    modes = getattr(getattr(item, "callspec", None), "params", {})
-    mode = modes.get("call", modes.get("collect"))
+    """Whether this mode is the one chosen for its test; a test without modes has one."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    modes = (params.get(name) for name in ("call", "collect", "act", "mode"))
+    mode = next((mode for mode in modes if mode in ("sync", "async")), None)
     name = item.nodeid.partition("[")[0]
     return mode is None or (crc32(name.encode()) % 2 == 0) == (mode == "sync")
 
@@ -144,9 +145,13 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Measure coverage in tests, except in laws and benchmarks, which would take twice as long."""
+    """Measure coverage in tests, which takes as long again.
+
+    Not in laws and benchmarks, and of a test that runs sync and async, in one of its modes.
+    """
     coverage = item.session.stash[COVERAGE]
-    if coverage is None or "law" in item.keywords or item.path.stem.startswith("test_benchmark"):
+    is_benchmark = item.path.stem.startswith("test_benchmark")
+    if coverage is None or "law" in item.keywords or is_benchmark or not _is_its_turn(item):
         return (yield)
     coverage.start()
     try:
