@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,14 @@ if (
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 ):
     signal.signal(signal.SIGINT, _interrupt)
+
+
+# Typer makes all commands anew for each call in a test, which takes a hundredth of a second.
+with suppress(ImportError):
+    import typer.main
+    import typer.testing
+
+    typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(wrapper=True)
