@@ -54,7 +54,7 @@ if (
     signal.signal(signal.SIGINT, _interrupt)
 
 
-# Typer makes all commands anew for each call in a test, which takes a hundredth of a second.
+# Typer builds all commands again for each call, which takes a hundredth of a second.
 with suppress(ImportError):
     import typer.main
     import typer.testing
