@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,12 @@ Run = Callable[..., Any]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile(
-    "test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=SLOW
+    "test", max_examples=30, deadline=None, derandomize=True, suppress_health_check=SLOW
 )
 settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 # For laws whose every example builds agents and runs them: `@settings.get_profile("costly")`.
-FEW = 20 if settings.get_current_profile_name() == "test" else settings().max_examples
+FEW = 10 if settings.get_current_profile_name() == "test" else settings().max_examples
 settings.register_profile("costly", settings(), max_examples=FEW)
 
 
@@ -53,11 +54,25 @@ if (
     signal.signal(signal.SIGINT, _interrupt)
 
 
-def pytest_collection_finish() -> None:
-    """Exclude imported modules from garbage collection, which saves a tenth of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
+# Typer builds all commands again for each call, which takes a hundredth of a second.
+with suppress(ImportError):
+    import typer.main
+    import typer.testing
+
+    typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Exclude modules and tests from garbage collection, which saves a tenth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(100_000, 50, 50)
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
@@ -93,9 +108,10 @@ of them both ways, and `test_flows.py` flows themselves.
 
 
 def _is_its_turn(item: pytest.Item) -> bool:
-    """Whether a test of a flow runs in this mode; a test without modes always does."""
-    modes = getattr(getattr(item, "callspec", None), "params", {})
-    mode = modes.get("call", modes.get("collect"))
+    """Whether this mode is the one chosen for its test; a test without modes has one."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    modes = (params.get(name) for name in ("call", "collect", "act", "mode"))
+    mode = next((mode for mode in modes if mode in ("sync", "async")), None)
     name = item.nodeid.partition("[")[0]
     return mode is None or (crc32(name.encode()) % 2 == 0) == (mode == "sync")
 
@@ -144,15 +160,25 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Measure coverage in tests, except in laws and benchmarks, which would take twice as long."""
+    """Measure coverage in tests, which takes as long again.
+
+    Not in laws and benchmarks, and of a test that runs sync and async, in one of its modes.
+    """
     coverage = item.session.stash[COVERAGE]
-    if coverage is None or "law" in item.keywords or item.path.stem.startswith("test_benchmark"):
+    is_benchmark = item.path.stem.startswith("test_benchmark")
+    if coverage is None or "law" in item.keywords or is_benchmark or not _is_its_turn(item):
         return (yield)
     coverage.start()
     try:
         return (yield)
     finally:
         coverage.stop()
+
+
+@pytest.fixture
+def quick_gc() -> None:
+    """Exclude what earlier tests left from `gc.collect()`, which takes half a second for it."""
+    gc.freeze()
 
 
 @pytest.fixture(params=["sync", "async"])

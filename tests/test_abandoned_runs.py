@@ -318,7 +318,7 @@ def _ends_anew(plain: Thread, passed: list[Any]) -> Iterator[str]:
 
 
 # One law for each end: 10,000 examples of all of them in proofs.
-EXAMPLES = 10 if settings.get_current_profile_name() == "test" else settings().max_examples
+EXAMPLES = 5 if settings.get_current_profile_name() == "test" else settings().max_examples
 
 ENDS: dict[Mode, list[End]] = {
     "sync": ["reads no more", "is interrupted"],

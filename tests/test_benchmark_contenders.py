@@ -219,6 +219,7 @@ def test_a_run_is_weighed_as_sqlite_stores_it() -> None:
     assert weighed["checkpoints a turn"] == 2
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_memory_is_counted_while_all_runs_wait() -> None:
     entry = (contenders.ours(), runs.Setting(Mode.ASYNC, turns=1))
     assert 1_000 < runs.memory_per_run(entry, 3) < 1_000_000

@@ -165,6 +165,7 @@ def test_a_file_is_shared_by_threads(tmp_path: Path) -> None:
     assert [json.loads(line)["run"] for line in path.read_text().splitlines()] == ["run"] * 400
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_a_file_that_nobody_closes_is_closed_without_a_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -23,8 +23,9 @@ def _same(case: Case, fused: Any, mode: Mode) -> None:
         assert fused_run.results == plain.results
 
 
-# Eight laws of one kind, and each example is two agents with a thread each.
-EXAMPLES = settings.default.max_examples // 2 if settings.default else 50
+# Twelve laws of one kind, and each example is two agents with a thread each.
+IN_TESTS = settings.get_current_profile_name() == "test"
+EXAMPLES = 10 if IN_TESTS else settings().max_examples // 2
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")

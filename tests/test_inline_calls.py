@@ -263,6 +263,7 @@ class Thing:
     """Something that a run is about."""
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_nothing_of_a_run_is_kept_alive_after_it(where: str) -> None:
     node, thing = ToolNode([add]), Thing()
     gone = ref(thing)

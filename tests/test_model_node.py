@@ -108,6 +108,7 @@ def test_another_tool_choice_is_bound_again(call: Any) -> None:
     assert len(model.bound) == 2
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_the_cache_of_bound_models_is_bounded(call: Any) -> None:
     """A set of its own for every call, as of MCP, must not fill the memory."""
 

@@ -175,6 +175,7 @@ def test_decisions_are_events_of_the_spans_of_hooks_and_layers(
             assert name.removeprefix("Flows.") in hooks
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_a_long_run_keeps_no_ended_runs(spans: Spans) -> None:
     ended: list[list[Run]] = []
 
@@ -190,6 +191,7 @@ def test_a_long_run_keeps_no_ended_runs(spans: Spans) -> None:
     assert ended == [[]] * 3
 
 
+@pytest.mark.usefixtures("quick_gc")
 async def test_a_task_that_calls_models_again_and_again_keeps_no_ended_runs(spans: Spans) -> None:
     model, handler = ScriptedChatModel(["Hi."] * 5), Telemetry(spans.provider)
     for _ in range(5):

@@ -56,6 +56,13 @@ def test_a_text_is_an_answer(say: Any) -> None:
     assert say(ScriptedChatModel(["It is five."]), "2 + 3?").text == "It is five."
 
 
+def test_a_model_is_shown_with_what_it_was_given() -> None:
+    shown = repr(ScriptedChatModel(["It is five."], name="calculator"))
+    assert shown.startswith("ScriptedChatModel(name='calculator', ")
+    assert shown.endswith("steps=['It is five.'])")
+    assert "None" not in shown
+
+
 def test_an_empty_text_is_an_answer_too(say: Any) -> None:
     assert say(ScriptedChatModel([""]), "?").text == ""
 

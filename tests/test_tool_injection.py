@@ -221,6 +221,7 @@ def test_tools_of_run_time_are_injected_too(call: Any) -> None:
     assert said(call(agent(None, [forged], middleware=[Late()]), GO)) == ["Hi Ada"]
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_a_tool_and_what_its_function_belongs_to_are_let_go() -> None:
     """What was read of a tool is remembered, and the tool is not."""
 

@@ -33,10 +33,11 @@ pytestmark = [
 ]
 
 KILLED = -9
-KILLS = max(2, settings().max_examples // 20)
-"""How often a test kills by chance: twice, and 100 times where laws are proven."""
-STRIDE = max(4, 10_000 // settings().max_examples)
-"""How far apart the points are at which a process kills itself: 200, and 5 in proofs."""
+IN_TESTS = settings.get_current_profile_name() == "test"
+KILLS = 2 if IN_TESTS else 100
+"""How often a test kills by chance."""
+STRIDE = 200 if IN_TESTS else 5
+"""How far apart the points are at which a process kills itself."""
 
 PATHS = {
     "hook by hook": ["steps"],

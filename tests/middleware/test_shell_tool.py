@@ -73,7 +73,9 @@ def running(marker: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_leftovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_gc: None
+) -> Iterator[None]:
     """After each test there is no process, no pipe and no folder that was not there."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -84,7 +86,7 @@ def _no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     def clean() -> bool:
         return children() <= before and pipes() <= held and not list(scratch.iterdir())
 
-    if not wait_until(clean, 0.1):
+    if not clean():
         gc.collect()  # an error that is still referenced keeps the state of its run alive
     assert wait_until(clean)
 
