@@ -91,13 +91,13 @@ class Costs(_Numbers):
     commits: float = 12
     commits_per_call: float = 5.6
     wal_kb: float = 21
-    wal_kb_per_call: float = 14.5
+    wal_kb_per_call: float = 14
     stored_kb: float = 23
     stored_kb_per_call: float = 11
-    cpu_ms: float = 25
-    cpu_ms_per_call: float = 11
-    database_cpu_ms: float = 13
-    database_cpu_ms_per_call: float = 4
+    cpu_ms: float = 22
+    cpu_ms_per_call: float = 9
+    database_cpu_ms: float = 11
+    database_cpu_ms_per_call: float = 3
     polls: float = 26
 
 
