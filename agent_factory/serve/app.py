@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -14,11 +13,9 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.review import DecisionNotAllowed
-from agent_factory.serve.agents import Agents
+from agent_factory.serve import langgraph
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, principal_of
-from agent_factory.serve.runs import Runs
-from agent_factory.serve.threads import Threads
 from agent_factory.service import (
     AlreadyDecided,
     ClaimedByOther,
@@ -27,8 +24,6 @@ from agent_factory.service import (
     Service,
     ThreadBusy,
 )
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 _STATUS: dict[type[Exception], int] = {
     NotFound: 404,
@@ -61,17 +56,16 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
     >>> sorted({route.path for route in app.routes})[:2]
     ['/assistants/count', '/assistants/search']
     """
-    agents = Agents(service)
-    threads, runs = Threads(service), Runs(service, agents)
 
-    def known(path: str, method: str, endpoint: Endpoint) -> Route:
+    def known(route: Route) -> Route:
         """A route whose endpoint knows the principal."""
 
         async def serve(request: Request) -> Response:
             request.state.principal = await principal_of(request, authenticate)
-            return await endpoint(request)
+            response: Response = await route.endpoint(request)
+            return response
 
-        return Route(path, serve, methods=[method])
+        return Route(route.path, serve, methods=list(route.methods or ()))
 
     async def ok(_: Request) -> Response:
         return JsonResponse({"ok": True})
@@ -79,39 +73,11 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
     async def info(_: Request) -> Response:
         return JsonResponse({"version": version("agent-factory"), "flags": {"assistants": True}})
 
-    thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
-    agent = "/assistants/{assistant}"
     return Starlette(
         routes=[
             Route("/ok", ok),
             Route("/info", info),
-            known("/assistants/search", "POST", agents.search),
-            known("/assistants/count", "POST", agents.count),
-            known(agent, "GET", agents.get),
-            known(f"{agent}/graph", "GET", agents.graph),
-            known(f"{agent}/schemas", "GET", agents.schemas),
-            known("/threads", "POST", threads.create),
-            known("/threads/search", "POST", threads.search),
-            known("/threads/count", "POST", threads.count),
-            known(thread, "GET", threads.get),
-            known(thread, "PATCH", threads.change),
-            known(thread, "DELETE", threads.delete),
-            known(f"{thread}/state", "GET", threads.state),
-            known(f"{thread}/state", "POST", threads.change_state),
-            known(f"{thread}/state/checkpoint", "POST", threads.state_at),
-            known(f"{thread}/state/{{checkpoint}}", "GET", threads.state),
-            known(f"{thread}/history", "POST", threads.history),
-            known(f"{thread}/runs", "GET", runs.search),
-            known(f"{thread}/runs", "POST", runs.create),
-            known(f"{thread}/runs/stream", "POST", runs.stream),
-            known(f"{thread}/runs/wait", "POST", runs.wait),
-            known(run, "GET", runs.get),
-            known(f"{run}/join", "GET", runs.join),
-            known(f"{run}/stream", "GET", runs.join_stream),
-            known(f"{run}/cancel", "POST", runs.cancel),
-            known("/runs", "POST", runs.create),
-            known("/runs/stream", "POST", runs.stream),
-            known("/runs/wait", "POST", runs.wait),
+            *map(known, langgraph.routes(service)),
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )

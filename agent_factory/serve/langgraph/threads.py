@@ -11,9 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.agents import assistant_id
+from agent_factory.serve.body import read_body
 from agent_factory.serve.json_response import JsonResponse, time_text
-from agent_factory.serve.requests import (
+from agent_factory.serve.langgraph.agents import assistant_id
+from agent_factory.serve.langgraph.requests import (
     Checkpoint,
     NewThread,
     StateChange,
@@ -21,7 +22,6 @@ from agent_factory.serve.requests import (
     StateSearch,
     ThreadChange,
     ThreadSearch,
-    read_body,
 )
 from agent_factory.service import NotFound, Service, ThreadInfo
 

@@ -9,8 +9,9 @@ from uuid import NAMESPACE_URL, uuid5
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from agent_factory.serve.body import read_body
 from agent_factory.serve.json_response import JsonResponse, time_text
-from agent_factory.serve.requests import AgentSearch, read_body
+from agent_factory.serve.langgraph.requests import AgentSearch
 from agent_factory.service import Service
 
 _STARTED = time.time()

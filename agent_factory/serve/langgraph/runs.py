@@ -13,11 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent_factory.serve.agents import Agents, assistant_id
+from agent_factory.serve.body import number, read_body
 from agent_factory.serve.json_response import JsonResponse, time_text, to_json
+from agent_factory.serve.langgraph.agents import Agents, assistant_id
+from agent_factory.serve.langgraph.requests import NewRun
+from agent_factory.serve.langgraph.stream import PING_SECONDS, stream_response
 from agent_factory.serve.principal import Principal
-from agent_factory.serve.requests import NewRun, number, read_body
-from agent_factory.serve.stream import PING_SECONDS, stream_response
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, RunInfo, Service
 
 _STATUS = {

@@ -1,15 +1,12 @@
-"""Bodies of requests, checked before anything is done."""
+"""What clients of LangGraph's API send."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from pydantic import BaseModel, Field
 
-Body = TypeVar("Body", bound=BaseModel)
+from agent_factory.serve.body import StrictBody
 
 StreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug"
@@ -17,12 +14,7 @@ StreamMode = Literal[
 """What a stream shows, in the words of LangGraph's API."""
 
 
-class _Body(BaseModel):
-    # A setting that is ignored would be a promise that is not kept.
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewThread(_Body):
+class NewThread(StrictBody):
     """A thread to create."""
 
     thread_id: str | None = None
@@ -30,13 +22,13 @@ class NewThread(_Body):
     if_exists: Literal["raise", "do_nothing"] = "raise"
 
 
-class ThreadChange(_Body):
+class ThreadChange(StrictBody):
     """A change of a thread."""
 
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class ThreadSearch(_Body):
+class ThreadSearch(StrictBody):
     """Which threads are searched."""
 
     ids: list[str] | None = None
@@ -58,34 +50,34 @@ class Checkpoint(BaseModel):
     checkpoint_map: dict[str, Any] | None = None
 
 
-class StateChange(_Body):
+class StateChange(StrictBody):
     """What is written to the state of a thread."""
 
     values: dict[str, Any] | list[dict[str, Any]] | None
     as_node: str | None = None
 
 
-class StateSearch(_Body):
+class StateSearch(StrictBody):
     """Which states of a thread are read."""
 
     limit: int = Field(10, ge=1, le=1000)
     before: str | Checkpoint | None = None
 
 
-class StatePlace(_Body):
+class StatePlace(StrictBody):
     """Which state of a thread is read."""
 
     checkpoint: Checkpoint
     subgraphs: bool = False
 
 
-class Command(_Body):
+class Command(StrictBody):
     """A command for a thread that waits."""
 
     resume: Any = None
 
 
-class NewRun(_Body):
+class NewRun(StrictBody):
     """A message for an agent, or the answer to what its thread waits for."""
 
     assistant_id: str
@@ -136,39 +128,3 @@ class AgentSearch(BaseModel):
     name: str | None = None
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
-
-
-async def read_body(request: Request, kind: type[Body]) -> Body:
-    """The body of a request.
-
-    Raises:
-        HTTPException: 422 if it is not what `kind` says.
-    """
-    given = await request.body()
-    try:
-        return kind.model_validate_json(given or b"{}")
-    except ValidationError as error:
-        raise HTTPException(422, _explained(error)) from error
-
-
-def number(request: Request, name: str, default: int) -> int:
-    """A number from the query of a request."""
-    given = request.query_params.get(name)
-    if given is None:
-        return default
-    if not given.isdecimal():
-        raise HTTPException(422, f"{name} must be a number, got {given!r}.")
-    return int(given)
-
-
-def _explained(error: ValidationError) -> str:
-    """What is wrong with a body, in one sentence for each mistake."""
-    lines = []
-    for mistake in error.errors(include_url=False):
-        place = ".".join(map(str, mistake["loc"])) or "the body"
-        if mistake["type"] == "extra_forbidden":
-            lines.append(f"{place} is not supported by this server.")
-        else:
-            got: Mapping[str, Any] | Any = mistake["input"]
-            lines.append(f"{place}: {mistake['msg']}, got {got!r:.100}.")
-    return " ".join(lines)

@@ -1,0 +1,55 @@
+"""Bodies and queries of requests, checked before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+
+class StrictBody(BaseModel):
+    """A body whose fields are all supported: one that is ignored would be a broken promise."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_body(request: Request, kind: type[Body]) -> Body:
+    """The body of a request.
+
+    Raises:
+        HTTPException: 422 if it is not what `kind` says.
+    """
+    given = await request.body()
+    try:
+        return kind.model_validate_json(given or b"{}")
+    except ValidationError as error:
+        raise HTTPException(422, _explained(error)) from error
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """A number from the query of a request."""
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    if not given.isdecimal():
+        raise HTTPException(422, f"{name} must be a number, got {given!r}.")
+    return int(given)
+
+
+def _explained(error: ValidationError) -> str:
+    """What is wrong with a body, in one sentence for each mistake."""
+    lines = []
+    for mistake in error.errors(include_url=False):
+        place = ".".join(map(str, mistake["loc"])) or "the body"
+        if mistake["type"] == "extra_forbidden":
+            lines.append(f"{place} is not supported by this server.")
+        else:
+            got: Mapping[str, Any] | Any = mistake["input"]
+            lines.append(f"{place}: {mistake['msg']}, got {got!r:.100}.")
+    return " ".join(lines)
