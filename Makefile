@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BENCH  := .venv-bench
 FOREIGN := .venv-foreign
+NODE := tests/web/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
 BENCHBIN := $(BENCH)/Scripts
@@ -23,7 +24,7 @@ TESTS  := -m pytest -n logical --maxprocesses=4
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check long prove foreign bench bench-full bench-check docs docs-serve pyright pages link clean
+.PHONY: demo test check long prove foreign web bench bench-full bench-check docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -49,6 +50,9 @@ prove: $(STAMP)   # the laws alone, with many more examples
 
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
 	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(ARGS)
+
+web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
+	$(BIN)/python $(TESTS) tests/web $(ARGS)
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
 	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)
@@ -86,6 +90,10 @@ $(FOREIGN)/.installed: pyproject.toml
 	$(FOREIGNBIN)/python $(PIP) -e '.[foreign-full]'
 	@touch $@
 
+$(NODE)/.installed: tests/web/package-lock.json
+	cd tests/web && npm ci --silent
+	@touch $@
+
 pages: $(STAMP)   # write docs/checks.md and the pictures from the code
 	$(BIN)/python scripts/checks_page.py docs/checks.md
 	$(BIN)/python docs/pictures/make.py
@@ -94,4 +102,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FOREIGN) build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(FOREIGN) $(NODE) build dist site *.egg-info
