@@ -103,7 +103,8 @@ check(middleware=[Misspelt()])""",
 
 check(middleware=[WithUser()])""",
         "Write `(self, state, runtime)` for hooks, `(self, request, handler)` for wraps, "
-        "`(self, request)` for flows. A hook may also take `config`, `store` and `writer`.",
+        "`(self, request)` for flows. A hook may also take `config`, `store`, `writer` and "
+        "`tools`.",
     ),
     "AF107": Example(
         """class WrongMode(AgentMiddleware):
@@ -357,6 +358,14 @@ check(middleware=[Keeps()], checkpointer=None)""",
 
 check(middleware=[Empty()])""",
         "Define a hook such as `before_model` in its class, or remove it from the stack.",
+    ),
+    "AF213": Example(
+        """class Rules(Look):
+    covered_tools = ("search*",)
+
+
+check(tools=[find], middleware=[Rules()])""",
+        'Add a rule for the tool, or `Rule("*", "ask")` as the last one.',
     ),
 }
 """The examples, by code."""

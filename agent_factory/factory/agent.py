@@ -414,6 +414,18 @@ def middleware_of(
     return _spec_of(agent).middleware
 
 
+def tools_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, BaseTool]:
+    """Return the tools that an agent runs, by name.
+
+    Args:
+        agent: What `create_agent` returned.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+    """
+    return _spec_of(agent).toolbox.client
+
+
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
     shown = settings_of(spec.middleware) if settings else ()
     return replace(spec.topology, name=spec.name or "", settings=shown)

@@ -23,7 +23,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.flows import then
-from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.hooks.introspection import Bound, agent_tools, sync_async_error
 from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.limits import JumpLimit
@@ -76,6 +76,7 @@ class HookNode(Runnable[Any, Any]):
         recorder: Recorder = NO_RECORDER,
         copies: StateCopies | None = None,
         context_schema: type[Any] | None = None,
+        tools: Mapping[str, Any] | None = None,
     ) -> None:
         definition = bound.definition
         self.name: str = definition.node
@@ -83,6 +84,7 @@ class HookNode(Runnable[Any, Any]):
         self._keys = frozenset(keys)
         self._copies = copies or StateCopies()
         self._context_schema = context_schema
+        self._tools = tools or {}
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
         reads_reason = REASON not in self._keys
@@ -107,6 +109,7 @@ class HookNode(Runnable[Any, Any]):
         if self._bound.func is None:
             raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
         disable_streaming(config)
+        agent_tools.set(self._tools)
         state = self._copies.copy(input)
         try:
             result = self._bound.func(state, get_runtime())
@@ -119,6 +122,7 @@ class HookNode(Runnable[Any, Any]):
         if update := self._skipped(input):
             return update
         disable_streaming(config)
+        agent_tools.set(self._tools)
         state, runtime = self._copies.copy(input), get_runtime()
         try:
             if self._bound.afunc is not None:
