@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, cast
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -31,6 +30,7 @@ from agent_factory import (
     ToolCallRequest,
     TurnError,
     arun,
+    get_tools,
     run,
     set_reason,
 )
@@ -209,12 +209,16 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             self.policy = interrupt_on
             self.covered_tools = interrupt_on.covered
         elif isinstance(interrupt_on, Mapping):
-            rules = [
-                rule_of(tool, config)
-                for tool, config in interrupt_on.items()
-                if config is not False
-            ]
-            self.policy = ToolPolicy(*rules, Rule("*", "allow"))
+            given = {tool: config for tool, config in interrupt_on.items() if config is not False}
+            asks = {tool: rule_of(tool, config) for tool, config in given.items()}
+            self.policy = ToolPolicy(*asks.values(), Rule("*", "allow"))
+            interrupt_on = {
+                tool: {
+                    **(cast("InterruptOnConfig", {}) if config is True else config),
+                    "allowed_decisions": [*asks[tool].allowed_decisions],
+                }
+                for tool, config in given.items()
+            }
         else:
             raise ValueError(
                 f"interrupt_on must be a dict with names of tools as keys, got {interrupt_on!r}. "
@@ -253,29 +257,22 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             self.unused = ("after_model",)
         self.ordering = ordering
 
-    def after_model(
-        self,
-        state: AgentState[Any],
-        runtime: Runtime[Any],
-        tools: Mapping[str, BaseTool] | None = None,
-    ) -> dict[str, Any] | None:
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
-        return run(self._review_turn(state, runtime or Runtime(), tools or {}))
+        return run(self._review_turn(state, runtime or Runtime()))
 
     async def aafter_model(
-        self,
-        state: AgentState[Any],
-        runtime: Runtime[Any],
-        tools: Mapping[str, BaseTool] | None = None,
+        self, state: AgentState[Any], runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Async variant of `after_model`, which a subclass may override alone."""
         if type(self).after_model is not HumanInTheLoopMiddleware.after_model:
             return self.after_model(state, runtime)
-        return await arun(self._review_turn(state, runtime or Runtime(), tools or {}))
+        return await arun(self._review_turn(state, runtime or Runtime()))
 
     def _review_turn(
-        self, state: AgentState[Any], runtime: Runtime[Any], tools: Mapping[str, BaseTool]
+        self, state: AgentState[Any], runtime: Runtime[Any]
     ) -> Flow[dict[str, Any] | None]:
+        tools = get_tools()
         message, tail = last_turn(state["messages"])
         if self.interrupt_mode != "batched" or message is None:
             return None

@@ -103,8 +103,7 @@ check(middleware=[Misspelt()])""",
 
 check(middleware=[WithUser()])""",
         "Write `(self, state, runtime)` for hooks, `(self, request, handler)` for wraps, "
-        "`(self, request)` for flows. A hook may also take `config`, `store`, `writer` and "
-        "`tools`.",
+        "`(self, request)` for flows. A hook may also take `config`, `store` and `writer`.",
     ),
     "AF107": Example(
         """class WrongMode(AgentMiddleware):

@@ -536,8 +536,9 @@ def _tool_warnings(
                 else f"Its tools are: {', '.join(sorted(known)) or 'none'}.",
                 code="AF210",
             )
-        covered = member.covered_tools
-        for tool in () if covered is None else tools:
+        if (covered := member.covered_tools) is None:
+            continue
+        for tool in tools:
             if tool.kind is ToolKind.CLIENT and not any(fnmatchcase(tool.name, p) for p in covered):
                 yield BuildWarning(
                     member.name,

@@ -37,8 +37,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     - Flows `around_model`, `around_tool` are layers that are written once for sync and async runs.
 
     Hooks and layers have variants for async runs, whose names begin with `a`. A hook may also take
-    `config`, `store` and `writer`, as a LangGraph node may, and `tools`, the tools that the agent
-    runs, by name.
+    `config`, `store` and `writer`, as a LangGraph node may.
 
     A subclass may override either form of a layer, and the form of the most derived class runs.
     Where a class defines a flow, `wrap_model_call` and `wrap_tool_call` run that flow, so a

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
-from types import FunctionType, MappingProxyType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from langgraph.config import get_config
@@ -212,17 +211,13 @@ def _is_unused(middleware: AgentMiddleware[Any, Any], *names: str) -> bool:
     return set_by_instance or mro.index(declares) <= mro.index(_definer(mro[0], *names))
 
 
-agent_tools: ContextVar[Mapping[str, Any]] = ContextVar("agent_tools", default=MappingProxyType({}))
-"""The tools of the agent whose hook runs, by name."""
-
 _INJECTED: dict[str, Callable[[Any], Any]] = {
     "runtime": lambda runtime: runtime,
     "config": lambda _: get_config(),
     "store": lambda runtime: runtime.store,
     "writer": lambda runtime: runtime.stream_writer,
-    "tools": lambda _: agent_tools.get(),
 }
-"""Parameters by which hooks receive values: those of LangGraph's nodes, and `tools`."""
+"""Parameters by which LangGraph nodes, and therefore hooks, receive values."""
 
 
 def inject(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -206,7 +206,7 @@ def remember_error(remember: Any, args: Mapping[str, Any], longest: float) -> st
         return f"'remember' must be a dict, got {describe(remember)}."
     seconds, when = remember.get("seconds"), remember.get("when")
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 < seconds <= longest:
+    if not (is_number and 0 < seconds <= longest):  # type: ignore[operator]
         return f"'remember' needs 'seconds' from 0 to {longest:g}, got {seconds!r}."
     if when is None:
         return None

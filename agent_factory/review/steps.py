@@ -209,7 +209,7 @@ def plan_decisions(
             for call in pending.calls
         )
         if edits and pending.message is not None:
-            approved = {call.id: call.call_digest for call in pending.calls}
+            approved: dict[str | None, str] = {c.id: c.call_digest for c in pending.calls}
             messages.append(with_review(pending.message, REVIEWER, approved, edits))
         messages += results
     if not messages:
@@ -245,9 +245,9 @@ def validated(call: PendingCall, decision: Any) -> Decision:
         )
     if "remember" in decision:
         check_remember(call, decision)
-    decision = dict(decision)
+    made: dict[str, Any] = dict(decision)
     if call.kind == "review" and call.call_digest:
-        decision["digest"] = call.call_digest
+        made["digest"] = call.call_digest
     if kind == "edit":
         action = {"name": call.name, "args": call.args, **(decision.get("edited_action") or {})}
         if not isinstance(action["args"], Mapping) or not isinstance(action["name"], str):
@@ -256,7 +256,7 @@ def validated(call: PendingCall, decision: Any) -> Decision:
                 f"args must be a dict and name a string, got {describe(action)}.",
                 "Pass edit(agent, config, {'argument': value}).",
             )
-        return {**decision, "edited_action": {"name": action["name"], "args": dict(action["args"])}}
+        return {**made, "edited_action": {"name": action["name"], "args": dict(action["args"])}}
     if kind == "respond" and call.kind != "question":
         message = decision.get("message")
         if not isinstance(message, str):
@@ -265,7 +265,7 @@ def validated(call: PendingCall, decision: Any) -> Decision:
                 f"the result of a call must be a string, got {describe(message)}.",
                 "Pass respond(agent, config, 'the result').",
             )
-    return decision
+    return made
 
 
 def check_remember(call: PendingCall, decision: Mapping[str, Any]) -> None:

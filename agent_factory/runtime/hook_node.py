@@ -23,7 +23,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.flows import then
-from agent_factory.hooks.introspection import Bound, agent_tools, sync_async_error
+from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.limits import JumpLimit
@@ -31,6 +31,7 @@ from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
+from agent_factory.tools.registry import agent_tools
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
 
