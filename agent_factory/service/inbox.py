@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
 
-from agent_factory.review.steps import DecisionNotAllowed
+from agent_factory.errors import ArgumentError
+from agent_factory.review.pending_calls import PendingCall
+from agent_factory.review.steps import DecisionNotAllowed, validated
 from agent_factory.service.database import Database
 from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
 from agent_factory.service.metrics import traceparent
@@ -47,7 +50,13 @@ class Wait:
         decided_by: Who decided.
         decision: The decision.
         checkpoint_id: The checkpoint at which the thread waits.
-        digest: What `agent_factory.review` takes in place of the call's id.
+        digest: Names the call, with its tool and its arguments, and this wait: what
+            `agent_factory.review` takes in place of the call's id.
+        call_digest: The digest of the tool and the arguments, which an approval names: what runs
+            must have it. Empty for a question.
+        reviewers: Who may decide, as names or roles; empty for everybody.
+        remember: The longest time in seconds for which later calls may be approved as well; None:
+            they may not.
     """
 
     id: str
@@ -70,6 +79,9 @@ class Wait:
     decision: Mapping[str, Any] | None
     checkpoint_id: str | None
     digest: str
+    call_digest: str
+    reviewers: tuple[str, ...]
+    remember: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,8 @@ class AuditEntry:
         thread_id: The thread.
         wait_id: The wait, if it was about one.
         who: A person, or "deadline".
-        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate" or "cancel".
+        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate" or "cancel";
+            for standing approvals "remember", "allow" (a call runs by one) or "revoke".
         detail: More about it.
     """
 
@@ -190,7 +203,13 @@ class Inbox:
         return self.get(wait_id)
 
     def decide(
-        self, wait_id: str, decision: Mapping[str, Any], *, by: str, undo: bool = False
+        self,
+        wait_id: str,
+        decision: Mapping[str, Any],
+        *,
+        by: str,
+        roles: Collection[str] = (),
+        undo: bool = False,
     ) -> str:
         """Decide about a wait, and continue the run once all of its waits are decided.
 
@@ -200,6 +219,7 @@ class Inbox:
             wait_id: The wait.
             decision: The decision, in the form that HumanInTheLoopMiddleware takes.
             by: Who decides.
+            roles: The roles of the one who decides.
             undo: End the run here, and undo the effects that it has had.
 
         Returns:
@@ -209,16 +229,18 @@ class Inbox:
             NotFound: There is no such wait.
             AlreadyDecided: Somebody has decided otherwise.
             ClaimedByOther: Somebody else has claimed it.
-            DecisionNotAllowed: This decision may not be made about this call.
+            DecisionNotAllowed: This decision may not be made about this call, or not by them; or it
+                names the digest of another call.
         """
         with self._database.begin() as connection:
-            return self._decide(connection, wait_id, decision, by, undo=undo)
+            return self._decide(connection, wait_id, decision, by, roles, undo=undo)
 
     def decide_together(
         self,
         decisions: Mapping[str, Mapping[str, Any]],
         *,
         by: str,
+        roles: Collection[str] = (),
         stream: Collection[str] | None = None,
     ) -> str:
         """Decide about several waits of one run: about all of them, or about none.
@@ -226,6 +248,7 @@ class Inbox:
         Args:
             decisions: Decisions by the ids of the waits, as in `decide`.
             by: Who decides.
+            roles: The roles of the one who decides.
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
 
         Returns:
@@ -240,7 +263,7 @@ class Inbox:
         with self._database.begin() as connection:
             run = ""
             for wait_id, decision in decisions.items():
-                run = self._decide(connection, wait_id, decision, by, stream=stream)
+                run = self._decide(connection, wait_id, decision, by, roles, stream=stream)
             return run
 
     def _decide(
@@ -249,21 +272,36 @@ class Inbox:
         wait_id: str,
         decision: Mapping[str, Any],
         by: str,
+        roles: Collection[str],
         *,
         undo: bool = False,
         stream: Collection[str] | None = None,
     ) -> str:
         row = self._lock(connection, wait_id, by)
+        if "remember" in decision and isinstance(decision["remember"], Mapping):
+            decision = {**decision, "remember": {**decision["remember"], "by": by}}
+        call = PendingCall(
+            wait_id,
+            row.tool,
+            json.loads(row.args),
+            row.kind,
+            row.allowed.split(","),
+            call_digest=row.call_digest,
+            remember=row.remember,
+            digest=row.digest,
+        )
         if row.decided_at is not None:
-            if json.loads(row.decision) == dict(decision):
-                return str(row.run)
+            with suppress(DecisionNotAllowed, ArgumentError):
+                if json.loads(row.decision) == validated(call, decision):
+                    return str(row.run)
             raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
-        if decision.get("type") not in row.allowed.split(","):
+        if row.reviewers and not {by, *roles}.intersection(row.reviewers):
             raise DecisionNotAllowed(
                 f"{row.tool} ({wait_id!r})",
-                f"{decision.get('type')!r} is not allowed here.",
-                f"Allowed: {row.allowed.replace(',', ', ')}.",
+                f"{by!r} may not decide about this call.",
+                f"Reviewers: {', '.join(row.reviewers)}.",
             )
+        decision = validated(call, decision)
         self._write(connection, row, decision, by, continues=not undo, stream=stream)
         if undo:
             self._queue.end_run(connection, row, by, undo=True)
@@ -285,9 +323,7 @@ class Inbox:
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
         self._queue.record(connection, row, by, decision["type"], decision)
-        together = select(waits).where(
-            waits.c.run == row.run, waits.c.checkpoint_id == row.checkpoint_id
-        )
+        together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
         if not continues or any(one.decided_at is None for one in rows):
             return
@@ -432,4 +468,7 @@ def _read(row: Row[Any], now: float) -> Wait:
         decision=json.loads(row.decision or "null"),
         checkpoint_id=row.checkpoint_id,
         digest=row.digest,
+        call_digest=row.call_digest,
+        reviewers=tuple(row.reviewers),
+        remember=row.remember,
     )

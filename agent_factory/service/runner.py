@@ -22,7 +22,9 @@ from sqlalchemy import Connection, select, update
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
+from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
+from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
@@ -123,7 +125,11 @@ class Runner:
         if attempt.continues:
             self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
-            with effects_of_run(SharedEffects(self._database, lease), work["run"]):
+            shared = SharedApprovals(
+                self._database, self._queue, lease, work["tenant"], work["agent"]
+            )
+            effects = effects_of_run(SharedEffects(self._database, lease), work["run"])
+            with effects, approvals_of_run(shared):
                 self._follow(job, attempt, parts)
         return self._finish(job, work, attempt)
 
@@ -383,6 +389,9 @@ def write_waits(
             "args": json.dumps(call.args, default=str),
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
+            "call_digest": call.call_digest,
+            "reviewers": [*call.reviewers],
+            "remember": call.remember,
         }
         for call in waiting_for.calls
     ]
@@ -399,6 +408,7 @@ def write_waits(
             tenant=work["tenant"],
             agent=agent.name,
             run=work["run"],
+            job=place["job"],
             priority=work["priority"],
             created_at=now,
             deadline=None if within is None else now + within,

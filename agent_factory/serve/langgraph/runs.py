@@ -85,6 +85,7 @@ class Runs:
                     thread,
                     body.command.resume,
                     by=principal.name,
+                    roles=principal.roles,
                     stream=modes,
                     tenant=principal.tenant,
                 )
