@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_factory.cli import check, demo, diff, explain, migrate, new, service, show
+from agent_factory.cli import check, demo, diff, explain, migrate, new, policy, service, show
 from agent_factory.cli.error_reports import installed_version, reporting_errors
 
 SERVICE = "Agents as a service"
@@ -54,6 +54,7 @@ _add(app, show.show, epilog=show.EXAMPLES)
 _add(app, diff.diff, epilog=diff.EXAMPLES)
 _add(app, explain.explain, epilog=explain.EXAMPLES)
 _add(app, check.check, epilog=check.EXAMPLES)
+_add(app, policy.policy, epilog=policy.EXAMPLES)
 _add(app, migrate.migrate, epilog=migrate.EXAMPLES)
 _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
@@ -61,6 +62,7 @@ _add(app, service.serve, rich_help_panel=SERVICE)
 _add(app, service.submit, rich_help_panel=SERVICE)
 _add(app, service.inbox, rich_help_panel=SERVICE)
 _add(app, service.decide, rich_help_panel=SERVICE)
+_add(app, service.approvals, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
 _add(_new, new.middleware, epilog=new.EXAMPLES)

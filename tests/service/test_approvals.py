@@ -19,7 +19,7 @@ WEEK = 7 * 86400
 WAIT = 30
 
 
-def desk(ran: list[Any], *rules: Rule, description: str = "Pay.") -> Any:
+def desk(ran: list[Any], *rules: Rule, description: str = "Pay.", **options: Any) -> Any:
     """An agent that pays as many euros as the user says."""
 
     def pay(euros: int, to: str = "Ann") -> str:
@@ -39,6 +39,7 @@ def desk(ran: list[Any], *rules: Rule, description: str = "Pay.") -> Any:
         [pay],
         middleware=[HumanInTheLoopMiddleware(ToolPolicy(*rules))],
         ignore=["AF211"],
+        **options,
     )
 
 
@@ -85,6 +86,23 @@ def test_a_new_version_of_the_tool_is_asked_about_again(url: str, ran: list[Any]
     assert ran == [5]
 
 
+def test_a_new_version_is_asked_about_again_where_a_run_was_stopped(
+    url: str, ran: list[Any]
+) -> None:
+    rule, stop = Rule("pay", "allow"), {"interrupt_before": ["tools"]}
+    with Service(url) as old:
+        old.add("desk", desk(ran, rule, **stop))
+        first = asked(old, 5, thread="t-1")
+    with Service(url) as new:
+        new.add("desk", desk(ran, rule, description="Pay twice.", **stop))
+        for _ in new.decide(first.id, "approve", by="ann").stream():
+            pass
+        (second,) = new.inbox().waits(thread="t-1")
+        assert (second.kind, ran) == ("pause", [])
+        new.decide(second.id, "approve", by="ann").result(WAIT)
+    assert ran == [5]
+
+
 def test_only_reviewers_decide(service: Service, ran: list[Any]) -> None:
     service.add("desk", desk(ran, Rule("pay", "ask", reviewers=["finance", "eve"])))
     service.start()
@@ -106,8 +124,8 @@ def test_a_standing_approval_lets_later_calls_run(service: Service, ran: list[An
     assert wait.remember == WEEK
     with pytest.raises(DecisionNotAllowed, match="'seconds' from 0 to 604800"):
         service.decide(wait.id, "approve", by="ann", remember={"seconds": WEEK + 1})
+    too_high = {"seconds": 60, "when": {"euros": {">": 5}}}
     with pytest.raises(DecisionNotAllowed, match="does not hold for the approved call"):
-        too_high = {"seconds": 60, "when": {"euros": {">": 5}}}
         service.decide(wait.id, "approve", by="ann", remember=too_high)
     remember = {"seconds": 60, "when": {"euros": {"<=": 5}}, "by": "somebody else"}
     service.decide(wait.id, "approve", by="ann", remember=remember).result(WAIT)
