@@ -259,7 +259,7 @@ def test_an_approval_covers_the_same_arguments_or_what_its_condition_holds_for()
             (call(euros=2), "s"),
             (call(euros=1, to="Ann"), "s"),
             (call(), "s"),
-            ({**call(euros=1), "name": "refund"}, "s"),
+            (ToolCall(name="refund", args={"euros": 1}, id="1"), "s"),
         )
     ]
     assert found == [True, False, False, False, False, False, False]

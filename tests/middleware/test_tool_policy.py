@@ -264,7 +264,7 @@ def test_a_new_version_of_the_tool_is_asked_about_again(go: Go, act: Act, mode: 
 
 def test_a_new_version_is_another_call_where_a_run_was_stopped(go: Go, act: Act) -> None:
     shop = Shop(paying(5))
-    stopped = {"interrupt_before": ["tools"]}
+    stopped: Any = {"interrupt_before": ["tools"]}
     old = shop.agent([Rule("*", "allow")], **stopped)
     go(old, "Go")
     (seen,) = pending(old, ONE).calls

@@ -89,7 +89,7 @@ def test_a_new_version_of_the_tool_is_asked_about_again(url: str, ran: list[Any]
 def test_a_new_version_is_asked_about_again_where_a_run_was_stopped(
     url: str, ran: list[Any]
 ) -> None:
-    rule, stop = Rule("pay", "allow"), {"interrupt_before": ["tools"]}
+    rule, stop = Rule("pay", "allow"), dict[str, Any](interrupt_before=["tools"])
     with Service(url) as old:
         old.add("desk", desk(ran, rule, **stop))
         first = asked(old, 5, thread="t-1")
