@@ -376,9 +376,9 @@ def policy_table(agent: Any) -> list[PolicyRow]:
     ...     ignore=["AF211"],
     ... )
     >>> for row in policy_table(agent):
-    ...     print(row.tool, row.action, row.when)
+    ...     print(row.tool, row.action, row.when or "otherwise")
     refund allow euros <= 50
-    refund ask
+    refund ask otherwise
     """
     tools = [tool.name for tool in topology_of(agent).tools if tool.kind is ToolKind.CLIENT]
     members = middleware_of(agent)
