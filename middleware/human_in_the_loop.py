@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, cast
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
+from langgraph.func import entrypoint
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -376,8 +377,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             question = ToolApprovalRequest(
                 tool_call_id=call["id"], action_request=action, review_config=config
             )
-            while not _is_about(decision := _ask_reviewer(question), action):
-                pass
+            # The task may have other interrupts: of the tool, or of the same question before a new
+            # version of the agent. LangGraph gives the interrupts of a task their answers by order.
+            plain = rule.action == "ask" and not objection and approved <= {None}
+            if not plain or not _is_about(decision := _ask_reviewer(question), action):
+                decision = yield from _ask_in_own_graph(question)
             edits, results = split_decisions([(call, decision)])
             if results:
                 return results[0]
@@ -429,7 +433,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return True
         # A layer may bring the tool: then nobody knew its arguments when the call was approved.
         tool = ran.tool if knows_tool else None
-        return rule.action != "deny" and call_digest(ran.tool_call, tool) in approved
+        return call_digest(ran.tool_call, tool) in approved
 
     def _may_edit(self, edited: ToolCallRequest, rule: Rule) -> bool:
         """Whether those who decide by a rule may decide about what they made of the call."""
@@ -496,6 +500,21 @@ def _thread_of(request: ToolCallRequest) -> str | None:
     configurable = (request.runtime.config or {}).get("configurable") or {}
     thread = configurable.get("thread_id")
     return None if thread is None else str(thread)
+
+
+@entrypoint()
+def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
+    return {"digest": question["action_request"]["digest"], "decision": _ask_reviewer(question)}
+
+
+def _ask_in_own_graph(question: ToolApprovalRequest) -> Flow[Any]:
+    """Ask about a call in a graph, whose interrupts are apart from those of the task."""
+    while True:
+        # In a task that is resumed, a graph that has ended returns its old state: the decision
+        # about what the call was then. The next one has another namespace.
+        answered = yield Invoke(_ask_again, question)
+        if answered["digest"] == question["action_request"]["digest"]:
+            return answered["decision"]
 
 
 def _covered(

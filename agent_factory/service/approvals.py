@@ -122,9 +122,7 @@ class SharedApprovals(Approvals):
     ) -> StandingApproval | None:
         """An approval by which a call may run now; with an id, only that one."""
         found = self._select(active=True).where(
-            approvals.c.agent == self._agent,
-            approvals.c.tool == call["name"],
-            approvals.c.schema == schema,
+            approvals.c.agent == self._agent, approvals.c.tool == call["name"]
         )
         if approval_id is not None:
             found = found.where(approvals.c.id == approval_id)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from pydantic import ValidationError
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, get_tools, review
@@ -33,6 +34,7 @@ from agent_factory.review import (
     edit,
     pending,
     reject,
+    respond,
     revoke,
 )
 from agent_factory.review.approvals import StoredApprovals
@@ -369,6 +371,62 @@ def test_a_record_of_a_review_in_another_form_counts_for_nothing(go: Go) -> None
     assert pending(agent, ONE).calls[0].call_digest == asked.call_digest
 
 
+@MODES
+def test_an_answer_to_the_tool_is_not_taken_for_a_decision_about_its_call(
+    go: Go, mode: Any
+) -> None:
+    ran: list[Any] = []
+    saver = InMemorySaver()
+
+    def desk(description: str) -> Any:
+        def pay(euros: int) -> str:
+            ran.append(interrupt("Cash?"))
+            return "paid"
+
+        pay.__doc__ = description
+        reviews = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+        call = {"name": "pay", "args": {"euros": 5}, "id": "p"}
+        return create_agent(
+            ScriptedChatModel([[call], "Done."]), [pay], middleware=[reviews], checkpointer=saver
+        )
+
+    old, new = desk("Pay."), desk("Pay twice.")
+    go(old, "Go")
+    approve(old, ONE)
+    assert [call.kind for call in pending(old, ONE).calls] == ["question"]
+    respond(new, ONE, "yes")
+    (asked,) = pending(new, ONE).calls
+    assert (asked.kind, asked.args, ran) == ("review", {"euros": 5}, [])
+    approve(new, ONE)
+    assert [call.kind for call in pending(new, ONE).calls] == ["question"]
+    respond(new, ONE, "yes again")
+    assert ran == ["yes again"]
+
+
+def test_a_tool_that_a_layer_brings_is_asked_about_once(go: Go) -> None:
+    ran: list[Any] = []
+
+    @tool
+    def extra(euros: int) -> str:
+        """Pay."""
+        ran.append(euros)
+        return "paid"
+
+    class Brings(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield replace(request, tool=extra))
+
+    call = {"name": "extra", "args": {"euros": 5}, "id": "p"}
+    agent = create_agent(
+        ScriptedChatModel([[call], "Done."]),
+        middleware=[HumanInTheLoopMiddleware(ToolPolicy(Rule("extra", "ask"))), Brings()],
+        checkpointer=InMemorySaver(),
+    )
+    go(agent, "Go")
+    approve(agent, ONE)
+    assert ran == [5]
+
+
 def test_tools_of_an_agent_inside_are_not_held_to_the_approval_of_the_outer_call(go: Go) -> None:
     shop = Shop()
     clerk_shop = Shop(paying(5))
@@ -463,6 +521,38 @@ def test_a_call_waits_again_if_its_approval_was_revoked_meanwhile(go: Go, act: A
     assert asked.args["euros"] == 5
     act("approve", agent)
     assert shop.ran == [(5, "Ann"), (6, "Ann"), (5, "Ann")]
+
+
+def test_an_approval_that_was_revoked_while_its_call_waits_does_not_let_it_run(go: Go) -> None:
+    shop, ran = Shop(), list[Any]()
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        ran.append(interrupt("Cash?"))
+        return "paid"
+
+    call = {"name": "pay", "args": {"euros": 5}, "id": "p"}
+    policy = ToolPolicy(Rule("pay", "ask", remember=WEEK))
+    agent = create_agent(
+        ScriptedChatModel([[call], "Done.", [{**call, "id": "q"}], "Done."]),
+        [pay],
+        middleware=[HumanInTheLoopMiddleware(policy)],
+        checkpointer=shop.saver,
+        store=shop.store,
+    )
+    go(agent, "Go")
+    decide(agent, ONE, {"p": remembered()})
+    respond(agent, ONE, "yes")
+    go(agent, "Again")
+    assert [call.kind for call in pending(agent, ONE).calls] == ["question"]
+    revoke(agent, approvals(agent)[0].id, by="bob")
+    respond(agent, ONE, "no")
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.kind, ran) == ("review", ["yes"])
+    assert asked.question.endswith("Its standing approval was revoked or has expired.")
+    approve(agent, ONE)
+    respond(agent, ONE, "no")
+    assert ran == ["yes", "no"]
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,8 @@ def test_a_standing_approval_ends_in_time_and_with_the_tool(url: str, ran: list[
         short = {"seconds": 0.001, "when": {}}
         service.decide(asked(service, 5).id, "approve", by="ann", remember=short).result(WAIT)
         wait = asked(service, 5)
+        assert service.approvals() == []
+        assert len(service.approvals(active=False)) == 1
         long = {"seconds": 60, "when": {}}
         service.decide(wait.id, "approve", by="ann", remember=long).result(WAIT)
         service.submit("desk", message="6").result(WAIT)
