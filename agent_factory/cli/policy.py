@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,7 +12,9 @@ from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
-from agent_factory.review.policy import DECISIONS, PolicyRow
+
+if TYPE_CHECKING:
+    from agent_factory.review.policy import PolicyRow
 
 EXAMPLES = """Examples:
 
@@ -66,6 +68,8 @@ def policy(
 
 def _notes(row: PolicyRow) -> list[str]:
     """What else a row says."""
+    from agent_factory.review.policy import DECISIONS
+
     notes = [row.reason] if row.reason else []
     if row.decisions and row.decisions != DECISIONS:
         notes.append(f"only {', '.join(row.decisions)}")

@@ -232,7 +232,7 @@ def validated(call: PendingCall, decision: Any) -> Decision:
     if kind not in call.allowed:
         raise DecisionNotAllowed(
             subject,
-            f"{describe(decision if kind is None else kind)} is not allowed here.",
+            f"{describe(decision) if kind is None else repr(kind)} is not allowed here.",
             f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
         )
     named = decision.get("digest")

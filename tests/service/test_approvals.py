@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from typer.testing import CliRunner
 
 from agent_factory import create_agent
+from agent_factory.cli.app import app
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.review import DecisionNotAllowed
@@ -170,3 +173,35 @@ def test_a_standing_approval_ends_in_time_and_with_the_tool(url: str, ran: list[
         service.add("desk", desk(ran, *rules, description="Pay twice."))
         assert asked(service, 5).args == {"euros": 5}
     assert ran == [5, 5, 6]
+
+
+def test_approvals_are_listed_and_revoked_in_the_terminal(
+    service: Service, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agent_factory.cli import service as commands
+
+    def shown(command: str, *words: str) -> str:
+        result = CliRunner().invoke(app, [command, "shop:service", *words], env={"COLUMNS": "200"})
+        assert result.exit_code == (2 if "nothing" in words else 0), result.output
+        return " ".join(result.output.split())
+
+    monkeypatch.setattr(commands, "load_service", lambda _: service)
+    service.add("desk", desk(ran, Rule("pay", "ask", reviewers=["finance"], remember=WEEK)))
+    service.start()
+    assert shown("approvals") == "There are no standing approvals."
+    wait = asked(service, 5)
+    remember = {"seconds": 60, "when": {"euros": {"<=": 5}}, "thread": True}
+    decided = service.decide(wait.id, "approve", by="ann", roles=["finance"], remember=remember)
+    decided.result(WAIT)
+    (approval,) = json.loads(shown("approvals", "--json"))
+    assert (approval["by"], approval["thread"]) == ("ann", wait.thread_id)
+    assert f"{approval['id']} desk pay euros <= 5, in {wait.thread_id} ann 20" in shown("approvals")
+    assert "'nothing': does not exist" in shown("approvals", "--revoke", "nothing")
+    ended = shown("approvals", "--revoke", approval["id"], "--by", "bob")
+    expected = "Revoked: pay with euros <= 5, approved by ann. Such calls are asked about again."
+    assert ended == expected
+    assert "revoked by bob" in shown("approvals", "--all")
+    again = asked(service, 4)
+    shown("decide", again.id, "approve", "--by", "cid", "--role", "finance")
+    service.run(again.run).result(WAIT)
+    assert ran == [5, 4]
