@@ -21,6 +21,7 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import func, select, update
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.factory import with_decisions
 from agent_factory.review import StrandedThread, pending, stranded
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
@@ -43,6 +44,7 @@ from agent_factory.service.threads import (
     found_threads,
     history_of,
     insert_thread,
+    title_of,
 )
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.worker import DEAD_AFTER, Worker
@@ -101,6 +103,7 @@ class Service:
         busy: Busy = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
         asynchronous: bool = False,
+        decisions: bool = False,
     ) -> None:
         """Let the service run an agent. Workers need it before they start.
 
@@ -115,6 +118,8 @@ class Service:
             busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
             asynchronous: Run it with `astream`, in one event loop per process.
+            decisions: Record what hooks, layers and routes decide, and all that the studio shows
+                of a run while it works. The agent must be one of `create_agent`.
 
         Raises:
             ArgumentError: An argument cannot be used, or the name is taken.
@@ -131,12 +136,13 @@ class Service:
         _check_choice("busy", busy, get_args(Busy))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
-            graph=agent,
+            graph=with_decisions(agent) if decisions else agent,
             review_within=_seconds("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
             asynchronous=asynchronous,
+            decisions=decisions,
         )
 
     @property
@@ -234,7 +240,8 @@ class Service:
             "trace": traceparent(),
         }
         self._backend.create()
-        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}))
+        title = None if given is None else title_of(given["messages"])
+        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}), title)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -386,6 +393,7 @@ class Service:
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
         limit: int = 50,
         offset: int = 0,
     ) -> list[ThreadInfo]:
@@ -397,12 +405,13 @@ class Service:
             status: Only those in this state, or in one of these.
             agent: Only those of this agent.
             metadata: Only those whose metadata have these values.
+            text: Only those whose title contains it, or whose id begins with it.
             limit: The most to return.
             offset: How many to leave out before them.
         """
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = found_threads(given, metadata or {})
+        found = found_threads(given, metadata or {}, text)
         found = found.order_by(threads.c.updated_at.desc(), threads.c.thread_id)
         with self._backend.database.read() as connection:
             rows = connection.execute(found.limit(limit).offset(offset)).all()
@@ -416,11 +425,14 @@ class Service:
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
     ) -> int:
         """How many threads `threads` would find with these arguments and no limit."""
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = select(func.count()).select_from(found_threads(given, metadata or {}).subquery())
+        found = select(func.count()).select_from(
+            found_threads(given, metadata or {}, text).subquery()
+        )
         with self._backend.database.read() as connection:
             return int(connection.execute(found).scalar_one())
 
