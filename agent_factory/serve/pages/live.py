@@ -82,6 +82,8 @@ class ThreadEvents:
                 try:
                     async for part in run.astream(after=after):
                         for kind, data in self._shown(part):
+                            if kind == "settled":
+                                data["at"] = await run_in_threadpool(self._places)
                             yield _event(kind, data, part["id"])
                 except RunCancelled:
                     yield _event("settled", {"status": "cancelled"})
@@ -95,6 +97,16 @@ class ThreadEvents:
                 continue
             seen = now
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _places(self) -> list[str]:
+        """Keys of the nodes that the thread waits at."""
+        if self._picture is None:
+            return []
+        try:
+            following = self._service.state(self._thread).next
+        except NotFound:  # it was deleted
+            return []
+        return [self._picture.nodes[one] for one in following if one in self._picture.nodes]
 
     def _shown(self, part: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         """What a page shows of a part of a run's stream."""

@@ -42,7 +42,7 @@ class Picture:
         hook, owner = decision["hook"], decision["middleware"]
         node = f"{owner}.{hook}" if owner else hook
         if node in self.nodes:
-            targets = self._targets(decision)
+            targets = self._targets(decision, node)
             arrows = (self.edges.get((node, target)) for target in targets)
             return {
                 "node": self.nodes[node],
@@ -52,10 +52,11 @@ class Picture:
         around = TOOLS if decision["tool"] else self.model
         return {"node": self.nodes.get(around), "layer": owner or None, "edges": [], "next": []}
 
-    def _targets(self, decision: Mapping[str, Any]) -> list[str]:
-        """The nodes that a route leads to."""
+    def _targets(self, decision: Mapping[str, Any], node: str) -> list[str]:
+        """The nodes that a route leads to; where there is no choice, nobody decides."""
         if decision["outcome"] != "routed":
-            return []
+            after = [target for source, target in self.edges if source == node]
+            return after if len(after) == 1 else []
         names = (part.partition(" (")[0].strip() for part in decision["detail"].split(","))
         return [name for name in names if name in self.nodes]
 

@@ -64,7 +64,10 @@ def shown_wait(service: Service, wait: Wait, fields: list[Field] | None = None) 
     schema, description = schema_of(service, wait)
     if fields is None:
         fields = fields_of(schema, wait.args)
-    return ShownWait(wait, description, tuple(fields), _text(wait.question))
+    question = _text(wait.question)
+    if wait.kind == "review":  # what a description says by default is on the page already
+        question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
+    return ShownWait(wait, description, tuple(fields), question)
 
 
 def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, str]:

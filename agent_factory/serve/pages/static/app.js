@@ -119,7 +119,9 @@
   toEnd();
 
   function darken() {
-    for (const one of plan?.querySelectorAll(".lit, .now") || []) one.classList.remove("lit", "now");
+    for (const one of plan?.querySelectorAll(".lit, .now, .waits") || []) {
+      one.classList.remove("lit", "now", "waits");
+    }
   }
 
   function light({ node, layer, edges = [], next = [] }) {
@@ -148,7 +150,6 @@
     return message.matches(".writing") ? message : null;
   }
 
-  let run = "";
   follow(`${place}/events`, {
     status: ({ status }) => {
       if (status === "queued" || status === "running") {
@@ -191,7 +192,8 @@
       const { where, outcome, detail, reason, ms } = decision;
       cell("where", where);
       cell("meta", ms >= 1 ? `${ms} ms` : "");
-      cell("why", [outcome, detail, reason && `(${reason})`].filter(Boolean).join(" "));
+      const what = outcome === "routed" ? `→ ${detail.replaceAll("__", "")}` : `${outcome} ${detail}`;
+      cell("why", reason ? `${what}: ${reason}` : what);
       const end = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
       log.append(line);
       if (end) log.scrollTop = log.scrollHeight;
@@ -201,9 +203,11 @@
       line.textContent = `Worker ${worker} has taken over.`;
       log.append(line);
     },
-    settled: ({ status }) => {
+    settled: ({ status, at }) => {
       for (const one of plan?.querySelectorAll(".now") || []) one.classList.remove("now");
-      htmx.ajax("GET", `${place}/parts`, { swap: "none" }).then(() => { if (status !== run) toEnd(); run = status; });
+      for (const key of status === "waiting" ? at : []) part(key)?.classList.add("waits");
+      const follows = atEnd();
+      htmx.ajax("GET", `${place}/parts`, { swap: "none" }).then(() => { if (follows) toEnd(); });
       tell("settled");
     },
     gone: () => location.assign("/studio"),
