@@ -32,7 +32,7 @@
   });
 
   const themes = ["", "day", "night"], names = { "": "auto", day: "light", night: "dark" };
-  const button = byId("theme");
+  const button = byId("theme-button");
   const named = () => { button.textContent = `Theme: ${names[root.dataset.theme || ""]}`; };
   button.hidden = false;
   named();
@@ -144,7 +144,7 @@
       message = document.createElement("article");
       message.id = `m-${id}`;
       message.className = "message ai writing";
-      message.innerHTML = "<h3>Agent</h3><div class='text plain'></div>";
+      message.innerHTML = "<p class='author'>Agent</p><div class='text plain'></div>";
       talk.append(message);
     }
     return message.matches(".writing") ? message : null;
