@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.review import DecisionNotAllowed
-from agent_factory.serve import langgraph
+from agent_factory.serve import ag_ui, langgraph
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, principal_of
 from agent_factory.service import (
@@ -78,6 +78,7 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
             Route("/ok", ok),
             Route("/info", info),
             *map(known, langgraph.routes(service)),
+            *map(known, ag_ui.routes(service)),
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )

@@ -1,0 +1,249 @@
+"""The endpoint of AG-UI: a request is a run, and its answer a stream of events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ag_ui.core import PROTOCOL_VERSION, AssistantMessage, Message, RunAgentInput, TokenUsage
+from ag_ui.core import events as ag
+from langchain_core.messages import AIMessage
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.ag_ui.events import Events
+from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
+from agent_factory.serve.ag_ui.messages import new_messages
+from agent_factory.serve.body import read_body
+from agent_factory.serve.conversation import Conversation
+from agent_factory.serve.json_response import to_json
+from agent_factory.serve.principal import Principal
+from agent_factory.service import Run, RunCancelled, Service, ThreadBusy
+
+PING_SECONDS = 15
+"""How often a stream without news says that it is alive."""
+
+
+async def run_agent(service: Service, request: Request) -> EventSourceResponse:
+    """`POST /ag-ui/{agent}`."""
+    agent, on_disconnect = request.path_params["agent"], request.query_params.get("on_disconnect")
+    if agent not in service.agents:
+        known = ", ".join(service.agents)
+        raise HTTPException(404, f"There is no agent {agent!r}. There are: {known}.")
+    if on_disconnect not in (None, "cancel", "continue"):
+        text = f"on_disconnect must be 'cancel' or 'continue', got {on_disconnect!r}."
+        raise HTTPException(422, text)
+    given = await read_body(request, RunAgentInput)
+    exchange = _Exchange(service, agent, given, request.state.principal)
+    await run_in_threadpool(exchange.begin)
+
+    async def stop(_: object) -> None:
+        if on_disconnect != "continue" and not exchange.has_ended:
+            for run in exchange.runs:
+                await run.acancel(by=exchange.principal.name)
+
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        async for event in exchange.events():
+            yield ServerSentEvent(event.model_dump_json(by_alias=True))
+
+    return EventSourceResponse(
+        events(), ping=PING_SECONDS, sep="\n", client_close_handler_callable=stop
+    )
+
+
+@dataclass
+class _Exchange:
+    """One request, and the runs of the service that answer it."""
+
+    service: Service
+    agent: str
+    given: RunAgentInput
+    principal: Principal
+    runs: list[Run] = field(default_factory=list)
+    used: Counter[tuple[str, str]] = field(default_factory=Counter)  # before this request
+    has_ended: bool = False
+
+    def begin(self) -> None:
+        """Submit what is new, and carry out the answers to interrupts."""
+        given, service = self.given, self.service
+        if given.tools:
+            names = ", ".join(tool.name for tool in given.tools)
+            raise HTTPException(
+                422,
+                f"tools of the application ({names}) are not supported. Give them to the agent; "
+                "for an answer of the user, let the tool of the agent call interrupt().",
+            )
+        props = given.forwarded_props
+        if props is not None and not isinstance(props, Mapping):
+            raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
+        self.before = before = self._read()
+        new = new_messages(given.messages, before.messages)
+        if given.resume:
+            self.runs.append(self._resume(before))
+            if not new:
+                return
+        elif before.waits and new:
+            raise ThreadBusy(
+                f"thread {given.thread_id!r}",
+                "waits for an answer to its interrupts.",
+                "Send resume, with an entry for each of them.",
+            )
+        context = [one.model_dump() for one in given.context or ()]
+        modes = {"messages", "custom"}
+        if {*self._keys} - {"structured_response"}:  # which is there at the end
+            modes.add("values")
+        run = before.submit(
+            service,
+            self.agent,
+            {"messages": new, **self._changes(before)},
+            message_id=str(new[-1].id) if new else given.run_id,
+            again=given.run_id,
+            principal=self.principal,
+            stream=modes,
+            context=props or None,
+            config={"configurable": {"ag_ui_context": context}} if context else None,
+        )
+        if not self.runs:  # not queued behind what was answered
+            self.used = _used([run])
+        self.runs.append(run)
+
+    def _read(self) -> Conversation:
+        return Conversation.read(self.service, self.given.thread_id, self.principal)
+
+    @property
+    def _keys(self) -> list[str]:
+        """The keys of the state that are shown: the output of the agent, without its messages."""
+        shown = self.service.agents[self.agent].output_channels
+        return [] if isinstance(shown, str) else [key for key in shown if key != "messages"]
+
+    def _changes(self, before: Conversation) -> dict[str, Any]:
+        """What the client has changed in the state, if the agent takes it as input."""
+        state = self.given.state
+        if not isinstance(state, Mapping):
+            return {}
+        takes = self.service.agents[self.agent].get_input_jsonschema().get("properties", {})
+        return {
+            key: value
+            for key, value in state.items()
+            if key in takes and key in self._keys
+            if to_json(value) != to_json(before.values.get(key))
+        }
+
+    def _resume(self, before: Conversation) -> Run:
+        """Decide about what the thread waits for."""
+        tenant, by = self.principal.tenant, self.principal.name
+        inbox = self.service.inbox(tenant)
+        decisions: dict[str, Any] = {}
+        for entry in self.given.resume or ():
+            wait = inbox.get(entry.interrupt_id)
+            if wait.thread_id != self.given.thread_id:
+                text = f"There is no interrupt {entry.interrupt_id!r} in this thread."
+                raise HTTPException(404, text)
+            decisions[wait.id] = to_decision(wait, entry)
+        run = self.service.run(wait.run, tenant=tenant)
+        self.used = _used([run])
+        if None in decisions.values():
+            run.cancel(by=by)
+        else:
+            inbox.decide_together(decisions, by=by)
+        return run
+
+    async def events(self) -> AsyncIterator[ag.BaseEvent]:
+        """The events of the answer."""
+        given = self.given
+        ids: Any = {"thread_id": given.thread_id, "run_id": given.run_id}
+        yield ag.RunStartedEvent(
+            **ids, protocol_version=PROTOCOL_VERSION, parent_run_id=given.parent_run_id
+        )
+        made = Events(_ids(given.messages), given.state, self._keys)
+        if not given.state and self.before.values:
+            for event in made.state(self.before.values):
+                yield event
+        outcome: ag.RunFinishedOutcome | str = ""
+        try:
+            for run in self.runs:
+                outcome = ""
+                while not outcome:
+                    end: Mapping[str, Any] = {}
+                    async for part in run.astream():
+                        end = part["data"] if part["type"] == "end" else end
+                        for event in made.of(part):
+                            yield event
+                    # It is none if somebody has decided meanwhile, so that the run continues.
+                    outcome = await run_in_threadpool(self._outcome, end)
+                if not isinstance(outcome, ag.RunFinishedSuccessOutcome):
+                    break
+        except RunCancelled:
+            outcome = ag.RunFinishedCancelledOutcome()
+        except AgentFactoryError as error:
+            outcome = f"{type(error).__name__}: {error}"
+        for event in made.close():
+            yield event
+        after, usage = await run_in_threadpool(lambda: (self._read(), self._usage()))
+        self.has_ended = True
+        if isinstance(outcome, str):
+            name, _, text = outcome.partition(": ")
+            yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
+            return
+        for event in made.snapshots(after.values):
+            yield event
+        yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
+
+    def _outcome(self, end: Mapping[str, Any]) -> ag.RunFinishedOutcome | str:
+        """How a run has ended: an error as a string, and "" if it continues."""
+        if end["status"] == "failed":
+            return str(end["error"])
+        if end["status"] != "waiting":
+            return ag.RunFinishedSuccessOutcome()
+        inbox = self.service.inbox(self.principal.tenant)
+        waits = inbox.waits(thread=self.given.thread_id, limit=1000)
+        messages = self._read().messages
+        calls = {
+            str(call["id"])
+            for message in messages
+            if isinstance(message, AIMessage)
+            for call in message.tool_calls
+        }
+        interrupts = [to_interrupt(wait, calls) for wait in waits]
+        return ag.RunFinishedInterruptOutcome(interrupts=interrupts) if interrupts else ""
+
+    def _usage(self) -> list[TokenUsage] | None:
+        """What the model calls of this request have used."""
+        used = _used(self.runs)
+        used.subtract(self.used)
+        return [
+            TokenUsage(
+                model=model,
+                input_tokens=used[model, "input_tokens"],
+                output_tokens=used[model, "output_tokens"],
+                total_tokens=used[model, "input_tokens"] + used[model, "output_tokens"],
+                cached_input_tokens=used[model, "cached_tokens"] or None,
+            )
+            for model in dict.fromkeys(model for model, _ in used)
+            if used[model, "input_tokens"] + used[model, "output_tokens"] > 0
+        ] or None
+
+
+def _used(runs: Collection[Run]) -> Counter[tuple[str, str]]:
+    """The tokens that runs have used, by model and kind."""
+    used: Counter[tuple[str, str]] = Counter()
+    for line in (line for run in runs for line in run.info.usage):
+        for name in ("input_tokens", "output_tokens", "cached_tokens"):
+            used[line["model"], name] += line[name]
+    return used
+
+
+def _ids(messages: Collection[Message]) -> list[str]:
+    """The ids of the messages and the tool calls that a client has."""
+    calls = (
+        call.id
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+    )
+    return [*(message.id for message in messages), *calls]
