@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.review import DecisionNotAllowed
-from agent_factory.serve import ag_ui, langgraph
-from agent_factory.serve.json_response import JsonResponse
+from agent_factory.serve import ag_ui, langgraph, openai
+from agent_factory.serve.json_response import JsonResponse, error_response
 from agent_factory.serve.principal import Authenticate, principal_of
 from agent_factory.service import (
     AlreadyDecided,
@@ -79,16 +79,17 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
             Route("/info", info),
             *map(known, langgraph.routes(service)),
             *map(known, ag_ui.routes(service)),
+            *map(known, openai.routes(service)),
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
 
 
-async def _refused(_: Request, error: Any) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     """A request that the service refuses."""
     status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
-    return JsonResponse({"detail": str(error)}, status_code=status)
+    return error_response(request, status, str(error))
 
 
-async def _failed(_: Request, error: Any) -> Response:
-    return JsonResponse({"detail": error.detail}, status_code=error.status_code)
+async def _failed(request: Request, error: Any) -> Response:
+    return error_response(request, error.status_code, error.detail)

@@ -60,21 +60,21 @@ class Conversation:
         given: Mapping[str, Any],
         *,
         message_id: str,
-        again: str,
+        again: str | None,
         principal: Principal,
         **options: Any,
     ) -> Run:
         """Submit what is new.
 
-        If nothing is, it is the last run of the thread: a client has lost its stream. A run that
-        has failed is tried again from where it failed.
+        If nothing is, it is the last run of the thread: a client has lost its stream.
 
         Args:
             service: The service.
             agent: The agent.
             given: An input of the agent, with the new messages.
             message_id: As `Service.submit` takes it: the same message is the same run.
-            again: The same for another try.
+            again: The same for another try, if nothing is new and the last run has failed or was
+                cancelled: it goes on from where it ended. None tries nothing.
             principal: Who submits it.
             options: More for `Service.submit`.
 
@@ -88,8 +88,9 @@ class Conversation:
             )
         if self.info is None or self.info.run is None:
             raise HTTPException(422, "messages must have a message of the user, got none.")
-        if self.info.status == "failed" and self.checkpoint is not None:
-            return service.submit(
-                agent, thread=self.thread, checkpoint=self.checkpoint, message_id=again, **options
-            )
-        return service.run(self.info.run, tenant=principal.tenant)
+        last = service.run(self.info.run, tenant=principal.tenant)
+        if again is None or last.status not in ("failed", "cancelled"):
+            return last
+        return service.submit(
+            agent, thread=self.thread, checkpoint=self.checkpoint, message_id=again, **options
+        )

@@ -69,7 +69,7 @@ def write(text: str, runtime: ToolRuntime) -> Command[Any]:
 
 def think(messages: list[BaseMessage]) -> AIMessage:
     """Says what it thinks, and then what it means."""
-    blocks = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Well."}]
+    blocks: Any = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Well."}]
     return AIMessage(content_blocks=blocks)
 
 

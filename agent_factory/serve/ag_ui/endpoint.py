@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ag_ui.core import PROTOCOL_VERSION, AssistantMessage, Message, RunAgentInput, TokenUsage
 from ag_ui.core import events as ag
-from langchain_core.messages import AIMessage
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from langchain_core.messages import AIMessage, BaseMessage
+from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from starlette.requests import Request
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
-from agent_factory.serve.ag_ui.messages import new_messages
+from agent_factory.serve.ag_ui.messages import new_messages, to_ag_ui
 from agent_factory.serve.body import read_body
 from agent_factory.serve.conversation import Conversation
 from agent_factory.serve.json_response import to_json
@@ -47,10 +47,11 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
             for run in exchange.runs:
                 await run.acancel(by=exchange.principal.name)
 
-    async def events() -> AsyncIterator[ServerSentEvent]:
+    async def events() -> AsyncIterator[dict[str, str]]:
         async for event in exchange.events():
-            yield ServerSentEvent(event.model_dump_json(by_alias=True))
+            yield {"data": event.model_dump_json(by_alias=True)}
 
+    # Clients take "\n" for the end of a line, and no other.
     return EventSourceResponse(
         events(), ping=PING_SECONDS, sep="\n", client_close_handler_callable=stop
     )
@@ -67,6 +68,8 @@ class _Exchange:
     runs: list[Run] = field(default_factory=list)
     used: Counter[tuple[str, str]] = field(default_factory=Counter)  # before this request
     has_ended: bool = False
+    before: Conversation = field(init=False)
+    new: list[BaseMessage] = field(default_factory=list)
 
     def begin(self) -> None:
         """Submit what is new, and carry out the answers to interrupts."""
@@ -82,7 +85,7 @@ class _Exchange:
         if props is not None and not isinstance(props, Mapping):
             raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
         self.before = before = self._read()
-        new = new_messages(given.messages, before.messages)
+        self.new = new = new_messages(given.messages, before.messages)
         if given.resume:
             self.runs.append(self._resume(before))
             if not new:
@@ -94,17 +97,15 @@ class _Exchange:
                 "Send resume, with an entry for each of them.",
             )
         context = [one.model_dump() for one in given.context or ()]
-        modes = {"messages", "custom"}
-        if {*self._keys} - {"structured_response"}:  # which is there at the end
-            modes.add("values")
+        asks = bool(given.messages) and given.messages[-1].role == "user"
         run = before.submit(
             service,
             self.agent,
             {"messages": new, **self._changes(before)},
             message_id=str(new[-1].id) if new else given.run_id,
-            again=given.run_id,
+            again=given.run_id if asks else None,
             principal=self.principal,
-            stream=modes,
+            stream=self._modes,
             context=props or None,
             config={"configurable": {"ag_ui_context": context}} if context else None,
         )
@@ -120,6 +121,12 @@ class _Exchange:
         """The keys of the state that are shown: the output of the agent, without its messages."""
         shown = self.service.agents[self.agent].output_channels
         return [] if isinstance(shown, str) else [key for key in shown if key != "messages"]
+
+    @property
+    def _modes(self) -> set[str]:
+        """What is recorded of the runs."""
+        changes = {*self._keys} - {"structured_response"}  # which is there at the end
+        return {"messages", "custom", "values"} if changes else {"messages", "custom"}
 
     def _changes(self, before: Conversation) -> dict[str, Any]:
         """What the client has changed in the state, if the agent takes it as input."""
@@ -150,7 +157,7 @@ class _Exchange:
         if None in decisions.values():
             run.cancel(by=by)
         else:
-            inbox.decide_together(decisions, by=by)
+            inbox.decide_together(decisions, by=by, stream=self._modes)
         return run
 
     async def events(self) -> AsyncIterator[ag.BaseEvent]:
@@ -160,10 +167,14 @@ class _Exchange:
         yield ag.RunStartedEvent(
             **ids, protocol_version=PROTOCOL_VERSION, parent_run_id=given.parent_run_id
         )
-        made = Events(_ids(given.messages), given.state, self._keys)
-        if not given.state and self.before.values:
-            for event in made.state(self.before.values):
+        before = {**self.before.values, "messages": [*self.before.messages, *self.new]}
+        has, is_thread = _ids(given.messages), _ids(to_ag_ui(before["messages"]))
+        made = Events({*has, *is_thread}, given.state, self._keys)
+        if not given.state:
+            for event in made.state(before):
                 yield event
+        if not is_thread <= has:
+            yield made.messages(before)
         outcome: ag.RunFinishedOutcome | str = ""
         try:
             for run in self.runs:
@@ -182,16 +193,17 @@ class _Exchange:
             outcome = ag.RunFinishedCancelledOutcome()
         except AgentFactoryError as error:
             outcome = f"{type(error).__name__}: {error}"
+        self.has_ended = True
         for event in made.close():
             yield event
         after, usage = await run_in_threadpool(lambda: (self._read(), self._usage()))
-        self.has_ended = True
         if isinstance(outcome, str):
             name, _, text = outcome.partition(": ")
             yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
             return
-        for event in made.snapshots(after.values):
+        for event in made.state(after.values):
             yield event
+        yield made.messages(after.values)
         yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
 
     def _outcome(self, end: Mapping[str, Any]) -> ag.RunFinishedOutcome | str:
@@ -238,12 +250,11 @@ def _used(runs: Collection[Run]) -> Counter[tuple[str, str]]:
     return used
 
 
-def _ids(messages: Collection[Message]) -> list[str]:
-    """The ids of the messages and the tool calls that a client has."""
-    calls = (
-        call.id
-        for message in messages
-        if isinstance(message, AssistantMessage)
-        for call in message.tool_calls or ()
-    )
-    return [*(message.id for message in messages), *calls]
+def _ids(messages: Iterable[Message]) -> set[str]:
+    """The ids of messages, and of the tool calls in them."""
+    ids = set()
+    for message in messages:
+        ids.add(message.id)
+        if isinstance(message, AssistantMessage):
+            ids.update(call.id for call in message.tool_calls or ())
+    return ids

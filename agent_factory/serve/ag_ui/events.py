@@ -150,10 +150,9 @@ class Events:
         if self._state:
             yield ag.StateSnapshotEvent(snapshot=self._state)
 
-    def snapshots(self, values: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
-        """The state and the messages as a whole."""
-        yield from self.state(values)
-        yield ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ()))])
+    def messages(self, values: Mapping[str, Any]) -> ag.BaseEvent:
+        """The messages as a whole."""
+        return ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ()))])
 
 
 def _plain(value: Any) -> Any:
