@@ -37,7 +37,9 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def create_app(service: Service, authenticate: Authenticate | None = None) -> Starlette:
-    """An application that serves the agents of a service to clients of LangGraph's API.
+    """An application that serves the agents of a service over HTTP.
+
+    Its clients speak LangGraph's API, AG-UI or OpenAI's chat completions.
 
     It starts no worker: call `service.start()`, or run workers elsewhere.
 
@@ -54,7 +56,7 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
     >>> from agent_factory.service import Service
     >>> app = create_app(Service(f"sqlite:///{mkdtemp()}/desk.db"))
     >>> sorted({route.path for route in app.routes})[:2]
-    ['/assistants/count', '/assistants/search']
+    ['/ag-ui/{agent}', '/assistants/count']
     """
 
     def known(route: Route) -> Route:

@@ -97,6 +97,7 @@ def add_agents(service: Service) -> None:
     desk = create_agent(
         caller("pay", euros=5), [pay], middleware=[review], checkpointer=InMemorySaver()
     )
+    service.add("recorded", create_agent(caller("pay", euros=5), [pay]), decisions=True)
     service.add("desk", desk)
     service.add("asker", create_agent(caller("ask", about="tea"), [ask]))
     notes = create_agent(caller("write", text="Tea at five."), [write], state_schema=Notes)

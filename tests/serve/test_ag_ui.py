@@ -315,6 +315,11 @@ def test_content_of_many_kinds(url: str, service: Service) -> None:
     assert [block["type"] for block in message.content_blocks] == ["text", "image", "file", "audio"]
 
 
+def test_decisions_are_not_for_users(url: str) -> None:
+    events = run(url, "recorded", body(user("Pay")))
+    assert [event["name"] for event in events if event["type"] == "CUSTOM"] == ["paying"]
+
+
 def test_what_is_refused(url: str) -> None:
     tool = {"name": "alert", "description": "Alert"}
     status, text = refused(url, "echo", body(user("Hi"), tools=[tool]))
