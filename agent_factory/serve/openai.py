@@ -351,10 +351,10 @@ class _Chat:
                         yield "\n\n", "stop"
                     message = piece.id if piece.text else message
                     yield piece.text, _reason(piece)
-            self.has_ended = True
+            self.has_ended = status != "running"
             if status == "failed":
                 raise RunFailed(f"run {self.run.id!r}", f"has failed: {error}.")
-            if status != "waiting":
+            if status == "done":
                 if message is None:  # an answer of which there was no stream, or is none any more
                     yield _last_answer((await self.run.aresult())["messages"])
                 return

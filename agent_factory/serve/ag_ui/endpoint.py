@@ -105,11 +105,12 @@ class _Exchange:
             message_id=str(new[-1].id) if new else given.run_id,
             again=given.run_id if asks else None,
             principal=self.principal,
+            busy="queue" if self.runs else None,  # behind what was answered
             stream=self._modes,
             context=props or None,
             config={"configurable": {"ag_ui_context": context}} if context else None,
         )
-        if not self.runs:  # not queued behind what was answered
+        if not self.runs:
             self.used = _used([run])
         self.runs.append(run)
 
@@ -210,7 +211,7 @@ class _Exchange:
         """How a run has ended: an error as a string, and "" if it continues."""
         if end["status"] == "failed":
             return str(end["error"])
-        if end["status"] != "waiting":
+        if end["status"] == "done":
             return ag.RunFinishedSuccessOutcome()
         inbox = self.service.inbox(self.principal.tenant)
         waits = inbox.waits(thread=self.given.thread_id, limit=1000)
