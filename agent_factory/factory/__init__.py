@@ -3,9 +3,10 @@
 from agent_factory.factory.agent import (
     create_agent,
     plan_agent,
+    tools_of,
     topology_of,
     warnings_of,
     with_decisions,
 )
 
-__all__ = ["create_agent", "plan_agent", "topology_of", "warnings_of", "with_decisions"]
+__all__ = ["create_agent", "plan_agent", "tools_of", "topology_of", "warnings_of", "with_decisions"]

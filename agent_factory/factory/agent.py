@@ -415,6 +415,22 @@ def middleware_of(
     return _spec_of(agent).middleware
 
 
+def tools_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, BaseTool]:
+    """Return the tools that an agent runs, by name, with those that its middleware bring.
+
+    Args:
+        agent: What `create_agent` returned.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> [*tools_of(create_agent(ScriptedChatModel([]), [print]))]
+    ['print']
+    """
+    return dict(_spec_of(agent).toolbox.client)
+
+
 def with_decisions(
     agent: CompiledStateGraph[Any, Any, Any, Any], decisions: Any = True
 ) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -11,29 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.review import DecisionNotAllowed
-from agent_factory.serve import ag_ui, langgraph, openai
-from agent_factory.serve.json_response import JsonResponse, error_response
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve import ag_ui, langgraph, openai, pages
+from agent_factory.serve.errors import error_response, status_of
+from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, principal_of
-from agent_factory.service import (
-    AlreadyDecided,
-    ClaimedByOther,
-    DatabaseUnavailable,
-    NotFound,
-    Service,
-    ThreadBusy,
-)
-
-_STATUS: dict[type[Exception], int] = {
-    NotFound: 404,
-    ThreadBusy: 409,
-    AlreadyDecided: 409,
-    ClaimedByOther: 409,
-    DecisionNotAllowed: 422,
-    ArgumentError: 422,
-    DatabaseUnavailable: 503,
-}
+from agent_factory.service import Service
 
 
 def create_app(service: Service, authenticate: Authenticate | None = None) -> Starlette:
@@ -55,8 +38,8 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
     >>> app = create_app(Service(f"sqlite:///{mkdtemp()}/desk.db"))
-    >>> sorted({route.path for route in app.routes})[:2]
-    ['/ag-ui/{agent}', '/assistants/count']
+    >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
+    True
     """
 
     def known(route: Route) -> Route:
@@ -79,9 +62,11 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
         routes=[
             Route("/ok", ok),
             Route("/info", info),
+            *pages.open_routes(),
             *map(known, langgraph.routes(service)),
             *map(known, ag_ui.routes(service)),
             *map(known, openai.routes(service)),
+            *map(known, pages.routes(service)),
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
@@ -89,8 +74,7 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
 
 async def _refused(request: Request, error: Any) -> Response:
     """A request that the service refuses."""
-    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
-    return error_response(request, status, str(error))
+    return error_response(request, status_of(error), str(error))
 
 
 async def _failed(request: Request, error: Any) -> Response:

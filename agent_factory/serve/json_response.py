@@ -11,7 +11,6 @@ from typing import Any
 
 from langgraph.types import Interrupt
 from pydantic import BaseModel
-from starlette.requests import Request
 from starlette.responses import Response
 
 
@@ -28,28 +27,6 @@ class JsonResponse(Response):
     def render(self, content: Any) -> bytes:
         """The content as bytes."""
         return to_json(content).encode()
-
-
-def error_response(
-    request: Request, status: int, text: str, *, param: str | None = None, code: str | None = None
-) -> JsonResponse:
-    """An error, in the form that the clients of the path read.
-
-    Args:
-        request: The request.
-        status: The status of the response.
-        text: What was expected, what came, what to write.
-        param: The field that is wrong; clients of OpenAI's API read it.
-        code: The kind of the error; they read it, too.
-    """
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    if not path.startswith("/v1/"):
-        return JsonResponse({"detail": text}, status_code=status)
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    error = {"message": text, "type": kind, "param": param, "code": code}
-    # Their clients try again by themselves, and would pay for an answer that fails three times.
-    headers = {"x-should-retry": "false"} if code == "run_failed" else None
-    return JsonResponse({"error": error}, status_code=status, headers=headers)
 
 
 def time_text(seconds: float) -> str:

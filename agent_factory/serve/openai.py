@@ -27,8 +27,9 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import read_body
-from agent_factory.serve.conversation import Conversation
-from agent_factory.serve.json_response import JsonResponse, error_response, to_json
+from agent_factory.serve.chat_thread import ChatThread
+from agent_factory.serve.errors import error_response
+from agent_factory.serve.json_response import JsonResponse, to_json
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, RunFailed, Service, Wait
 
@@ -255,15 +256,15 @@ class _Chat:
         if not thread:
             name = f"agent_factory:{principal.tenant}:{body.model}:{key}"
             thread = str(uuid5(NAMESPACE_URL, name) if key else uuid4())
-        conversation = Conversation.read(service, thread, principal)
+        known = ChatThread.read(service, thread, principal)
         inbox, run = f"{request.base_url}inbox", None
-        if not conversation.waits:
+        if not known.waits:
             message_id = key or uuid4().hex
             user = {} if body.user is None else {"user": body.user}
-            run = conversation.submit(
+            run = known.submit(
                 service,
                 body.model,
-                {"messages": new_messages(messages, conversation.messages)},
+                {"messages": new_messages(messages, known.messages)},
                 message_id=message_id,
                 again=message_id,
                 principal=principal,
@@ -351,7 +352,7 @@ class _Chat:
                         yield "\n\n", "stop"
                     message = piece.id if piece.text else message
                     yield piece.text, _reason(piece)
-            self.has_ended = status != "running"
+            self.has_ended = status in ("done", "failed", "waiting")
             if status == "failed":
                 raise RunFailed(f"run {self.run.id!r}", f"has failed: {error}.")
             if status == "done":

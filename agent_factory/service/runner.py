@@ -394,7 +394,7 @@ def write_waits(
             "digest": call.digest,
             "tool": call.name,
             "kind": call.kind,
-            "args": json.dumps(call.args, default=str),
+            "args": json.dumps(call.args, default=str, ensure_ascii=False),
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
         }

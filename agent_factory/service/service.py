@@ -34,7 +34,7 @@ from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import limits, runs, threads, workers
+from agent_factory.service.tables import audit, limits, runs, threads, workers
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
 from agent_factory.service.threads import (
     ThreadInfo,
@@ -47,6 +47,7 @@ from agent_factory.service.threads import (
     title_of,
 )
 from agent_factory.service.upkeep import forget, reindex
+from agent_factory.service.usage import total
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -475,6 +476,39 @@ class Service:
         with self._backend.database.read() as connection:
             ids = connection.execute(found).scalars().all()
         return [Run(self._backend, one, thread) for one in ids]
+
+    def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
+        """What the model calls of all runs of a thread have used, as `RunInfo.usage`.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self.thread(thread, tenant=tenant)
+        of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            found = connection.execute(of_runs).scalars().all()
+        return total(line for lines in found for line in lines)
+
+    def pulse(self, *, tenant: str | None = None) -> dict[str, Any]:
+        """A value that is another one once threads or waits have changed.
+
+        Args:
+            tenant: Only threads of this tenant.
+
+        Returns:
+            When a thread has changed last ("threads"), the number of open waits ("waits") and of
+            entries of the audit ("audit"), which grows with each claim and decision.
+        """
+        self._backend.create()
+
+        def of(table: Any) -> Any:
+            return True if tenant is None else table.c.tenant == tenant
+
+        changed = select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery()
+        entries = select(func.max(audit.c.id)).where(of(audit)).scalar_subquery()
+        with self._backend.database.read() as connection:
+            last, entry = connection.execute(select(changed, entries)).one()
+        return {"threads": last, "waits": self.inbox(tenant).count(), "audit": entry}
 
     def state(
         self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None

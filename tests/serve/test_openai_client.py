@@ -136,7 +136,7 @@ def test_a_thread_by_header(client: openai.OpenAI, service: Service) -> None:
 
 
 def test_the_same_key_is_the_same_answer(client: openai.OpenAI, service: Service) -> None:
-    headers: dict[str, Any]
+    headers: Any
     for headers in (in_thread(), {"extra_headers": {}}):
         headers["extra_headers"]["Idempotency-Key"] = uuid4().hex
         before = service.count_threads()

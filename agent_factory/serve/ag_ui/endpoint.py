@@ -20,7 +20,7 @@ from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
 from agent_factory.serve.ag_ui.messages import new_messages, to_ag_ui
 from agent_factory.serve.body import read_body
-from agent_factory.serve.conversation import Conversation
+from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, Service, ThreadBusy
@@ -68,7 +68,7 @@ class _Exchange:
     runs: list[Run] = field(default_factory=list)
     used: Counter[tuple[str, str]] = field(default_factory=Counter)  # before this request
     has_ended: bool = False
-    before: Conversation = field(init=False)
+    before: ChatThread = field(init=False)
     new: list[BaseMessage] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -114,8 +114,8 @@ class _Exchange:
             self.used = _used([run])
         self.runs.append(run)
 
-    def _read(self) -> Conversation:
-        return Conversation.read(self.service, self.given.thread_id, self.principal)
+    def _read(self) -> ChatThread:
+        return ChatThread.read(self.service, self.given.thread_id, self.principal)
 
     @property
     def _keys(self) -> list[str]:
@@ -129,7 +129,7 @@ class _Exchange:
         changes = {*self._keys} - {"structured_response"}  # which is there at the end
         return {"messages", "custom", "values"} if changes else {"messages", "custom"}
 
-    def _changes(self, before: Conversation) -> dict[str, Any]:
+    def _changes(self, before: ChatThread) -> dict[str, Any]:
         """What the client has changed in the state, if the agent takes it as input."""
         state = self.given.state
         if not isinstance(state, Mapping):
@@ -142,7 +142,7 @@ class _Exchange:
             if to_json(value) != to_json(before.values.get(key))
         }
 
-    def _resume(self, before: Conversation) -> Run:
+    def _resume(self, before: ChatThread) -> Run:
         """Decide about what the thread waits for."""
         tenant, by = self.principal.tenant, self.principal.name
         inbox = self.service.inbox(tenant)

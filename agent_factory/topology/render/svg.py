@@ -138,9 +138,22 @@ def to_svg(plan: TopologyData) -> str:
 
 
 def draw(
-    figure: Figure, layout: Layout, details: Mapping[str, Details], *, linked: bool = False
+    figure: Figure,
+    layout: Layout,
+    details: Mapping[str, Details],
+    *,
+    linked: bool = False,
+    styled: bool = True,
 ) -> str:
-    """The SVG of a figure; `linked` to the details of each part, `#about-<key>`, on a page."""
+    """The SVG of a figure.
+
+    Args:
+        figure: What it shows.
+        layout: Where.
+        details: The details of its parts.
+        linked: Whether each part links to its details, `#about-<key>`, on a page.
+        styled: Whether it has its style in it, and not in a file of a page.
+    """
     width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
     nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
     layers = sum(len(box.frames) for box in figure.boxes)
@@ -153,7 +166,7 @@ def draw(
         f'viewBox="{-MARGIN} {-MARGIN} {_n(width)} {_n(height)}" {sides}>',
         f'<title id="topology-title">{text(figure.title)}</title>',
         f'<desc id="topology-desc">{text(summary)}</desc>',
-        f"<style>{style()}</style>",
+        *([f"<style>{style()}</style>"] if styled else []),
         f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" {sides}/>',
     ]
     for left, top, right, bottom in layout.groups:

@@ -1,4 +1,4 @@
-"""Conversation: a thread as a chat client sees it, and what becomes of its next message."""
+"""ChatThread: the thread of a chat client, and what becomes of its next message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_factory.service import NotFound, Run, Service, ThreadInfo
 
 
 @dataclass(frozen=True)
-class Conversation:
+class ChatThread:
     """A thread, as it is stored now.
 
     Args:
@@ -30,7 +30,7 @@ class Conversation:
     checkpoint: str | None = None
 
     @classmethod
-    def read(cls, service: Service, thread: str, principal: Principal) -> Conversation:
+    def read(cls, service: Service, thread: str, principal: Principal) -> ChatThread:
         """Read a thread. One of another tenant does not exist; `submit` refuses its id."""
         try:
             info = service.thread(thread, tenant=principal.tenant)
