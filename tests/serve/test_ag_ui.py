@@ -191,7 +191,9 @@ def test_interrupts_say_what_is_asked(url: str) -> None:
     (call,) = snapshot(events)[-1]["toolCalls"]
     assert (asked["reason"], asked["toolCallId"]) == ("tool_call", call["id"])
     assert asked["metadata"]["args"] == {"euros": 5}
-    assert {"approved", "editedArgs", "message"} <= {*asked["responseSchema"]["properties"]}
+    answers = asked["responseSchema"]["properties"]
+    assert {"approved", "message", "response"} <= {*answers}
+    assert answers["editedArgs"]["properties"]["euros"]["type"] == "integer"
     held = {**given, "messages": [*given["messages"], user("Hello?")]}
     assert refused(url, "desk", held)[0] == 409
     shown_again = run(url, "desk", {**given, "messages": snapshot(events), "runId": "other"})

@@ -22,6 +22,7 @@ from agent_factory.serve.ag_ui.messages import new_messages, to_ag_ui
 from agent_factory.serve.body import read_body
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.json_response import to_json
+from agent_factory.serve.pages.waits import schema_of
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, Service, ThreadBusy
 
@@ -222,7 +223,7 @@ class _Exchange:
             if isinstance(message, AIMessage)
             for call in message.tool_calls
         }
-        interrupts = [to_interrupt(wait, calls) for wait in waits]
+        interrupts = [to_interrupt(one, calls, schema_of(self.service, one)[0]) for one in waits]
         return ag.RunFinishedInterruptOutcome(interrupts=interrupts) if interrupts else ""
 
     def _usage(self) -> list[TokenUsage] | None:

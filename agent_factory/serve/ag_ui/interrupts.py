@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from ag_ui.core import Interrupt, ResumeEntry
@@ -15,12 +15,13 @@ ABANDONED = "The user has not answered."
 """What the model reads about a call whose review was abandoned."""
 
 
-def to_interrupt(wait: Wait, calls: Iterable[str]) -> Interrupt:
+def to_interrupt(wait: Wait, calls: Container[str], schema: Mapping[str, Any] | None) -> Interrupt:
     """What a thread waits for, as an interrupt.
 
     Args:
         wait: The wait.
         calls: The ids of the tool calls that the client knows.
+        schema: The JSON schema of the call's arguments, if it is known.
     """
     is_call = wait.call_id in calls
     reason = "tool_call" if is_call else "confirmation"
@@ -32,7 +33,7 @@ def to_interrupt(wait: Wait, calls: Iterable[str]) -> Interrupt:
         reason=reason,
         message=message or f"{wait.tool} waits for an answer.",
         tool_call_id=wait.call_id if is_call else None,
-        response_schema=_schema(wait),
+        response_schema=_answers(wait, schema),
         expires_at=None if wait.deadline is None else time_text(wait.deadline),
         metadata={
             "tool": wait.tool,
@@ -43,14 +44,14 @@ def to_interrupt(wait: Wait, calls: Iterable[str]) -> Interrupt:
     )
 
 
-def _schema(wait: Wait) -> dict[str, Any]:
+def _answers(wait: Wait, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """A JSON schema of the answers that `to_decision` takes."""
     if wait.kind == "question":
         return {}
     properties: dict[str, Any] = {"approved": {"type": "boolean"}}
     if "edit" in wait.allowed:
         about = "All arguments, as they are to be; nothing is merged."
-        properties["editedArgs"] = {"type": "object", "description": about}
+        properties["editedArgs"] = {"type": "object", **(schema or {}), "description": about}
     if "reject" in wait.allowed:
         about = "Why not, with approved: false; the model reads it."
         properties["message"] = {"type": "string", "description": about}
