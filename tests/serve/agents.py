@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 from uuid import uuid4
 
 import pytest
@@ -78,6 +78,17 @@ def context_of(messages: list[BaseMessage]) -> AIMessage:
     return AIMessage(str(get_config()["configurable"].get("ag_ui_context")))
 
 
+class Shop(TypedDict):
+    """The shop that the application is about."""
+
+    shop: str
+
+
+def shop(runtime: ToolRuntime[Shop, Any]) -> str:
+    """The shop that the application is about."""
+    return runtime.context["shop"]
+
+
 def helper(question: str, runtime: ToolRuntime) -> str:
     """Ask an agent inside."""
     inner = create_agent(ScriptedChatModel(["Inner words."]), name="inner")
@@ -104,6 +115,7 @@ def add_agents(service: Service) -> None:
     service.add("notes", notes)
     service.add("thinker", create_agent(every(think)))
     service.add("contextual", create_agent(every(context_of)))
+    service.add("shop", create_agent(caller("shop"), [shop], context_schema=Shop))
     service.add("boss", create_agent(caller("helper", question="Why?"), [helper]))
 
 

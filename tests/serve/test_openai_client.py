@@ -147,6 +147,14 @@ def test_the_same_key_is_the_same_answer(client: openai.OpenAI, service: Service
         assert len(service.runs(thread.id)) == 1
 
 
+def test_an_answer_without_a_stream(client: openai.OpenAI, service: Service) -> None:
+    thread, key = uuid4().hex, uuid4().hex
+    options = in_thread(thread, **{"Idempotency-Key": key})
+    given: Any = {"thread": thread, "message_id": key, "tenant": "acme", "stream": ()}
+    service.submit("echo", message="Hi", **given).result(timeout=30)
+    assert streamed(client, "echo", user("Hi"), **options) == "You said: Hi"
+
+
 def test_a_review_is_said_in_a_sentence(client: openai.OpenAI, service: Service, url: str) -> None:
     for ask in (answer, streamed):
         options = in_thread()

@@ -98,6 +98,7 @@ class _Exchange:
                 "Send resume, with an entry for each of them.",
             )
         context = [one.model_dump() for one in given.context or ()]
+        takes_context = service.agents[self.agent].get_context_jsonschema() is not None
         asks = bool(given.messages) and given.messages[-1].role == "user"
         run = before.submit(
             service,
@@ -108,7 +109,7 @@ class _Exchange:
             principal=self.principal,
             busy="queue" if self.runs else None,  # behind what was answered
             stream=self._modes,
-            context=props or None,
+            context=props if props and takes_context else None,
             config={"configurable": {"ag_ui_context": context}} if context else None,
         )
         if not self.runs:
