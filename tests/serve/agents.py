@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 from uuid import uuid4
 
 import pytest
@@ -78,7 +79,8 @@ def context_of(messages: list[BaseMessage]) -> AIMessage:
     return AIMessage(str(get_config()["configurable"].get("ag_ui_context")))
 
 
-class Shop(TypedDict):
+@dataclass
+class Shop:
     """The shop that the application is about."""
 
     shop: str
@@ -86,7 +88,7 @@ class Shop(TypedDict):
 
 def shop(runtime: ToolRuntime[Shop, Any]) -> str:
     """The shop that the application is about."""
-    return runtime.context["shop"]
+    return runtime.context.shop
 
 
 def helper(question: str, runtime: ToolRuntime) -> str:

@@ -367,7 +367,7 @@ def test_pieces_of_messages_that_come_in_turns() -> None:
     from agent_factory.serve.ag_ui.events import Events
 
     def piece(id: str, text: str) -> dict[str, Any]:
-        return {"type": "messages", "ns": (), "data": (AIMessageChunk(text, id=id), {})}
+        return {"type": "messages", "ns": (), "data": (AIMessageChunk(content=text, id=id), {})}
 
     events, found = Events((), None, ()), []
     custom = {"type": "custom", "ns": (), "data": 1}
