@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from starlette.exceptions import HTTPException
 
 from agent_factory.serve.principal import Principal
-from agent_factory.service import NotFound, Run, Service, ThreadInfo
+from agent_factory.service import NotFound, Run, Service, ThreadInfo, Wait
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,11 @@ class ChatThread:
         found: Sequence[BaseMessage] = self.values.get("messages", ())
         return found
 
-    @property
-    def waits(self) -> bool:
-        """Whether the thread waits for a decision."""
-        return self.info is not None and self.info.status == "waiting"
+    def waits(self, service: Service) -> list[Wait]:
+        """What the thread waits for now, if it has waited when it was read."""
+        if self.info is None or self.info.status != "waiting":
+            return []
+        return service.inbox(self.info.tenant).waits(thread=self.thread, limit=1000)
 
     def submit(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 
 from agent_factory.errors import ArgumentError
@@ -32,7 +34,13 @@ def status_of(error: Exception) -> int:
 
 
 def error_response(
-    request: Request, status: int, text: str, *, param: str | None = None, code: str | None = None
+    request: Request,
+    status: int,
+    text: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> JsonResponse:
     """An error, in the form that the clients of the path read.
 
@@ -42,12 +50,11 @@ def error_response(
         text: What was expected, what came, what to write.
         param: The field that is wrong; clients of OpenAI's API read it.
         code: The kind of the error; they read it, too.
+        headers: Headers of the response.
     """
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     if not path.startswith("/v1/"):
-        return JsonResponse({"detail": text}, status_code=status)
+        return JsonResponse({"detail": text}, status_code=status, headers=headers)
     kind = "server_error" if status >= 500 else "invalid_request_error"
     error = {"message": text, "type": kind, "param": param, "code": code}
-    # Their clients try again by themselves, and would pay for an answer that fails three times.
-    headers = {"x-should-retry": "false"} if code == "run_failed" else None
     return JsonResponse({"error": error}, status_code=status, headers=headers)

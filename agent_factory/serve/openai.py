@@ -32,6 +32,7 @@ from agent_factory.serve.errors import error_response
 from agent_factory.serve.json_response import JsonResponse, to_json
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, RunFailed, Service, Wait
+from agent_factory.service.backend import INTERRUPT
 
 _STARTED = int(time.time())
 
@@ -71,6 +72,8 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 """Values of settings that ask for nothing."""
 
 _ROLES = ("system", "developer", "user", "assistant")
+
+_CODES: dict[type[Exception], str] = {RunFailed: "run_failed", RunCancelled: "run_cancelled"}
 
 _CUT = {"length": "length", "max_tokens": "length", "MAX_TOKENS": "length"}
 _CUT |= {"content_filter": "content_filter", "refusal": "content_filter"}
@@ -116,7 +119,7 @@ def routes(service: Service) -> list[Route]:
         return JsonResponse(_model(name)) if name in service.agents else _no_model(request, name)
 
     async def complete(request: Request) -> Response:
-        return await _complete(service, request)
+        return await complete_chat(service, request)
 
     return [
         Route("/v1/models", models),
@@ -134,7 +137,7 @@ def _no_model(request: Request, name: str) -> Response:
     return error_response(request, 404, text, param="model", code="model_not_found")
 
 
-async def _complete(service: Service, request: Request) -> Response:
+async def complete_chat(service: Service, request: Request) -> Response:
     """`POST /v1/chat/completions`."""
     try:
         body = await read_body(request, ChatRequest)
@@ -153,18 +156,19 @@ async def _complete(service: Service, request: Request) -> Response:
         try:
             answer = await chat.answer(request)
         except (RunFailed, RunCancelled) as error:
-            code = "run_failed" if isinstance(error, RunFailed) else "run_cancelled"
-            return error_response(request, 500, str(error), code=code)
+            # Clients try again by themselves, and would pay for an answer that fails three times.
+            headers["x-should-retry"] = "false"
+            return error_response(
+                request, 500, str(error), code=_CODES[type(error)], headers=headers
+            )
         return JsonResponse(answer, headers=headers)
 
     async def stop(_: object) -> None:
         await chat.stop()
 
-    # Clients take "\n" for the end of a line, and no other.
     return EventSourceResponse(
         chat.chunks(body.stream_options or StreamOptions()),
         headers=headers,
-        ping=15,
         sep="\n",
         client_close_handler_callable=stop,
     )
@@ -187,7 +191,11 @@ def _messages(body: ChatRequest) -> list[BaseMessage]:
         plain.append({"role": role, "content": message.get("content") or ""})
         if message.get("name"):
             plain[-1]["name"] = message["name"]
-    return convert_to_messages(plain)
+    try:
+        return convert_to_messages(plain)
+    except ValueError as error:
+        text = "messages must have a text or a list of parts as their content."
+        raise _Refused("messages", text) from error
 
 
 def new_messages(given: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -236,8 +244,10 @@ class _Chat:
     """The URL of the inbox."""
     keeps: bool
     """Whether the thread stays after the answer."""
+    waits: Sequence[Wait]
+    """What the thread has waited for before this request."""
     run: Run | None
-    """The run that answers; None if the thread waits for a person."""
+    """The run that answers; None if the thread waits."""
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid4().hex}")
     has_ended: bool = False
 
@@ -257,8 +267,8 @@ class _Chat:
             name = f"agent_factory:{principal.tenant}:{body.model}:{key}"
             thread = str(uuid5(NAMESPACE_URL, name) if key else uuid4())
         known = ChatThread.read(service, thread, principal)
-        inbox, run = f"{request.base_url}inbox", None
-        if not known.waits:
+        run, waits = None, known.waits(service)
+        if not waits:
             message_id = key or uuid4().hex
             user = {} if body.user is None else {"user": body.user}
             run = known.submit(
@@ -271,7 +281,8 @@ class _Chat:
                 stream={"messages"},
                 metadata={**(body.metadata or {}), **user},
             )
-        return cls(service, body.model, thread, principal, inbox, keeps, run)
+        inbox = f"{request.base_url}inbox"
+        return cls(service, body.model, thread, principal, inbox, keeps, waits, run)
 
     # The answer at once
 
@@ -282,17 +293,7 @@ class _Chat:
             RunFailed: The run has failed.
             RunCancelled: The run was cancelled.
         """
-        try:
-            text, reason = await self._text(request)
-            shown = {**self._shown("chat.completion"), "usage": await self._usage()}
-        finally:
-            await self._delete()
-        message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-        return {**shown, "choices": [choice]}
-
-    async def _text(self, request: Request) -> tuple[str, str]:
-        """The text of the answer, and why it ends."""
+        text, reason = self._waiting(self.waits), "stop"
         while self.run is not None:
             result = asyncio.ensure_future(self.run.aresult())
             gone = asyncio.ensure_future(_has_gone(request))
@@ -302,12 +303,23 @@ class _Chat:
                 result.cancel()
                 await self.stop()
                 raise HTTPException(499, "The client has gone.")
-            if "__interrupt__" not in result.result():
-                return _last_answer(result.result()["messages"])
+            try:
+                values = result.result()
+            except (RunFailed, RunCancelled):
+                await self._delete()
+                raise
+            if INTERRUPT not in values:
+                text, reason = _last_answer(values["messages"])
+                break
             if waits := await run_in_threadpool(self._waits):
-                return self._waiting(waits), "stop"
+                text = self._waiting(waits)
+                break
             # Somebody has decided meanwhile: the run continues.
-        return self._waiting(await run_in_threadpool(self._waits)), "stop"
+        shown = {**self._shown("chat.completion"), "usage": await self._usage()}
+        await self._delete()
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        return {**shown, "choices": [choice]}
 
     # The answer piece by piece
 
@@ -331,9 +343,8 @@ class _Chat:
             if options.include_usage:
                 yield {"data": to_json({**shown, "choices": [], "usage": await self._usage()})}
         except AgentFactoryError as error:
-            code = "run_failed" if isinstance(error, RunFailed) else None
-            failed = {"message": str(error), "type": "server_error", "param": None, "code": code}
-            yield {"data": to_json({"error": failed})}
+            failed = {"message": str(error), "type": "server_error", "param": None}
+            yield {"data": to_json({"error": {**failed, "code": _CODES.get(type(error))}})}
         await self._delete()
         yield {"data": "[DONE]"}
 
@@ -362,7 +373,7 @@ class _Chat:
             if waits := await run_in_threadpool(self._waits):
                 yield ("\n\n" if message else "") + self._waiting(waits), "stop"
                 return
-        yield self._waiting(await run_in_threadpool(self._waits)), "stop"
+        yield self._waiting(self.waits), "stop"
 
     async def stop(self) -> None:
         """End the run of a client that has gone."""
@@ -376,8 +387,8 @@ class _Chat:
     def _shown(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
 
-    def _waits(self) -> list[Wait]:
-        return self.service.inbox(self.principal.tenant).waits(thread=self.thread, limit=1000)
+    def _waits(self) -> Sequence[Wait]:
+        return ChatThread.read(self.service, self.thread, self.principal).waits(self.service)
 
     def _waiting(self, waits: Iterable[Wait]) -> str:
         """What the thread waits for, in sentences."""
@@ -388,7 +399,8 @@ class _Chat:
         return "\n".join(lines)
 
     async def _usage(self) -> dict[str, Any]:
-        lines = [] if self.run is None else await run_in_threadpool(lambda: self._info().usage)
+        run = self.run
+        lines = () if run is None else await run_in_threadpool(lambda: run.info.usage)
         names = ("input_tokens", "output_tokens", "cached_tokens")
         read, written, cached = (sum(line[name] for line in lines) for name in names)
         return {
@@ -398,15 +410,12 @@ class _Chat:
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
-    def _info(self) -> Any:
-        assert self.run is not None
-        return self.run.info
-
     async def _delete(self) -> None:
         """Delete the thread that was made for one answer, if nobody has to decide in it."""
         run, tenant = self.run, self.principal.tenant
         if self.keeps or run is None or await run_in_threadpool(lambda: run.status) == "waiting":
             return
+        self.keeps = True  # nothing is left to delete
         delete = partial(self.service.delete_thread, by=self.principal.name, tenant=tenant)
         await run_in_threadpool(delete, self.thread)
 

@@ -216,6 +216,7 @@ def test_an_answer_that_was_cut(service: Service, client: openai.OpenAI) -> None
         ("webhook", "x"),
         ("messages", [{"role": "tool", "tool_call_id": "1", "content": "x"}]),
         ("messages", []),
+        ("messages", [{"role": "user", "content": 5}]),
         ("stream", "perhaps"),
     ],
 )

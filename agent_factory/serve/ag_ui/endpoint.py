@@ -26,9 +26,6 @@ from agent_factory.serve.pages.waits import schema_of
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, Service, ThreadBusy
 
-PING_SECONDS = 15
-"""How often a stream without news says that it is alive."""
-
 
 async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     """`POST /ag-ui/{agent}`."""
@@ -53,9 +50,7 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
             yield {"data": event.model_dump_json(by_alias=True)}
 
     # Clients take "\n" for the end of a line, and no other.
-    return EventSourceResponse(
-        events(), ping=PING_SECONDS, sep="\n", client_close_handler_callable=stop
-    )
+    return EventSourceResponse(events(), sep="\n", client_close_handler_callable=stop)
 
 
 @dataclass
@@ -91,7 +86,7 @@ class _Exchange:
             self.runs.append(self._resume(before))
             if not new:
                 return
-        elif before.waits and new:
+        elif new and before.waits(service):
             raise ThreadBusy(
                 f"thread {given.thread_id!r}",
                 "waits for an answer to its interrupts.",
@@ -215,16 +210,17 @@ class _Exchange:
             return str(end["error"])
         if end["status"] == "done":
             return ag.RunFinishedSuccessOutcome()
-        inbox = self.service.inbox(self.principal.tenant)
-        waits = inbox.waits(thread=self.given.thread_id, limit=1000)
-        messages = self._read().messages
+        now = self._read()
         calls = {
             str(call["id"])
-            for message in messages
+            for message in now.messages
             if isinstance(message, AIMessage)
             for call in message.tool_calls
         }
-        interrupts = [to_interrupt(one, calls, schema_of(self.service, one)[0]) for one in waits]
+        interrupts = [
+            to_interrupt(wait, calls, schema_of(self.service, wait)[0])
+            for wait in now.waits(self.service)
+        ]
         return ag.RunFinishedInterruptOutcome(interrupts=interrupts) if interrupts else ""
 
     def _usage(self) -> list[TokenUsage] | None:
