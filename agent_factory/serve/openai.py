@@ -81,7 +81,7 @@ _CUT |= {"content_filter": "content_filter", "refusal": "content_filter"}
 
 
 class StreamOptions(BaseModel):
-    """What a stream has beside its text."""
+    """What a stream has in addition to its text."""
 
     include_usage: bool = False
 

@@ -69,7 +69,12 @@ class Events:
             yield from self.close()
             self._message = id
         if reasoning := reasoning_of(message):
-            yield from self._reasoning(reasoning)
+            span = reasoning_id(id)
+            if not self._reasons:
+                self._reasons = True
+                yield ag.ReasoningStartEvent(message_id=span)
+                yield ag.ReasoningMessageStartEvent(message_id=span, role="reasoning")
+            yield ag.ReasoningMessageContentEvent(message_id=span, delta=reasoning)
         if message.text:
             yield from self._end_reasoning()
             if not self._speaks:
@@ -80,14 +85,6 @@ class Events:
         if not isinstance(message, AIMessageChunk) or message.chunk_position == "last":
             self._known.add(id)
             yield from self.close()
-
-    def _reasoning(self, text: str) -> Iterator[ag.BaseEvent]:
-        id = reasoning_id(self._message)
-        if not self._reasons:
-            self._reasons = True
-            yield ag.ReasoningStartEvent(message_id=id)
-            yield ag.ReasoningMessageStartEvent(message_id=id, role="reasoning")
-        yield ag.ReasoningMessageContentEvent(message_id=id, delta=text)
 
     def _end_reasoning(self) -> Iterator[ag.BaseEvent]:
         if self._reasons:
