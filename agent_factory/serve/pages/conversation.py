@@ -64,7 +64,7 @@ class Call:
     @property
     def short(self) -> str:
         """Its arguments in one line."""
-        return ", ".join(f"{name}={value!r:.60}" for name, value in self.args.items())
+        return in_one_line(self.args)
 
 
 @dataclass(slots=True)
@@ -78,6 +78,14 @@ class Entry:
     calls: list[Call] = field(default_factory=list)
     note: str = ""
     files: tuple[str, ...] = ()
+
+
+def in_one_line(args: Mapping[str, Any]) -> str:
+    """Arguments in one line, long ones cut."""
+    texts = {name: repr(value) for name, value in args.items()}
+    return ", ".join(
+        f"{name}={text if len(text) <= 60 else text[:59] + '…'}" for name, text in texts.items()
+    )
 
 
 def entries_of(messages: Sequence[BaseMessage]) -> list[Entry]:

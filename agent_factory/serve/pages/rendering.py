@@ -54,7 +54,9 @@ def render(template: str, **values: Any) -> Markup:
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
     """A page, or a part of one."""
     principal = request.state.principal
-    shown = {"principal": principal, "path": request.url.path, "boosted": is_partial(request)}
+    shown = {"principal": principal, "path": request.url.path, "is_partial": is_partial(request)}
+    # A script shows what it gets; to a browser, another status is an error of the page.
+    status = 200 if shown["is_partial"] else status
     return HTMLResponse(render(template, **shown, **values), status_code=status)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
+from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
@@ -45,7 +46,7 @@ class ShownWait:
     @property
     def short(self) -> str:
         """The arguments in one line."""
-        return ", ".join(f"{name}={value!r:.60}" for name, value in self.wait.args.items())
+        return in_one_line(self.wait.args)
 
     @property
     def is_open(self) -> bool:
@@ -77,7 +78,8 @@ def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, s
     except (ArgumentError, KeyError):  # another library's graph, or a tool of a subagent
         return None, ""
     schema: Any = tool.tool_call_schema
-    return (schema if isinstance(schema, dict) else schema.model_json_schema()), tool.description
+    about = tool.description.partition("\n\n")[0]
+    return (schema if isinstance(schema, dict) else schema.model_json_schema()), about
 
 
 def _text(question: Any) -> str:

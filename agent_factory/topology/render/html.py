@@ -120,7 +120,7 @@ def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
     return "\n".join(
         [
             f"<header><h1>{text(plan.title)}</h1><p>{summary}</p>{_CONTROLS}</header>",
-            f'<main><div id="stage">{picture}</div>',
+            f'<main id="main"><div id="stage">{picture}</div>',
             f"<aside>{_overview(overview(plan, figure))}",
             *(
                 f'<article id="about-{key}"><h2>{text(part.title)}</h2>'

@@ -172,9 +172,8 @@ def draw(
     for left, top, right, bottom in layout.groups:
         lines.append(_rect("group", left, top, right - left, bottom - top, 10))
 
-    def part(key: str, kind: str, drawn: Iterator[str]) -> Iterator[str]:
-        title = text(details[key].title)
-        link = f'<a href="#about-{key}" aria-label="{title}">' if linked else ""
+    def part(key: str, kind: str, name: str, drawn: Iterator[str]) -> Iterator[str]:
+        link = f'<a href="#about-{key}" aria-label="{text(name)}">' if linked else ""
         yield f'<g id="{key}" class="{kind}" data-words="{text(details[key].words)}">{link}'
         yield f"<title>{text(details[key].as_text())}</title>"
         yield from drawn
@@ -182,7 +181,8 @@ def draw(
 
     for arrow in figure.arrows:
         kind = f"edge {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
-        lines += part(arrow.key, kind, _arrow(arrow, layout.routes[arrow.key]))
+        name = " ".join([details[arrow.key].title, *arrow.label])
+        lines += part(arrow.key, kind, name, _arrow(arrow, layout.routes[arrow.key]))
     # Titles of groups cover the arrows that still cross them, and boxes cover both.
     crossed = crossed_titles(figure, layout)
     for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
@@ -192,13 +192,25 @@ def draw(
         lines.append(_rect("behind", x, y - 11, width, LABEL_ROW, 4))
         lines.append(_text("note", x, y, group.title))
     for box in figure.boxes:
-        lines += part(box.key, f"node {box.kind}", _box(box, layout.boxes[box.key]))
+        drawn = _box(box, layout.boxes[box.key])
+        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), drawn)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def text(value: str) -> str:
     """A text for XML and HTML: escaped, and without characters that neither allows."""
     return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
+
+
+def _words(box: Box) -> Iterator[str]:
+    """What is written in a box, which is also its name for those who do not see it."""
+    for place, layer in enumerate(box.frames, 1):
+        yield f"{place} {shown(layer.owner)}"
+    if box.kind != "terminal":
+        yield box.note
+    yield shown(box.title)
+    for tool in box.tools:
+        yield f"{shown(tool.name)} {mark_of(tool)}".rstrip()
 
 
 def _box(box: Box, centre: Point) -> Iterator[str]:

@@ -32,7 +32,7 @@
   });
 
   const themes = ["", "day", "night"], names = { "": "auto", day: "light", night: "dark" };
-  const button = byId("theme");
+  const button = byId("theme-button");
   const named = () => { button.textContent = `Theme: ${names[root.dataset.theme || ""]}`; };
   button.hidden = false;
   named();
@@ -118,6 +118,13 @@
   const part = (key) => key && plan?.querySelector(`#${CSS.escape(key)}`);
   toEnd();
 
+  // One after the other: an earlier answer must not replace a later one.
+  let last = Promise.resolve();
+  function refresh(query) {
+    last = last.then(() => htmx.ajax("GET", `${place}/parts${query}`, { swap: "none" }));
+    return last;
+  }
+
   function darken() {
     for (const one of plan?.querySelectorAll(".lit, .now, .waits") || []) {
       one.classList.remove("lit", "now", "waits");
@@ -144,7 +151,7 @@
       message = document.createElement("article");
       message.id = `m-${id}`;
       message.className = "message ai writing";
-      message.innerHTML = "<h3>Agent</h3><div class='text plain'></div>";
+      message.innerHTML = "<p class='author'>Agent</p><div class='text plain'></div>";
       talk.append(message);
     }
     return message.matches(".writing") ? message : null;
@@ -155,7 +162,7 @@
       if (status === "queued" || status === "running") {
         darken();
         log.replaceChildren();
-        htmx.ajax("GET", `${place}/parts`, { swap: "none" });
+        refresh("?only=head");
       }
     },
     token: ({ id, text, calls }) => keeping(() => {
@@ -207,7 +214,7 @@
       for (const one of plan?.querySelectorAll(".now") || []) one.classList.remove("now");
       for (const key of status === "waiting" ? at : []) part(key)?.classList.add("waits");
       const follows = atEnd();
-      htmx.ajax("GET", `${place}/parts`, { swap: "none" }).then(() => { if (follows) toEnd(); });
+      refresh("").then(() => { if (follows) toEnd(); });
       tell("settled");
     },
     gone: () => location.assign("/studio"),
