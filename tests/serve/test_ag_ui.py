@@ -12,6 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from langchain_core.messages import AIMessageChunk
+from langchain_core.messages.tool import tool_call_chunk
 
 from agent_factory.serve import Principal
 from agent_factory.service import Service
@@ -375,6 +376,31 @@ def test_pieces_of_messages_that_come_in_turns() -> None:
         found += [event.type.value.removeprefix("TEXT_MESSAGE_") for event in events.of(part)]
     assert [*events.close()] == []
     assert found == ["START", "CONTENT", "END"] * 3 + ["CUSTOM"]
+
+
+@pytest.mark.parametrize("indexes", [(0, 1), (None, None)])
+def test_pieces_of_several_tool_calls(indexes: tuple[Any, Any]) -> None:
+    from agent_factory.serve.ag_ui.events import Events
+
+    def piece(index: Any, args: str, id: str | None, **more: Any) -> dict[str, Any]:
+        call = tool_call_chunk(name=id and "pay", args=args, id=id, index=index)
+        message = AIMessageChunk(content="", id="a", tool_call_chunks=[call], **more)
+        return {"type": "messages", "ns": (), "data": (message, {})}
+
+    first, second = indexes
+    pieces = [
+        piece(first, "{", "c-1"),
+        piece(first, "}", None),
+        piece(second, "[", "c-2"),
+        piece(second, "]", "c-2", chunk_position="last"),
+    ]
+    events = Events((), None, ())
+    found: dict[str, list[str]] = {}
+    for event in (event for part in pieces for event in events.of(part)):
+        shown = event.model_dump()
+        found.setdefault(shown["tool_call_id"], []).append(shown.get("delta") or shown["type"])
+    start, end = "TOOL_CALL_START", "TOOL_CALL_END"
+    assert found == {"c-1": [start, "{", "}", end], "c-2": [start, "[", "]", end]}
 
 
 def test_other_tenants_threads_do_not_exist(url: str) -> None:

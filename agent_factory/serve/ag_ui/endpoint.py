@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ag_ui.core import PROTOCOL_VERSION, AssistantMessage, Message, RunAgentInput, TokenUsage
+from ag_ui.core import PROTOCOL_VERSION, RunAgentInput, TokenUsage
 from ag_ui.core import events as ag
 from langchain_core.messages import AIMessage, BaseMessage
 from sse_starlette import EventSourceResponse
@@ -18,7 +18,7 @@ from starlette.requests import Request
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
-from agent_factory.serve.ag_ui.messages import new_messages, to_ag_ui
+from agent_factory.serve.ag_ui.messages import new_messages
 from agent_factory.serve.body import read_body
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.json_response import to_json
@@ -166,12 +166,13 @@ class _Exchange:
             **ids, protocol_version=PROTOCOL_VERSION, parent_run_id=given.parent_run_id
         )
         before = {**self.before.values, "messages": [*self.before.messages, *self.new]}
-        has, is_thread = _ids(given.messages), _ids(to_ag_ui(before["messages"]))
-        made = Events({*has, *is_thread}, given.state, self._keys)
+        has = {message.id for message in given.messages}
+        stored = {str(message.id) for message in before["messages"]}
+        made = Events(has | stored, given.state, self._keys)
         if not given.state:
             for event in made.state(before):
                 yield event
-        if not is_thread <= has:
+        if not stored <= has:
             yield made.messages(before)
         outcome: ag.RunFinishedOutcome | str = ""
         try:
@@ -247,13 +248,3 @@ def _used(runs: Collection[Run]) -> Counter[tuple[str, str]]:
         for name in ("input_tokens", "output_tokens", "cached_tokens"):
             used[line["model"], name] += line[name]
     return used
-
-
-def _ids(messages: Iterable[Message]) -> set[str]:
-    """The ids of messages, and of the tool calls in them."""
-    ids = set()
-    for message in messages:
-        ids.add(message.id)
-        if isinstance(message, AssistantMessage):
-            ids.update(call.id for call in message.tool_calls or ())
-    return ids

@@ -17,7 +17,7 @@ class Events:
     """Makes the events of one request, and remembers what the client has.
 
     Args:
-        known: The ids of messages and tool calls that the client has: they are not streamed.
+        known: The ids of messages that the client has: they are not streamed.
         state: The state that the client has.
         keys: The keys of the state that are shown.
     """
@@ -102,9 +102,11 @@ class Events:
             ]
         for piece in pieces:
             index, id = piece["index"], piece["id"]
-            if id and id not in self._known:
+            # Some providers repeat the id in each piece, and some give no index.
+            if id and id not in self._calls.values():
                 yield from self._end_reasoning()
-                self._known.add(id)
+                if index in self._calls:
+                    yield ag.ToolCallEndEvent(tool_call_id=self._calls[index])
                 self._calls[index] = id
                 yield ag.ToolCallStartEvent(
                     tool_call_id=id,
