@@ -83,7 +83,7 @@ class _Exchange:
         self.before = before = self._read()
         self.new = new = new_messages(given.messages, before.messages)
         if given.resume:
-            self.runs.append(self._resume(before))
+            self.runs.append(self._resume())
             if not new:
                 return
         elif new and before.waits(service):
@@ -139,7 +139,7 @@ class _Exchange:
             if to_json(value) != to_json(before.values.get(key))
         }
 
-    def _resume(self, before: ChatThread) -> Run:
+    def _resume(self) -> Run:
         """Decide about what the thread waits for."""
         tenant, by = self.principal.tenant, self.principal.name
         inbox = self.service.inbox(tenant)
