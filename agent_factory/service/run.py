@@ -141,8 +141,9 @@ class Run:
         """Events of the run, from its beginning, until it has ended or pauses.
 
         Parts have the form of LangGraph's streams in version 2 (`type`, `ns`, `data`) and an `id`.
-        The last has the type "end"; its data are the outcome. If another worker takes the run over,
-        a part of the type "resumed" says so, and parts of the last step may come again.
+        Private keys of the state are left out. The last part has the type "end"; its data are the
+        outcome. If another worker takes the run over, a part of the type "resumed" says so, and
+        parts of the last step may come again.
 
         Args:
             after: The `id` of the last part that was seen, to continue a stream.

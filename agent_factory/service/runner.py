@@ -23,12 +23,13 @@ from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
 from agent_factory.review.pending_calls import Pending
-from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
+from agent_factory.service.backend import Backend, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import load
 from agent_factory.service.leases import Fence, Lease, take_lease
+from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
@@ -134,7 +135,7 @@ class Runner:
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
                 attempt.paused = True
             if part["type"] in attempt.modes:
-                self._log.add(job, part)
+                self._log.add(job, attempt.agent.public.of_part(part))
 
         if isinstance(parts, Iterator):
             for part in parts:

@@ -467,7 +467,7 @@ class Service:
     def state(
         self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
     ) -> StateSnapshot:
-        """The state of a thread, as the agent's `get_state` returns it.
+        """The state of a thread, as the agent's `get_state` returns it, without private keys.
 
         Args:
             thread: The thread.
@@ -482,8 +482,9 @@ class Service:
         if checkpoint is not None:
             place["configurable"]["checkpoint_id"] = checkpoint
         self._backend.create()
-        snapshot: StateSnapshot = self._backend.graph_of(thread, tenant).get_state(place)
-        return snapshot
+        agent = self._backend.agent_of(thread, tenant)
+        graph = agent.stored_in(FencedSaver(self._backend.database))
+        return agent.public.of_snapshot(graph.get_state(place))
 
     def history(
         self,
@@ -493,7 +494,7 @@ class Service:
         limit: int | None = None,
         tenant: str | None = None,
     ) -> Iterator[StateSnapshot]:
-        """The states of a thread, the newest first, as the agent's `get_state_history` does.
+        """The states of a thread, the newest first, as in `state`.
 
         Args:
             thread: The thread.

@@ -168,13 +168,14 @@ def history_of(
     limit: int | None,
 ) -> Iterator[StateSnapshot]:
     """The states of a thread, the newest first."""
-    graph = backend.graph_of(thread, tenant)
+    agent = backend.agent_of(thread, tenant)
+    graph = agent.stored_in(FencedSaver(backend.database))
     place: RunnableConfig = {"configurable": {"thread_id": thread}}
     earlier: RunnableConfig | None = None
     if before is not None:
         earlier = {"configurable": {"thread_id": thread, "checkpoint_id": before}}
-    found: Iterator[StateSnapshot] = graph.get_state_history(place, before=earlier, limit=limit)
-    return found
+    found = graph.get_state_history(place, before=earlier, limit=limit)
+    return map(agent.public.of_snapshot, found)
 
 
 def delete_thread(

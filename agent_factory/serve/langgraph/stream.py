@@ -10,7 +10,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from agent_factory.serve.json_response import to_json
 from agent_factory.service import Run, RunCancelled
-from agent_factory.service.backend import INTERRUPT
+from agent_factory.service.public_state import INTERRUPT
 
 PING_SECONDS = 15
 """How often a stream without news says that it is alive."""
