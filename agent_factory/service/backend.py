@@ -23,6 +23,7 @@ from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
 from agent_factory.service.public_state import INTERRUPT, PublicState
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
 
@@ -55,9 +56,10 @@ class RegisteredAgent:
         topology = topology_or_none(self.graph)
         return None if topology is None else topology.digest
 
-    def stored_in(self, saver: FencedSaver) -> Any:
-        """The agent, with the checkpointer of the service."""
-        return self.graph.copy(update={"checkpointer": saver})
+    def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Any:
+        """The agent, with the checkpointer of the service, and with a store if it has none."""
+        kept = self.graph.store or store
+        return self.graph.copy(update={"checkpointer": saver, "store": kept})
 
     @cached_property
     def public(self) -> PublicState:

@@ -31,6 +31,7 @@ from agent_factory.service.events import load
 from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
 
@@ -251,7 +252,8 @@ class _Attempt:
         self.saver = FencedSaver(backend.database, lease)
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
-        self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
+        store = TenantStore(backend.database, work["tenant"])
+        self._graph = agent.stored_in(self.saver, store)
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,

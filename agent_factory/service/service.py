@@ -17,6 +17,7 @@ from uuid import uuid4
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
 from sqlalchemy import func, select, update
 
@@ -33,6 +34,7 @@ from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import limits, runs, threads, workers
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
 from agent_factory.service.threads import (
@@ -107,7 +109,8 @@ class Service:
         Args:
             name: The name that messages are submitted to.
             agent: What `create_agent` returns, or any compiled graph whose state has `messages`.
-                Its checkpointer is replaced by that of the service.
+                Its checkpointer is replaced by that of the service. If it has no store, it gets
+                that of the run's tenant.
             review_within: How long a review may wait, in seconds or as "30m", "4h", "2d"; None
                 lets it wait without end.
             late: What happens then. "reject" rejects the call. "escalate" raises its priority,
@@ -533,6 +536,21 @@ class Service:
         """
         self._backend.create()
         return change_state(self._backend, thread, values, as_node, tenant)
+
+    def store(self, tenant: str = "") -> BaseStore:
+        """What a tenant's agents keep across threads: the store of agents that brought none.
+
+        Args:
+            tenant: Whose items they are. Other tenants do not see them.
+
+        >>> from tempfile import mkdtemp
+        >>> store = Service(f"sqlite:///{mkdtemp()}/desk.db").store("acme")
+        >>> store.put(("users", "ann"), "likes", {"food": "pizza"})
+        >>> store.get(("users", "ann"), "likes").value
+        {'food': 'pizza'}
+        """
+        self._backend.create()
+        return TenantStore(self._backend.database, tenant)
 
     def stranded(self, agent: str) -> Iterator[StrandedThread]:
         """Threads of an agent that wait at a node which the agent does not have any more.

@@ -152,8 +152,7 @@ def change_state(
                 "Change its state when its run has ended, or cancel the run first.",
             )
         lease = take_lease(connection, thread)
-    graph: Any = backend.agent(row.agent).graph
-    graph = graph.copy(update={"checkpointer": FencedSaver(backend.database, lease)})
+    graph = backend.agent(row.agent).stored_in(FencedSaver(backend.database, lease))
     place: RunnableConfig = {"configurable": {"thread_id": thread}}
     changed: RunnableConfig = graph.update_state(place, values, as_node)
     return changed

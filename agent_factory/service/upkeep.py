@@ -37,7 +37,7 @@ def reindex(backend: Backend) -> Iterator[str]:
 def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
     database, agent = backend.database, backend.agent(metadata[AGENT_KEY])
     tenant, run, job = metadata[TENANT_KEY], metadata[RUN_KEY], metadata[JOB_KEY]
-    graph: Any = agent.graph.copy(update={"checkpointer": FencedSaver(database)})
+    graph = agent.stored_in(FencedSaver(database))
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     snapshot = graph.get_state(config)
     pending = read_pending(snapshot, topology_or_none(graph))
