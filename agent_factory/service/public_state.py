@@ -26,7 +26,7 @@ class PublicState:
     """
 
     def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
-        self._keys = {(): _output_keys(graph)}
+        self._keys: dict[tuple[str, ...], frozenset[str]] = {(): _output_keys(graph)}
         for name, inner in graph.get_subgraphs(recurse=True):
             self._keys[tuple(name.split("|"))] = _output_keys(inner)
 

@@ -39,9 +39,8 @@ class TenantStore(BaseStore):
 
     def __init__(self, database: Database, tenant: str = "") -> None:
         self._database = database
-        # LangGraph's stores search namespaces by patterns, and some take "a" for a part of "ab". No
-        # label is the beginning of another one.
-        self._label = f"tenant-{tenant.encode().hex()}-"
+        # In hexadecimal: SqliteStore searches by patterns, and no namespace may contain a dot.
+        self._label = f"tenant-{tenant.encode().hex()}"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations in one transaction."""

@@ -118,7 +118,7 @@ def test_a_secret_leaves_by_no_route_and_no_stream(service: Service, agent: str)
                 path = path.replace(name, value)
             for method in sorted(route.methods - {"HEAD", "DELETE"}):
                 body = next((body for end, body in bodies.items() if path.endswith(end)), {})
-                given = {} if method == "GET" else {"json": body}
+                given: Any = {} if method == "GET" else {"json": body}
                 if route.path != "/threads/{thread}/stream":  # it has no end
                     answers.append(client.request(method, path, **given))
         for answer in answers:

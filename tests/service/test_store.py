@@ -111,7 +111,8 @@ def check_apart(one: BaseStore, other: BaseStore, place: str) -> None:
 
 @pytest.mark.parametrize("tenants", [("", "a"), ("aa", "a"), ("a", "aa"), ("a", "*"), ("a", "_")])
 def test_tenants_are_apart(service: Service, tenants: tuple[str, str]) -> None:
-    check_apart(*map(service.store, tenants), "a")
+    one, other = map(service.store, tenants)
+    check_apart(one, other, "a")
 
 
 @pytest.fixture(scope="module")
@@ -129,4 +130,5 @@ names = st.text(st.sampled_from("a*_%?[]-"), max_size=3)
 def test_no_tenant_finds_the_items_of_another(
     shared: Service, tenants: list[str], place: str
 ) -> None:
-    check_apart(*map(shared.store, tenants), place or "a")
+    one, other = map(shared.store, tenants)
+    check_apart(one, other, place or "a")
