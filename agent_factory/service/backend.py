@@ -38,6 +38,7 @@ Busy = Literal["queue", "reject", "interrupt", "rollback"]
 Late = Literal["reject", "escalate"]
 """What happens to a review that nobody decides in time."""
 
+
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
 class RegisteredAgent:
     """An agent, and how the service runs it."""

@@ -71,7 +71,9 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
         for name, value in data.items()
     }
     if "tasks" in shown:
-        shown["tasks"] = [{**_shown_data(mode, task, keys), "state": None} for task in data["tasks"]]
+        shown["tasks"] = [
+            {**_shown_data(mode, task, keys), "state": None} for task in data["tasks"]
+        ]
     return shown
 
 

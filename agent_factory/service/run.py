@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from sqlalchemy import Row, select, update
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
+from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY, lock_thread
+from agent_factory.service.threads import roll_back_thread
 
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
@@ -215,7 +218,7 @@ class Run:
         outcome = {"status": run.status, "checkpoint_id": run.checkpoint_id, "error": run.error}
         yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
 
-    def cancel(self, *, by: str = "api", undo: bool = False) -> None:
+    def cancel(self, *, by: str = "api", undo: bool = False, roll_back: bool = False) -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.
 
         What it has written stays in the thread. Calls that wait for a decision do not run.
@@ -224,28 +227,48 @@ class Run:
             by: Who cancels it, for the audit.
             undo: Whether the effects that the run has had are undone, by the compensations of its
                 OnceMiddleware. The audit says what was undone, and what is unknown.
-        """
-        self._backend.call(partial(self._cancel, by, undo))
+            roll_back: Whether the thread goes back to its state before the run. The history keeps
+                what the run has written. It does not go with `undo`.
 
-    def _cancel(self, by: str, undo: bool) -> None:
-        queue = self._backend.queue
+        Raises:
+            ThreadBusy: With `roll_back`: another message came before the thread had gone back.
+        """
+        if undo and roll_back:
+            raise ArgumentError("roll_back", "does not go with undo.", "Pass one of them.")
+        to_roll_back = self._backend.call(partial(self._cancel, by, undo, roll_back))
+        if to_roll_back is not None:
+            self._backend.call(partial(roll_back_thread, self._backend, *to_roll_back))
+
+    def _cancel(self, by: str, undo: bool, goes_back: bool) -> tuple[Row[Any], Lease] | None:
+        """End the run; return the thread that goes back, unless its next message does it."""
+        queue, lease = self._backend.queue, None
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
             run = connection.execute(select(runs).where(runs.c.run_id == self.id)).one()
             if thread is None or run.status not in BUSY:
-                return
+                return None
             if thread.run == self.id:
+                following = queue.following(connection, self.thread_id)
+                if goes_back and following is not None:
+                    payload = {**json.loads(following.payload), "rollback": self.id}
+                    changed = update(runs).where(runs.c.run_id == following.run_id)
+                    connection.execute(changed.values(payload=json.dumps(payload)))
                 queue.end_run(connection, thread, by, undo=undo)
+                if goes_back and following is None:
+                    lease = take_lease(connection, self.thread_id)
             else:
                 withdrawn = update(runs).where(runs.c.run_id == self.id)
                 connection.execute(withdrawn.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
         if run.job is not None:
             self._backend.engine.cancel(run.job)
+        return None if lease is None else (thread, lease)
 
-    async def acancel(self, *, by: str = "api", undo: bool = False) -> None:
+    async def acancel(
+        self, *, by: str = "api", undo: bool = False, roll_back: bool = False
+    ) -> None:
         """Async variant of `cancel`."""
-        await asyncio.to_thread(self.cancel, by=by, undo=undo)
+        await asyncio.to_thread(self.cancel, by=by, undo=undo, roll_back=roll_back)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, thread_id={self.thread_id!r})"

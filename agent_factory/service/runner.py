@@ -253,7 +253,13 @@ class _Attempt:
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work["tenant"])
-        self._graph = agent.stored_in(self.saver, store)
+        stops = {
+            "interrupt_before_nodes": submitted.get("interrupt_before"),
+            "interrupt_after_nodes": submitted.get("interrupt_after"),
+        }
+        self._graph = agent.stored_in(self.saver, store).copy(
+            update={name: nodes for name, nodes in stops.items() if nodes is not None}
+        )
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,
@@ -351,12 +357,19 @@ class _Attempt:
 
     def _roll_back(self, run: str) -> CheckpointTuple | None:
         """Go back to the checkpoint before the first of a run, and return it."""
-        for stored in self.saver.list(self._config):
-            if stored.metadata.get(RUN_KEY) != run:
-                self._from = stored.checkpoint["id"]
-                return stored
-        self.saver.delete_thread(self._work["thread"])
-        return None
+        stored = checkpoint_before(self.saver, self._work["thread"], run)
+        if stored is None:
+            self.saver.delete_thread(self._work["thread"])
+        else:
+            self._from = stored.checkpoint["id"]
+        return stored
+
+
+def checkpoint_before(saver: FencedSaver, thread: str, run: str) -> CheckpointTuple | None:
+    """The newest checkpoint of a thread that another run than this one has stored."""
+    place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    found = saver.list(place)
+    return next((one for one in found if one.metadata.get(RUN_KEY) != run), None)
 
 
 def write_waits(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -24,6 +23,7 @@ from sqlalchemy import func, select, update
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import StrandedThread, pending, stranded
 from agent_factory.review.pending_calls import Decision
+from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
@@ -39,8 +39,10 @@ from agent_factory.service.tables import limits, runs, threads, workers
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
 from agent_factory.service.threads import (
     ThreadInfo,
+    ThreadSort,
     change_metadata,
     change_state,
+    copy_thread,
     delete_thread,
     found_threads,
     history_of,
@@ -49,7 +51,6 @@ from agent_factory.service.threads import (
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
 
@@ -130,12 +131,12 @@ class Service:
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
             )
-        _check_choice("late", late, get_args(Late))
-        _check_choice("busy", busy, get_args(Busy))
+        check_choice("late", late, get_args(Late))
+        check_choice("busy", busy, get_args(Busy))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=agent,
-            review_within=_seconds("review_within", review_within),
+            review_within=seconds_of("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
@@ -183,14 +184,17 @@ class Service:
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        interrupt_before: Collection[str] | Literal["*"] | None = None,
+        interrupt_after: Collection[str] | Literal["*"] | None = None,
+        delay: float | None = None,
     ) -> Run:
         """Give a message to an agent, which a worker carries out. Returns at once.
 
         Args:
             agent: The name of the agent.
             thread: The thread; None for a new one.
-            message: A string, a message, a list of messages, or an input of the agent. With a
-                checkpoint, None goes on from it.
+            message: A string, a message, a list of messages, or an input of the agent. None goes on
+                from the checkpoint, or from where the last run of the thread has failed.
             checkpoint: The id of a checkpoint of the thread: the run begins there, and what came
                 after it stays in the history.
             message_id: Where the message comes from: submitted again with the same id, it is the
@@ -206,6 +210,9 @@ class Service:
             config: `recursion_limit`, `tags` and `configurable` of the run, as JSON.
             stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
             metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
+            interrupt_before: Nodes before which the run pauses, or "*"; None takes the agent's.
+            interrupt_after: Nodes after which the run pauses, or "*"; None takes the agent's.
+            delay: Seconds until the run may begin. Later messages of the thread wait behind it.
 
         Raises:
             NotFound: There is no such agent or checkpoint, or the thread belongs to another tenant.
@@ -214,12 +221,13 @@ class Service:
         """
         known = self._backend.agent(agent)
         busy = busy or known.busy
-        _check_choice("busy", busy, get_args(Busy))
+        check_choice("busy", busy, get_args(Busy))
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
-        goes_on = message is None and checkpoint is not None
+        stops = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        goes_on = message is None and (checkpoint is not None or thread is not None)
         given = None if goes_on else as_input(message, message_id)
         run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
         payload = {
@@ -234,6 +242,8 @@ class Service:
             "context": None if context is None else dict(context),
             "config": as_config(config),
             "stream": None if stream is None else sorted(stream),
+            **{name: nodes_of(known.graph, name, nodes) for name, nodes in stops.items()},
+            "delay": delay,
             "trace": traceparent(),
         }
         self._backend.create()
@@ -389,6 +399,8 @@ class Service:
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        sort_by: ThreadSort = "updated_at",
+        descending: bool = True,
         limit: int = 50,
         offset: int = 0,
     ) -> list[ThreadInfo]:
@@ -400,13 +412,18 @@ class Service:
             status: Only those in this state, or in one of these.
             agent: Only those of this agent.
             metadata: Only those whose metadata have these values.
+            sort_by: What they are sorted by.
+            descending: Whether the highest value comes first.
             limit: The most to return.
             offset: How many to leave out before them.
         """
+        check_choice("sort_by", sort_by, get_args(ThreadSort))
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         found = found_threads(given, metadata or {})
-        found = found.order_by(threads.c.updated_at.desc(), threads.c.thread_id)
+        sorted_by = threads.c[sort_by]
+        order = sorted_by.desc() if descending else sorted_by
+        found = found.order_by(order, threads.c.thread_id)
         with self._backend.database.read() as connection:
             rows = connection.execute(found.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
@@ -517,25 +534,56 @@ class Service:
         values: Any,
         *,
         as_node: str | None = None,
+        checkpoint: str | None = None,
         tenant: str | None = None,
+        by: str = "api",
     ) -> RunnableConfig:
         """Write to the state of a thread that no run works on, as the agent's `update_state` does.
+
+        Questions that the thread waits for are withdrawn; the inbox has those of the new state. If
+        the new state waits for nothing, as after `as_node="__end__"`, the run is cancelled.
 
         Args:
             thread: The thread.
             values: What is written.
             as_node: The node it is written for; None takes the last one that has run.
+            checkpoint: The id of a checkpoint: the new state is based on it. None takes the newest.
             tenant: The tenant of the one who writes.
+            by: Who writes, for the audit.
 
         Returns:
             The config of the new checkpoint.
 
         Raises:
             NotFound: As in `state`.
-            ThreadBusy: A run works on the thread, or waits in it.
+            ThreadBusy: A run works on the thread, or is queued for it.
+            ArgumentError: The agent cannot write this, for example since the node is not known.
         """
         self._backend.create()
-        return change_state(self._backend, thread, values, as_node, tenant)
+        return change_state(
+            self._backend,
+            thread,
+            values,
+            as_node=as_node,
+            checkpoint=checkpoint,
+            tenant=tenant,
+            by=by,
+        )
+
+    def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
+        """Copy a thread that no run works on, with its history and with what it waits for.
+
+        Args:
+            thread: The thread.
+            by: Who copies it, for the audit.
+            tenant: The tenant of the one who copies.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+            ThreadBusy: A run works on the thread, or is queued for it.
+        """
+        self._backend.create()
+        return copy_thread(self._backend, thread, str(uuid4()), tenant, by)
 
     def store(self, tenant: str = "") -> BaseStore:
         """What a tenant's agents keep across threads: the store of agents that brought none.
@@ -697,7 +745,7 @@ class Service:
             An iterator over the ids of the threads; each one is deleted when it is read.
         """
         self._backend.create()
-        seconds = _seconds("older_than", older_than)
+        seconds = seconds_of("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
 
@@ -731,20 +779,3 @@ class Service:
     async def astate(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
         """Async variant of `state`."""
         return await asyncio.to_thread(partial(self.state, thread, tenant=tenant))
-
-
-def _seconds(name: str, given: str | float | None) -> float | None:
-    if given is None or isinstance(given, int | float):
-        return given
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
-    if found is None:
-        raise ArgumentError(
-            name, f"must be seconds or a string like '30m', '4h' or '2d', got {given!r}."
-        )
-    return float(found[1]) * _UNITS[found[2]]
-
-
-def _check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    if value not in choices:
-        listed = ", ".join(map(repr, choices))
-        raise ArgumentError(name, f"must be one of {listed}, got {value!r}.")

@@ -40,7 +40,7 @@ class ThreadQueue:
         """Give the engine a job of a run, whose thread is not busy."""
         thread_id, tenant = payload["thread"], payload["tenant"]
         is_limited = select(limits.c.tenant).where(limits.c.tenant == tenant).exists()
-        number, limited = connection.execute(
+        number, limited, now = connection.execute(
             update(threads)
             .where(threads.c.thread_id == thread_id)
             .values(
@@ -50,11 +50,14 @@ class ThreadQueue:
                 status="queued",
                 updated_at=self._database.now,
             )
-            .returning(threads.c.jobs, is_limited)
+            .returning(threads.c.jobs, is_limited, self._database.now)
         ).one()
         job = f"{thread_id}/{number:08d}"
         queue = queue_of(tenant) if limited else QUEUE
-        self._engine.add(connection, Job(job, json.dumps(payload), payload["priority"], queue))
+        delay = max(0.0, payload.get("begins_at", now) - now) or None
+        self._engine.add(
+            connection, Job(job, json.dumps(payload), payload["priority"], queue, delay)
+        )
         queued = update(runs).where(runs.c.run_id == run_id).values(job=job, status="queued")
         connection.execute(queued)
 
@@ -79,14 +82,18 @@ class ThreadQueue:
                 updated_at=self._database.now,
             )
         )
-        held = select(runs.c.run_id, runs.c.payload).where(
+        following = self.following(connection, thread_id)
+        if following is not None:
+            self.queue(connection, following.run_id, json.loads(following.payload))
+
+    def following(self, connection: Connection, thread_id: str) -> Row[Any] | None:
+        """The run whose message comes next on a busy thread."""
+        held = select(runs).where(
             runs.c.thread_id == thread_id, runs.c.job.is_(None), runs.c.status == "queued"
         )
         # What undoes a run comes before the messages behind it.
         first = held.order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq).limit(1)
-        following = connection.execute(first).first()
-        if following is not None:
-            self.queue(connection, following.run_id, json.loads(following.payload))
+        return connection.execute(first).first()
 
     def end_run(
         self, connection: Connection, row: Row[Any], by: str, *, undo: bool = False
@@ -101,11 +108,7 @@ class ThreadQueue:
             by: Who does it, for the audit.
             undo: Whether the effects of the run are undone next.
         """
-        connection.execute(
-            update(waits)
-            .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
-            .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
-        )
+        self.withdraw(connection, row, by)
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
         if undo:
@@ -131,6 +134,14 @@ class ThreadQueue:
                 )
             )
         self.settle(connection, row.thread_id, row.run, "cancelled")
+
+    def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
+        """Ask no more what a thread waits for."""
+        connection.execute(
+            update(waits)
+            .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
+            .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
+        )
 
     def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
         """End the run of a busy thread and those of the messages behind it, and return them."""
