@@ -44,6 +44,7 @@ class RunInfo:
         error: Why it has failed.
         metadata: What was noted about it when it was submitted.
         created_at: When it was submitted, in seconds since 1970, by the database's clock.
+        job: The id of its newest piece of work; a decision begins a new one. None if it has none.
     """
 
     id: str
@@ -54,6 +55,7 @@ class RunInfo:
     error: str | None
     metadata: Mapping[str, Any]
     created_at: float
+    job: str | None = None
 
 
 class Run:
@@ -93,6 +95,7 @@ class Run:
             error=row.error,
             metadata=row.metadata,
             created_at=row.created_at,
+            job=row.job,
         )
 
     def result(self, timeout: float | None = None) -> Any:

@@ -135,7 +135,7 @@ class Runner:
         def note(part: Any) -> None:
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
                 attempt.paused = True
-            if part["type"] in attempt.modes:
+            if part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"]):
                 self._log.add(job, attempt.agent.public.of_part(part))
 
         if isinstance(parts, Iterator):
@@ -248,6 +248,7 @@ class _Attempt:
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
         asked = (work.get("stream"), submitted.get("stream"), agent.stream)
         self.modes = next(modes for modes in asked if modes is not None)
+        self.subgraphs = submitted.get("subgraphs", True)
         self._context = submitted.get("context")
         self.saver = FencedSaver(backend.database, lease)
         self.paused = self.continues = False

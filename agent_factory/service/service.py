@@ -183,6 +183,7 @@ class Service:
         context: Mapping[str, Any] | None = None,
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
+        subgraphs: bool = True,
         metadata: Mapping[str, Any] | None = None,
         interrupt_before: Collection[str] | Literal["*"] | None = None,
         interrupt_after: Collection[str] | Literal["*"] | None = None,
@@ -209,6 +210,7 @@ class Service:
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `tags` and `configurable` of the run, as JSON.
             stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
+            subgraphs: Whether what agents inside the agent do is recorded, too.
             metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
             interrupt_before: Nodes before which the run pauses, or "*"; None takes the agent's.
             interrupt_after: Nodes after which the run pauses, or "*"; None takes the agent's.
@@ -242,6 +244,7 @@ class Service:
             "context": None if context is None else dict(context),
             "config": as_config(config),
             "stream": None if stream is None else sorted(stream),
+            "subgraphs": subgraphs,
             **{name: nodes_of(known.graph, name, nodes) for name, nodes in stops.items()},
             "delay": delay,
             "trace": traceparent(),

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
 
 from agent_factory.serve.json_response import to_json
-from agent_factory.service import Run, RunCancelled
+from agent_factory.service import Run, RunCancelled, RunInfo, Service
 from agent_factory.service.public_state import INTERRUPT
 
 PING_SECONDS = 15
 """How often a stream without news says that it is alive."""
+
+POLL_SECONDS = 0.2
+"""How often the stream of a thread looks for a new run."""
+
+_ACTIVE = ("queued", "running")
 
 
 class Events:
@@ -34,10 +42,19 @@ class Events:
         """The events, until the run has ended or pauses."""
         if after is None:
             yield self._metadata()
+        begin = after
+        if after is not None and self._modes is not None and "messages" in self._modes:
+            # What is known of a message began before the last event that the client has seen.
+            begin = f"{after.rsplit(':', 2)[0]}:0:-1"
         try:
-            async for part in self._run.astream(after=after):
-                for name, data in self._events_of(part):
-                    yield ServerSentEvent(to_json(data), event=name, id=part["id"])
+            async for part in self._run.astream(after=begin):
+                events = [*self._events_of(part)]
+                if begin != after and not _is_later(part["id"], after):
+                    continue
+                for position, (name, data) in enumerate(events, 1):
+                    # A client that was cut off between them gets all of them again.
+                    id = part["id"] if position == len(events) else None
+                    yield ServerSentEvent(to_json(data), event=name, id=id)
         except RunCancelled as error:
             yield ServerSentEvent(to_json(error), event="error")
 
@@ -80,6 +97,50 @@ class Events:
         yield "messages/partial", [message_chunk_to_message(whole)]
 
 
+def _is_later(id: str, seen: str | None) -> bool:
+    """Whether an event of a job comes after another one."""
+    numbers = [[int(number) for number in str(one).split(":")[-2:]] for one in (id, seen)]
+    return numbers[0] > numbers[1]
+
+
+async def follow_thread(
+    service: Service, thread: str, tenant: str, after: str | None
+) -> AsyncIterator[ServerSentEvent]:
+    """The events of the runs of a thread, one after the other, until the client goes away.
+
+    Args:
+        service: The service.
+        thread: The thread.
+        tenant: The tenant of the one who reads.
+        after: The id of the last event that the client has seen; None begins with what runs now.
+    """
+    seen: set[str] = set()
+    last = "" if after is None else after.rsplit(":", 2)[0]
+    changed = None
+
+    def begun() -> list[tuple[Run, RunInfo]]:
+        """The newest runs of the thread, if it has changed, the oldest first."""
+        nonlocal changed
+        since, changed = changed, service.thread(thread, tenant=tenant).updated_at
+        if since == changed:
+            return []
+        found = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=20)]
+        if since is None and after is None:
+            seen.update(info.job for _, info in found if info.job and info.status not in _ACTIVE)
+        return found[::-1]
+
+    while True:
+        for run, info in await run_in_threadpool(begun):
+            # The jobs of a thread are numbered.
+            if info.job is None or info.job in seen or info.job < last:
+                continue
+            events = Events(run, None, subgraphs=True)
+            async for event in events.follow(after if info.job == last else None):
+                yield event
+            seen.add(info.job)
+        await asyncio.sleep(POLL_SECONDS)
+
+
 def stream_response(
     run: Run,
     modes: Collection[str] | None,
@@ -113,9 +174,11 @@ def stream_response(
             await run.acancel(by="the client has gone")
 
     place = f"/threads/{run.thread_id}/runs/{run.id}"
+    # Clients that are cut off ask there for the rest.
+    again = urlencode({"stream_mode": [*(modes or ())]}, doseq=True)
     return EventSourceResponse(
         events(),
-        headers={"Content-Location": place, "Location": f"{place}/stream"},
+        headers={"Content-Location": place, "Location": f"{place}/stream?{again}".rstrip("?")},
         ping=PING_SECONDS,
         client_close_handler_callable=cancel,
     )
