@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -182,12 +183,12 @@ class Run:
         """Parts of the stream, and None where the caller has to wait for the next one."""
         job, row, part = None, 0, -1
         if after is not None:
-            try:
-                job, *numbers = after.rsplit(":", 2)
-                row, part = map(int, numbers)
-            except ValueError:
+            # The id of a part names its job, which must not be one of another tenant's thread.
+            found_id = re.fullmatch(rf"({re.escape(self.thread_id)}/\d+):(\d+):(\d+)", after)
+            if found_id is None:
                 hint = "Pass the `id` of a part of this run's stream."
-                raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint) from None
+                raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint)
+            job, row, part = found_id[1], int(found_id[2]), int(found_id[3])
         log, since = self._backend.log, time.monotonic()
         while job is None:
             run = self._look()

@@ -18,7 +18,7 @@ from agent_factory.serve.json_response import JsonResponse, selected, time_text,
 from agent_factory.serve.langgraph.agents import Agents, assistant_id
 from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun
 from agent_factory.serve.langgraph.start import start_run
-from agent_factory.serve.langgraph.stream import PING_SECONDS, stream_response
+from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, RunInfo, Service
 
 _STATUS = {
@@ -122,12 +122,12 @@ class Runs:
     async def join_stream(self, request: Request) -> Response:
         """`GET /threads/{thread}/runs/{run}/stream`."""
         asked = [mode for mode in request.query_params.getlist("stream_mode") if mode]
-        after = request.headers.get("last-event-id")
+        run = await self._run(request)
+        after = last_event_id(request, run.thread_id)
         return stream_response(
-            await self._run(request),
+            run,
             asked or None,
             subgraphs=True,
-            # "-1" is how clients ask for all.
             after=None if after == "-1" else after,
             cancels=request.query_params.get("cancel_on_disconnect") in ("true", "1"),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -10,6 +11,8 @@ from urllib.parse import urlencode
 from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from agent_factory.serve.json_response import to_json
 from agent_factory.service import Run, RunCancelled, RunInfo, Service
@@ -45,7 +48,7 @@ class Events:
         begin = after
         if after is not None and self._modes is not None and "messages" in self._modes:
             # What is known of a message began before the last event that the client has seen.
-            begin = f"{after.rsplit(':', 2)[0]}:0:-1"
+            begin = f"{after.rsplit(':', 2)[0]}:0:0"
         try:
             async for part in self._run.astream(after=begin):
                 events = [*self._events_of(part)]
@@ -103,6 +106,18 @@ def _is_later(id: str, seen: str | None) -> bool:
     return numbers[0] > numbers[1]
 
 
+def last_event_id(request: Request, thread: str) -> str | None:
+    """The id of the last event of a thread that a client has seen; "-1" asks for all.
+
+    Raises:
+        HTTPException: 422 if it is not the id of an event of this thread.
+    """
+    after: str | None = request.headers.get("last-event-id")
+    if after in (None, "-1") or re.fullmatch(rf"{re.escape(thread)}/\d+:\d+:\d+", str(after)):
+        return after
+    raise HTTPException(422, f"Last-Event-ID is not of an event of this thread: {after!r}.")
+
+
 async def follow_thread(
     service: Service, thread: str, tenant: str, after: str | None
 ) -> AsyncIterator[ServerSentEvent]:
@@ -112,9 +127,10 @@ async def follow_thread(
         service: The service.
         thread: The thread.
         tenant: The tenant of the one who reads.
-        after: The id of the last event that the client has seen; None begins with what runs now.
+        after: What `last_event_id` returns; None begins with what runs now.
     """
     seen: set[str] = set()
+    is_new, after = after is None, None if after == "-1" else after
     last = "" if after is None else after.rsplit(":", 2)[0]
     changed = None
 
@@ -125,7 +141,7 @@ async def follow_thread(
         if since == changed:
             return []
         found = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=20)]
-        if since is None and after is None:
+        if since is None and is_new:
             seen.update(info.job for _, info in found if info.job and info.status not in _ACTIVE)
         return found[::-1]
 
@@ -135,9 +151,15 @@ async def follow_thread(
             if info.job is None or info.job in seen or info.job < last:
                 continue
             events = Events(run, None, subgraphs=True)
-            async for event in events.follow(after if info.job == last else None):
-                yield event
-            seen.add(info.job)
+            if after is not None:  # the rest of a job that this run or one before it had then
+                async for event in events.follow(after):
+                    yield event
+                seen.add(last)
+                after = None
+            if info.job not in seen:
+                async for event in events.follow():
+                    yield event
+                seen.add(info.job)
         await asyncio.sleep(POLL_SECONDS)
 
 

@@ -26,7 +26,7 @@ from agent_factory.serve.langgraph.requests import (
     ThreadPrune,
     ThreadSearch,
 )
-from agent_factory.serve.langgraph.stream import PING_SECONDS, follow_thread
+from agent_factory.serve.langgraph.stream import PING_SECONDS, follow_thread, last_event_id
 from agent_factory.service import NotFound, Service, ThreadInfo
 from agent_factory.service.public_state import PublicState
 
@@ -159,11 +159,8 @@ class Threads:
         if set(request.query_params.getlist("stream_mode")) - {"run_modes", ""}:
             raise HTTPException(422, "stream_mode of a thread must be 'run_modes'.")
         info = await run_in_threadpool(self._info, request)
-        after = request.headers.get("last-event-id")
-        # "-1" is how clients ask for all.
-        events = follow_thread(
-            self._service, info.id, info.tenant, f"{info.id}/:0:-1" if after == "-1" else after
-        )
+        after = last_event_id(request, info.id)
+        events = follow_thread(self._service, info.id, info.tenant, after)
         return EventSourceResponse(events, ping=PING_SECONDS)
 
     # State
