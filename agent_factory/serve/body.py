@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -40,6 +41,14 @@ def number(request: Request, name: str, default: int) -> int:
     if not given.isdecimal():
         raise HTTPException(422, f"{name} must be a number, got {given!r}.")
     return int(given)
+
+
+def several(request: Request, name: str) -> list[str]:
+    """The values of a name in the query of a request: repeated, or a list as JSON."""
+    found: list[str] = []
+    for given in request.query_params.getlist(name):
+        found += map(str, json.loads(given)) if given.startswith("[") else [given]
+    return [one for one in found if one]
 
 
 def _explained(error: ValidationError) -> str:

@@ -156,6 +156,7 @@ class RunOfBatch(NewRun):
     """One of several messages."""
 
     thread_id: str | None = None
+    assistantId: str | None = None
 
 
 class Batch(RootModel[list[RunOfBatch]]):

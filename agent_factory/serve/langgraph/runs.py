@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent_factory.serve.body import number, read_body
+from agent_factory.serve.body import number, read_body, several
 from agent_factory.serve.json_response import JsonResponse, selected, time_text, to_json
 from agent_factory.serve.langgraph.agents import Agents, assistant_id
 from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun
@@ -106,7 +106,7 @@ class Runs:
             found = self._service.runs(thread, tenant=tenant, limit=most)
             shown = [_shown(run.info) for run in found]
             kept = [one for one in shown if status in (None, one["status"])][offset:][:limit]
-            return [selected(one, request.query_params.getlist("select")) for one in kept]
+            return [selected(one, several(request, "select")) for one in kept]
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -121,7 +121,7 @@ class Runs:
 
     async def join_stream(self, request: Request) -> Response:
         """`GET /threads/{thread}/runs/{run}/stream`."""
-        asked = [mode for mode in request.query_params.getlist("stream_mode") if mode]
+        asked = several(request, "stream_mode")
         run = await self._run(request)
         after = last_event_id(request, run.thread_id)
         return stream_response(

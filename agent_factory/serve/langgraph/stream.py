@@ -127,7 +127,8 @@ async def follow_thread(
         service: The service.
         thread: The thread.
         tenant: The tenant of the one who reads.
-        after: What `last_event_id` returns; None begins with what runs now.
+        after: What `last_event_id` returns. None begins with what runs now, "-1" with the oldest of
+            the newest 20 runs; of a run that was decided about, only what came since is shown.
     """
     seen: set[str] = set()
     is_new, after = after is None, None if after == "-1" else after

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.body import read_body
+from agent_factory.serve.body import read_body, several
 from agent_factory.serve.json_response import JsonResponse, selected, time_text
 from agent_factory.serve.langgraph.agents import Agents, assistant_id
 from agent_factory.serve.langgraph.requests import (
@@ -156,7 +156,7 @@ class Threads:
 
     async def stream(self, request: Request) -> Response:
         """`GET /threads/{thread}/stream`."""
-        if set(request.query_params.getlist("stream_mode")) - {"run_modes", ""}:
+        if set(several(request, "stream_mode")) - {"run_modes"}:
             raise HTTPException(422, "stream_mode of a thread must be 'run_modes'.")
         info = await run_in_threadpool(self._info, request)
         after = last_event_id(request, info.id)
@@ -171,7 +171,7 @@ class Threads:
             raise HTTPException(422, "subgraphs is not supported: inner agents have no state here.")
         checkpoint = request.path_params.get("checkpoint")
         shown = await run_in_threadpool(self._state, request, checkpoint)
-        return JsonResponse(selected(shown, request.query_params.getlist("select")))
+        return JsonResponse(selected(shown, several(request, "select")))
 
     async def state_at(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/state/checkpoint`."""
