@@ -18,6 +18,9 @@ async function all(stream) {
   return parts;
 }
 
+// An event without an id has that of the event before it, in the same connection.
+const shown = (parts) => parts.map(({ event, data }) => ({ event, data }));
+
 async function newThread(options = {}) {
   return (await client.threads.create(options)).thread_id;
 }
@@ -163,12 +166,12 @@ const cases = {
       const lastEventId = seen.at(-1).id;
       const rest = await all(client.runs.joinStream(thread, run, { lastEventId, streamMode }));
       const whole = await all(client.runs.joinStream(thread, run, { lastEventId: "-1", streamMode }));
-      assert.deepEqual([...seen, ...rest], whole);
+      assert.deepEqual(shown([...seen, ...rest]), shown(whole));
       const at = whole.findIndex((part) => part.event.startsWith("messages") && part.id);
       const again = { lastEventId: whole[at].id, streamMode };
       assert.deepEqual(
-        await all(client.runs.joinStream(thread, run, again)),
-        whole.slice(at + 1)
+        shown(await all(client.runs.joinStream(thread, run, again))),
+        shown(whole.slice(at + 1))
       );
       assert.equal((await client.runs.get(thread, run)).status, "success");
     }
