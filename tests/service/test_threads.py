@@ -198,11 +198,11 @@ def test_a_run_pauses_at_a_node(service: Service, thread: str) -> None:
 
 def test_a_run_begins_later(service: Service, thread: str) -> None:
     begun = time.monotonic()
-    run = service.submit("free", thread=thread, message="Hi", delay=1.2)
+    run = service.submit("free", thread=thread, message="Hi", delay=0.4)
     after = service.submit("free", thread=thread, message="Two")
     assert run.status == "queued"
     run.result(WAIT)
-    assert 1.1 < time.monotonic() - begun < 8
+    assert 0.35 < time.monotonic() - begun < 8
     after.result(WAIT)
     assert texts(service, thread)[::2] == ["Hi", "Two"]
     later = service.submit("free", thread=thread, message="Three", delay=1000)
@@ -218,6 +218,13 @@ def test_a_failed_run_goes_on(service: Service, thread: str) -> None:
         run.result(WAIT)
     values = service.submit("free", thread=thread, message=None).result(WAIT)
     assert [one.text for one in values["messages"]][-1] == "Done."
+
+
+def test_a_stream_shows_no_events_of_another_thread(service: Service, thread: str) -> None:
+    service.submit("free", thread=thread, message="Hi").result(WAIT)
+    other = service.submit("free", message="Hi", tenant="other")
+    with pytest.raises(ArgumentError, match="is not the id of a part"):
+        next(other.stream(after=f"{thread}/00000001:0:0"))
 
 
 def test_threads_are_sorted(service: Service) -> None:
