@@ -11,29 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.review import DecisionNotAllowed
-from agent_factory.serve import langgraph
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve import langgraph, pages
+from agent_factory.serve.errors import status_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, principal_of
-from agent_factory.service import (
-    AlreadyDecided,
-    ClaimedByOther,
-    DatabaseUnavailable,
-    NotFound,
-    Service,
-    ThreadBusy,
-)
-
-_STATUS: dict[type[Exception], int] = {
-    NotFound: 404,
-    ThreadBusy: 409,
-    AlreadyDecided: 409,
-    ClaimedByOther: 409,
-    DecisionNotAllowed: 422,
-    ArgumentError: 422,
-    DatabaseUnavailable: 503,
-}
+from agent_factory.service import Service
 
 
 def create_app(service: Service, authenticate: Authenticate | None = None) -> Starlette:
@@ -77,7 +60,9 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
         routes=[
             Route("/ok", ok),
             Route("/info", info),
+            *pages.open_routes(),
             *map(known, langgraph.routes(service)),
+            *map(known, pages.routes(service)),
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
@@ -85,8 +70,7 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
 
 async def _refused(_: Request, error: Any) -> Response:
     """A request that the service refuses."""
-    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
-    return JsonResponse({"detail": str(error)}, status_code=status)
+    return JsonResponse({"detail": str(error)}, status_code=status_of(error))
 
 
 async def _failed(_: Request, error: Any) -> Response:

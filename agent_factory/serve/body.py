@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -31,6 +33,12 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
         return kind.model_validate_json(given or b"{}")
     except ValidationError as error:
         raise HTTPException(422, _explained(error)) from error
+
+
+async def read_form(request: Request) -> FormData:
+    """The fields of a form that a page has sent."""
+    given = (await request.body()).decode(errors="replace")
+    return FormData([*parse_qsl(given, keep_blank_values=True)])
 
 
 def number(request: Request, name: str, default: int) -> int:

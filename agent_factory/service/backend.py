@@ -21,7 +21,8 @@ from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
-from agent_factory.service.public_state import INTERRUPT, PublicState
+from agent_factory.service.public_state import INTERRUPT as INTERRUPT
+from agent_factory.service.public_state import PublicState
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
@@ -39,6 +40,16 @@ Late = Literal["reject", "escalate"]
 """What happens to a review that nobody decides in time."""
 
 
+RUN_KEY = "agent_factory_run"
+"""Key in the metadata of checkpoints: the run that stored it."""
+
+JOB_KEY = "agent_factory_job"
+"""Key in the metadata of checkpoints: the job that stored it."""
+
+AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
+"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
 class RegisteredAgent:
     """An agent, and how the service runs it."""
@@ -50,6 +61,7 @@ class RegisteredAgent:
     busy: Busy
     stream: tuple[str, ...]
     asynchronous: bool
+    decisions: bool
 
     @cached_property
     def plan(self) -> str | None:

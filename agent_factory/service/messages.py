@@ -8,19 +8,24 @@ from typing import Any
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.service.backend import Backend, Busy
 from agent_factory.service.errors import NotFound, ThreadBusy
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import runs
+from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
 
 
 def submit(
-    backend: Backend, run_id: str, payload: dict[str, Any], busy: Busy, metadata: dict[str, Any]
+    backend: Backend,
+    run_id: str,
+    payload: dict[str, Any],
+    busy: Busy,
+    metadata: dict[str, Any],
+    title: str | None,
 ) -> None:
     """Write a run, and queue it if its thread is not busy; one that is known stays as it is.
 
@@ -33,7 +38,7 @@ def submit(
         if (delay := payload.pop("delay")) is not None:
             now = connection.execute(select(backend.database.now)).scalar_one()
             payload = {**payload, "begins_at": now + delay}
-        row = insert_thread(connection, backend, thread_id, tenant)
+        row = insert_thread(connection, backend, thread_id, tenant, title=title)
         again = select(runs.c.run_id).where(runs.c.run_id == run_id)
         if connection.execute(again).first() is not None:
             return
@@ -62,6 +67,9 @@ def submit(
                 ]
             else:
                 payload["rollback"] = row.run
+        if row.title is None and title is not None:  # it was created before its first message
+            named = update(threads).where(threads.c.thread_id == thread_id)
+            connection.execute(named.values(title=title))
         connection.execute(
             insert(runs).values(
                 **{name: values[name] for name in columns},

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -46,6 +46,9 @@ class RunInfo:
         metadata: What was noted about it when it was submitted.
         created_at: When it was submitted, in seconds since 1970, by the database's clock.
         job: The id of its newest piece of work; a decision begins a new one. None if it has none.
+        usage: What its model calls have used, in a line for each part of the agent and each model:
+            "agent", "part", "model", "calls", "input_tokens", "output_tokens", "cached_tokens" and
+            "usd". It grows when the run pauses or ends.
     """
 
     id: str
@@ -57,6 +60,7 @@ class RunInfo:
     metadata: Mapping[str, Any]
     created_at: float
     job: str | None = None
+    usage: Sequence[Mapping[str, Any]] = ()
 
 
 class Run:
@@ -97,6 +101,7 @@ class Run:
             metadata=row.metadata,
             created_at=row.created_at,
             job=row.job,
+            usage=row.usage,
         )
 
     def result(self, timeout: float | None = None) -> Any:
@@ -150,7 +155,8 @@ class Run:
         Parts have the form of LangGraph's streams in version 2 (`type`, `ns`, `data`) and an `id`.
         Private keys of the state are left out. The last part has the type "end"; its data are the
         outcome. If another worker takes the run over, a part of the type "resumed" says so, and
-        parts of the last step may come again.
+        parts of the last step may come again. Parts that are recorded for the studio alone have
+        the key `asked`, which is False.
 
         Args:
             after: The `id` of the last part that was seen, to continue a stream.

@@ -21,6 +21,7 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import func, select, update
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.factory import with_decisions
 from agent_factory.review import StrandedThread, pending, stranded
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
@@ -35,7 +36,7 @@ from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import limits, runs, threads, workers
+from agent_factory.service.tables import audit, limits, runs, threads, workers
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
 from agent_factory.service.threads import (
     ThreadInfo,
@@ -47,8 +48,10 @@ from agent_factory.service.threads import (
     found_threads,
     history_of,
     insert_thread,
+    title_of,
 )
 from agent_factory.service.upkeep import forget, reindex
+from agent_factory.service.usage import total
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
@@ -104,6 +107,7 @@ class Service:
         busy: Busy = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
         asynchronous: bool = False,
+        decisions: bool = False,
     ) -> None:
         """Let the service run an agent. Workers need it before they start.
 
@@ -119,6 +123,8 @@ class Service:
             busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
             asynchronous: Run it with `astream`, in one event loop per process.
+            decisions: Record what hooks, layers and routes decide, and all that the studio shows
+                of a run while it works. The agent must be one of `create_agent`.
 
         Raises:
             ArgumentError: An argument cannot be used, or the name is taken.
@@ -135,12 +141,13 @@ class Service:
         check_choice("busy", busy, get_args(Busy))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
-            graph=agent,
+            graph=with_decisions(agent) if decisions else agent,
             review_within=seconds_of("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
             asynchronous=asynchronous,
+            decisions=decisions,
         )
 
     @property
@@ -250,7 +257,8 @@ class Service:
             "trace": traceparent(),
         }
         self._backend.create()
-        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}))
+        title = None if given is None else title_of(given["messages"])
+        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}), title)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -402,6 +410,7 @@ class Service:
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
         sort_by: ThreadSort = "updated_at",
         descending: bool = True,
         limit: int = 50,
@@ -415,6 +424,7 @@ class Service:
             status: Only those in this state, or in one of these.
             agent: Only those of this agent.
             metadata: Only those whose metadata have these values.
+            text: Only those whose title contains it, or whose id begins with it.
             sort_by: What they are sorted by.
             descending: Whether the highest value comes first.
             limit: The most to return.
@@ -423,7 +433,7 @@ class Service:
         check_choice("sort_by", sort_by, get_args(ThreadSort))
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = found_threads(given, metadata or {})
+        found = found_threads(given, metadata or {}, text)
         sorted_by = threads.c[sort_by]
         order = sorted_by.desc() if descending else sorted_by
         found = found.order_by(order, threads.c.thread_id)
@@ -439,11 +449,14 @@ class Service:
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
     ) -> int:
         """How many threads `threads` would find with these arguments and no limit."""
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = select(func.count()).select_from(found_threads(given, metadata or {}).subquery())
+        found = select(func.count()).select_from(
+            found_threads(given, metadata or {}, text).subquery()
+        )
         with self._backend.database.read() as connection:
             return int(connection.execute(found).scalar_one())
 
@@ -486,6 +499,39 @@ class Service:
         with self._backend.database.read() as connection:
             ids = connection.execute(found).scalars().all()
         return [Run(self._backend, one, thread) for one in ids]
+
+    def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
+        """What the model calls of all runs of a thread have used, as `RunInfo.usage`.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self.thread(thread, tenant=tenant)
+        of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            found = connection.execute(of_runs).scalars().all()
+        return total(line for lines in found for line in lines)
+
+    def pulse(self, *, tenant: str | None = None) -> dict[str, Any]:
+        """A value that is another one once threads or waits have changed.
+
+        Args:
+            tenant: Only threads of this tenant.
+
+        Returns:
+            When a thread has changed last ("threads"), the number of open waits ("waits") and of
+            entries of the audit ("audit"), which grows with each claim and decision.
+        """
+        self._backend.create()
+
+        def of(table: Any) -> Any:
+            return True if tenant is None else table.c.tenant == tenant
+
+        changed = select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery()
+        entries = select(func.max(audit.c.id)).where(of(audit)).scalar_subquery()
+        with self._backend.database.read() as connection:
+            last, entry = connection.execute(select(changed, entries)).one()
+        return {"threads": last, "waits": self.inbox(tenant).count(), "audit": entry}
 
     def state(
         self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None

@@ -10,12 +10,12 @@ from sqlalchemy import delete, select, update
 
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
-from agent_factory.service.backend import Backend
-from agent_factory.service.runner import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, write_waits
+from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
+from agent_factory.service.runner import write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
-from agent_factory.service.threads import delete_thread
+from agent_factory.service.threads import delete_thread, title_of
 
 
 def reindex(backend: Backend) -> Iterator[str]:
@@ -50,6 +50,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             epoch=database.now * 1000,  # higher than that of any lease before
             jobs=int(job.rpartition("/")[2]),
             run=run,
+            title=title_of(snapshot.values.get("messages", ())),
             created_at=database.now,
             updated_at=database.now,
         )

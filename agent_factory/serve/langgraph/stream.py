@@ -74,7 +74,7 @@ class Events:
         elif kind == "resumed":
             self._attempt += 1
             yield "metadata", {"run_id": self._run.id, "attempt": self._attempt}
-        elif part["ns"] and not self._subgraphs:
+        elif part.get("asked") is False or (part["ns"] and not self._subgraphs):
             return
         elif kind == "messages":
             if self._modes is None or "messages-tuple" in self._modes:
