@@ -18,11 +18,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
-from agent_factory.review import StrandedThread, pending, stranded
+from agent_factory.review import StrandedThread, pending
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
@@ -36,8 +36,8 @@ from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import audit, limits, runs, threads, workers
-from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
+from agent_factory.service.tables import runs, threads
+from agent_factory.service.thread_queue import HIGHEST_PRIORITY
 from agent_factory.service.threads import (
     ThreadInfo,
     ThreadSort,
@@ -48,11 +48,12 @@ from agent_factory.service.threads import (
     found_threads,
     history_of,
     insert_thread,
+    pulse_of,
     title_of,
 )
-from agent_factory.service.upkeep import forget, reindex
+from agent_factory.service.upkeep import forget, reindex, stranded_threads
 from agent_factory.service.usage import total
-from agent_factory.service.worker import DEAD_AFTER, Worker
+from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
@@ -166,13 +167,7 @@ class Service:
             per_minute: The most runs that begin within a minute.
         """
         self._backend.create()
-        self._backend.engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
-        given = {"concurrency": concurrency, "per_minute": per_minute}
-        with self._backend.database.begin() as connection:
-            row = self._backend.database.insert(limits).values(tenant=tenant, **given)
-            connection.execute(
-                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
-            )
+        self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
 
     # Messages
 
@@ -523,15 +518,7 @@ class Service:
             entries of the audit ("audit"), which grows with each claim and decision.
         """
         self._backend.create()
-
-        def of(table: Any) -> Any:
-            return True if tenant is None else table.c.tenant == tenant
-
-        changed = select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery()
-        entries = select(func.max(audit.c.id)).where(of(audit)).scalar_subquery()
-        with self._backend.database.read() as connection:
-            last, entry = connection.execute(select(changed, entries)).one()
-        return {"threads": last, "waits": self.inbox(tenant).count(), "audit": entry}
+        return pulse_of(self._backend, tenant)
 
     def state(
         self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
@@ -609,15 +596,8 @@ class Service:
             ArgumentError: The agent cannot write this, for example since the node is not known.
         """
         self._backend.create()
-        return change_state(
-            self._backend,
-            thread,
-            values,
-            as_node=as_node,
-            checkpoint=checkpoint,
-            tenant=tenant,
-            by=by,
-        )
+        place = (as_node, checkpoint)
+        return change_state(self._backend, thread, values, place, tenant, by)
 
     def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
         """Copy a thread that no run works on, with its history and with what it waits for.
@@ -658,15 +638,8 @@ class Service:
         Args:
             agent: The name of the agent.
         """
-        known = self._backend.agent(agent)
         self._backend.create()
-        found = select(threads.c.thread_id).where(
-            threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
-        )
-        with self._backend.database.read() as connection:
-            ids = connection.execute(found).scalars().all()
-        saver = FencedSaver(self._backend.database)
-        return stranded(known.graph.copy(update={"checkpointer": saver}), ids)
+        return stranded_threads(self._backend, agent)
 
     # Schedules
 
@@ -750,12 +723,7 @@ class Service:
     def workers(self) -> list[dict[str, Any]]:
         """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
         self._backend.create()
-        found = select(workers).order_by(workers.c.id)
-        with self._backend.database.read() as connection:
-            return [
-                {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-                for row in connection.execute(found)
-            ]
+        return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end once their runs have ended; return their ids.
@@ -763,11 +731,7 @@ class Service:
         Args:
             worker: The id of one; None means all.
         """
-        asked = update(workers).values(draining=True).returning(workers.c.id)
-        if worker is not None:
-            asked = asked.where(workers.c.id == worker)
-        with self._backend.database.begin() as connection:
-            return [*connection.execute(asked).scalars()]
+        return drain_workers(self._backend.database, worker)
 
     # Upkeep
 

@@ -29,12 +29,23 @@ def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
 class ThreadQueue:
     """Queues, holds and cancels the work of threads, and keeps the rows of the tables in step.
 
-    All methods work in a transaction that has locked the row of the thread. Messages of a thread
-    that is busy have no job yet: they are queued one by one, each when the one before has ended.
+    Methods that take a connection work in a transaction that has locked the row of the thread.
+    Messages of a thread that is busy have no job yet: they are queued one by one, each when the one
+    before has ended.
     """
 
     def __init__(self, database: Database, engine: Engine) -> None:
         self._database, self._engine = database, engine
+
+    def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
+        """Limit the runs of a tenant, over all workers."""
+        given = {"concurrency": concurrency, "per_minute": per_minute}
+        self._engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
+        row = self._database.insert(limits).values(tenant=tenant, **given)
+        with self._database.begin() as connection:
+            connection.execute(
+                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
+            )
 
     def queue(self, connection: Connection, run_id: str, payload: Mapping[str, Any]) -> None:
         """Give the engine a job of a run, whose thread is not busy."""

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.constants import END
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import StateSnapshot
-from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.review import pending
@@ -23,7 +23,7 @@ from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import runs, threads, waits
+from agent_factory.service.tables import audit, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 
 ThreadSort = Literal["updated_at", "created_at", "status", "thread_id"]
@@ -153,6 +153,24 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
     return row
 
 
+def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
+    """What changes once threads or waits of a tenant, or of all, have changed."""
+
+    def of(table: Any) -> Any:
+        return True if tenant is None else table.c.tenant == tenant
+
+    selected = (
+        select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery(),
+        select(func.count(waits.c.wait_id))
+        .where(of(waits), waits.c.decided_at.is_(None))
+        .scalar_subquery(),
+        select(func.max(audit.c.id)).where(of(audit)).scalar_subquery(),
+    )
+    with backend.database.read() as connection:
+        found = connection.execute(select(*selected)).one()
+    return dict(zip(("threads", "waits", "audit"), found, strict=True))
+
+
 def change_metadata(
     backend: Backend, thread: str, metadata: Mapping[str, Any], tenant: str | None
 ) -> ThreadInfo:
@@ -172,16 +190,24 @@ def change_state(
     backend: Backend,
     thread: str,
     values: Any,
-    *,
-    as_node: str | None,
-    checkpoint: str | None,
+    place: tuple[str | None, str | None],
     tenant: str | None,
     by: str,
 ) -> RunnableConfig:
     """Write to the state of a thread that no run works on, under a lease.
 
     What the thread waited for is withdrawn; what the new state waits for is asked instead.
+
+    Args:
+        backend: The parts of the service.
+        thread: The thread.
+        values: What is written.
+        place: The node it is written for and the id of the checkpoint it is based on, as in
+            `Service.update_state`.
+        tenant: The tenant of the one who writes.
+        by: Who writes, for the audit.
     """
+    as_node, checkpoint = place
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
         if row.status in ("queued", "running"):
@@ -194,12 +220,12 @@ def change_state(
         backend.queue.record(connection, row, by, "write", {"as_node": as_node})
     agent = backend.agent(row.agent)
     graph = agent.stored_in(FencedSaver(backend.database, lease))
-    place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    config: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     if checkpoint is not None:
-        place["configurable"]["checkpoint_id"] = checkpoint
+        config["configurable"]["checkpoint_id"] = checkpoint
     with yielding(thread):
         try:
-            changed: RunnableConfig = graph.update_state(place, values, as_node)
+            changed: RunnableConfig = graph.update_state(config, values, as_node)
         except InvalidUpdateError as error:
             raise ArgumentError("update_state", f"cannot write this: {error}.") from error
         if row.status == "waiting":

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
+from agent_factory.review import StrandedThread, stranded
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
 from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
@@ -96,3 +97,14 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
     for thread in ids:
         if delete_thread(backend, thread, None, "service", even_busy=False):
             yield thread
+
+
+def stranded_threads(backend: Backend, agent: str) -> Iterator[StrandedThread]:
+    """Threads of an agent that wait at a node which the agent does not have any more."""
+    known = backend.agent(agent)
+    found = select(threads.c.thread_id).where(
+        threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
+    )
+    with backend.database.read() as connection:
+        ids = connection.execute(found).scalars().all()
+    return stranded(known.stored_in(FencedSaver(backend.database)), ids)
