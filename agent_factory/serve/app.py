@@ -12,15 +12,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.serve import langgraph, pages
-from agent_factory.serve.errors import status_of
+from agent_factory.serve import ag_ui, langgraph, openai, pages
+from agent_factory.serve.errors import error_response, status_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, principal_of
 from agent_factory.service import Service
 
 
 def create_app(service: Service, authenticate: Authenticate | None = None) -> Starlette:
-    """An application that serves the agents of a service to clients of LangGraph's API.
+    """An application that serves the agents of a service over HTTP.
+
+    Its clients speak LangGraph's API, AG-UI or OpenAI's chat completions.
 
     It starts no worker: call `service.start()`, or run workers elsewhere.
 
@@ -36,8 +38,8 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
     >>> app = create_app(Service(f"sqlite:///{mkdtemp()}/desk.db"))
-    >>> sorted({route.path for route in app.routes})[:2]
-    ['/assistants/count', '/assistants/search']
+    >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
+    True
     """
 
     def known(route: Route) -> Route:
@@ -62,16 +64,18 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
             Route("/info", info),
             *pages.open_routes(),
             *map(known, langgraph.routes(service)),
+            *map(known, ag_ui.routes(service)),
+            *map(known, openai.routes(service)),
             *map(known, pages.routes(service)),
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
 
 
-async def _refused(_: Request, error: Any) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     """A request that the service refuses."""
-    return JsonResponse({"detail": str(error)}, status_code=status_of(error))
+    return error_response(request, status_of(error), str(error))
 
 
-async def _failed(_: Request, error: Any) -> Response:
-    return JsonResponse({"detail": error.detail}, status_code=error.status_code)
+async def _failed(request: Request, error: Any) -> Response:
+    return error_response(request, error.status_code, error.detail)

@@ -97,7 +97,13 @@ NewPage = Callable[..., Page]
 
 
 @pytest.fixture
-def new_page(browser: Browser, desk: Desk) -> Iterator[NewPage]:
+def address(desk: Desk) -> str:
+    """Where the windows look; a module with a server of its own has another one."""
+    return desk.url
+
+
+@pytest.fixture
+def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
     """Open a window: `new_page("/inbox", width=360, height=740, dark=True)`.
 
     At the end, no window has shown an error on its console or asked another host.
@@ -110,7 +116,7 @@ def new_page(browser: Browser, desk: Desk) -> Iterator[NewPage]:
             problems.append(f"{message.type}: {message.text}")
 
     def check(request: Any) -> None:
-        if not request.url.startswith((desk.url, "data:")):
+        if not request.url.startswith((address, "data:")):
             problems.append(f"another host: {request.url}")
 
     def open(
@@ -125,7 +131,7 @@ def new_page(browser: Browser, desk: Desk) -> Iterator[NewPage]:
         page.on("console", note)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", check)
-        page.goto(desk.url + path)
+        page.goto(address + path)
         return page
 
     yield open

@@ -50,7 +50,7 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
     last = messages[-1]
     said = next(str(one.text) for one in reversed(messages) if isinstance(one, HumanMessage))
     if "slow" in said:
-        time.sleep(0.4)
+        time.sleep(3.0 if "very" in said else 0.4)
     if isinstance(last, HumanMessage):
         if "fail" in said:
             raise ValueError("the model is out of order")
