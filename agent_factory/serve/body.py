@@ -52,10 +52,17 @@ def number(request: Request, name: str, default: int) -> int:
 
 
 def several(request: Request, name: str) -> list[str]:
-    """The values of a name in the query of a request: repeated, or a list as JSON."""
+    """The values of a name in the query of a request: repeated, or a list as JSON.
+
+    Raises:
+        HTTPException: 422 if a list is not JSON.
+    """
     found: list[str] = []
     for given in request.query_params.getlist(name):
-        found += map(str, json.loads(given)) if given.startswith("[") else [given]
+        try:
+            found += map(str, json.loads(given)) if given.startswith("[") else [given]
+        except ValueError as error:
+            raise HTTPException(422, f"{name} must be a list as JSON, got {given!r}.") from error
     return [one for one in found if one]
 
 

@@ -17,6 +17,8 @@ INTERRUPT = "__interrupt__"
 _ANSWER = frozenset({"messages", "structured_response"})
 """What is shown of an agent that a tool runs: LangGraph does not know that agent's schema."""
 
+_CALL = {"name", "args", "id", "type"}
+
 
 class PublicState:
     """Keeps private keys out of streams and states: only keys of the output schema are shown.
@@ -90,6 +92,7 @@ def _shown(value: Any, keys: frozenset[str]) -> Any:
     elif is_dataclass(value) and not isinstance(value, type):
         value = {one.name: getattr(value, one.name) for one in fields(value)}
     if isinstance(value, Mapping):
-        is_call = value.get("type") == "tool_call"  # the input of a task that runs a tool
+        # The input of a task that runs a tool is a list with its call.
+        is_call = value.get("type") == "tool_call" and value.keys() <= _CALL
         return dict(value) if is_call else {k: v for k, v in value.items() if k in keys}
     return value

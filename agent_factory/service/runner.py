@@ -267,7 +267,7 @@ class _Attempt:
         self.saver = FencedSaver(backend.database, lease)
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
-        store = TenantStore(backend.database, work["tenant"])
+        store = TenantStore(backend.database, work["tenant"], in_run=True)
         stops = {
             "interrupt_before_nodes": submitted.get("interrupt_before"),
             "interrupt_after_nodes": submitted.get("interrupt_after"),

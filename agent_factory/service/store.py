@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -35,17 +35,18 @@ class TenantStore(BaseStore):
     Args:
         database: Where items are stored; its tables have to exist.
         tenant: Whose items they are.
+        in_run: Whether a run uses it, which aborts if the database is not available.
     """
 
-    def __init__(self, database: Database, tenant: str = "") -> None:
-        self._database = database
+    def __init__(self, database: Database, tenant: str, *, in_run: bool = False) -> None:
+        self._database, self._in_run = database, in_run
         # In hexadecimal: SqliteStore searches by patterns, and no namespace may contain a dot.
         self._label = f"tenant-{tenant.encode().hex()}"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations in one transaction."""
         given = [self._placed(op) for op in ops]
-        with aborting(), self._opened() as store:
+        with aborting() if self._in_run else nullcontext(), self._opened() as store:
             return [self._bare(result) for result in store.batch(given)]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:

@@ -346,6 +346,19 @@ def test_what_is_not_served_says_so(client: Any, call: Callable[[Any], object], 
         call(client)
 
 
+def test_a_stream_of_a_thread_ends_with_the_thread(client: Any, thread: str) -> None:
+    deleting = threading.Timer(0.3, client.threads.delete, [thread])
+    deleting.start()
+    assert [*client.threads.join_stream(thread)] == []
+    deleting.join()
+
+
+def test_a_list_in_a_query_that_is_not_json(url: str, thread: str) -> None:
+    answer = httpx.get(f"{url}/threads/{thread}/stream", params={"stream_mode": "[run_modes"})
+    assert answer.status_code == 422
+    assert "stream_mode must be a list as JSON, got '[run_modes'" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("mode", ["events", "tools", "lifecycle"])
 def test_modes_that_are_not_streamed(client: Any, thread: str, mode: Any) -> None:
     with pytest.raises(REFUSED, match=f"stream_mode.*got '{mode}'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.serve.json_response import to_json
-from agent_factory.service import Run, RunCancelled, RunInfo, Service
+from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
 from agent_factory.service.public_state import INTERRUPT
 
 PING_SECONDS = 15
@@ -146,22 +147,23 @@ async def follow_thread(
             seen.update(info.job for _, info in found if info.job and info.status not in _ACTIVE)
         return found[::-1]
 
-    while True:
-        for run, info in await run_in_threadpool(begun):
-            # The jobs of a thread are numbered.
-            if info.job is None or info.job in seen or info.job < last:
-                continue
-            events = Events(run, None, subgraphs=True)
-            if after is not None:  # the rest of a job that this run or one before it had then
-                async for event in events.follow(after):
-                    yield event
-                seen.add(last)
-                after = None
-            if info.job not in seen:
-                async for event in events.follow():
-                    yield event
-                seen.add(info.job)
-        await asyncio.sleep(POLL_SECONDS)
+    with suppress(NotFound):  # the thread was deleted
+        while True:
+            for run, info in await run_in_threadpool(begun):
+                # The jobs of a thread are numbered.
+                if info.job is None or info.job in seen or info.job < last:
+                    continue
+                events = Events(run, None, subgraphs=True)
+                if after is not None:  # the rest of a job that this run or one before it had then
+                    async for event in events.follow(after):
+                        yield event
+                    seen.add(last)
+                    after = None
+                if info.job not in seen:
+                    async for event in events.follow():
+                        yield event
+                    seen.add(info.job)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def stream_response(
