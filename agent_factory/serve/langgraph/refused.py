@@ -31,11 +31,11 @@ _REFUSED = [
 
 def refused_routes() -> list[Route]:
     """Routes that answer 501 and a sentence."""
-    return [Route(path, _refuse(text), methods=methods) for path, methods, text in _REFUSED]
 
+    def refusing(text: str) -> Callable[[Request], Awaitable[Response]]:
+        async def refuse(_: Request) -> Response:
+            raise HTTPException(501, f"This server does not offer that. {text}")
 
-def _refuse(text: str) -> Callable[[Request], Awaitable[Response]]:
-    async def refuse(_: Request) -> Response:
-        raise HTTPException(501, f"This server does not offer that. {text}")
+        return refuse
 
-    return refuse
+    return [Route(path, refusing(text), methods=methods) for path, methods, text in _REFUSED]

@@ -53,7 +53,7 @@ class Events:
         try:
             async for part in self._run.astream(after=begin):
                 events = [*self._events_of(part)]
-                if begin != after and not _is_later(part["id"], after):
+                if begin != after and after and _numbers(part["id"]) <= _numbers(after):
                     continue
                 for position, (name, data) in enumerate(events, 1):
                     # A client that was cut off between them gets all of them again.
@@ -101,10 +101,9 @@ class Events:
         yield "messages/partial", [message_chunk_to_message(whole)]
 
 
-def _is_later(id: str, seen: str | None) -> bool:
-    """Whether an event of a job comes after another one."""
-    numbers = [[int(number) for number in str(one).split(":")[-2:]] for one in (id, seen)]
-    return numbers[0] > numbers[1]
+def _numbers(id: str) -> list[int]:
+    """The place of an event among those of its job."""
+    return [int(number) for number in id.split(":")[-2:]]
 
 
 def last_event_id(request: Request, thread: str) -> str | None:
