@@ -84,7 +84,8 @@ class AuditEntry:
         thread_id: The thread.
         wait_id: The wait, if it was about one.
         who: A person, or "deadline".
-        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate" or "cancel".
+        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "cancel",
+            "write", "copy", "delete", "undo" or "stranded".
         detail: More about it.
     """
 
@@ -299,7 +300,10 @@ class Inbox:
         )
         self._queue.record(connection, row, by, decision["type"], decision)
         together = select(waits).where(
-            waits.c.run == row.run, waits.c.checkpoint_id == row.checkpoint_id
+            waits.c.run == row.run,
+            waits.c.checkpoint_id == row.checkpoint_id,
+            # A run that went on from a pause may ask at the same checkpoint.
+            (waits.c.kind == "pause") == (row.kind == "pause"),
         )
         rows = connection.execute(together).all()
         if not continues or any(one.decided_at is None for one in rows):
