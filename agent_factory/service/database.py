@@ -135,7 +135,7 @@ class Database:
         )
         with direct:
             # Two workers that start at once would both create them.
-            direct.execute("select pg_advisory_lock(%s)", (_number_of("create"),))
+            direct.execute("select pg_advisory_lock(%s)", (number_of("create"),))
             with self.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()
@@ -158,7 +158,7 @@ class Database:
             yield True
             return
         with self.begin() as connection:
-            got = connection.execute(select(func.pg_try_advisory_xact_lock(_number_of(name))))
+            got = connection.execute(select(func.pg_try_advisory_xact_lock(number_of(name))))
             yield bool(got.scalar())
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
@@ -338,7 +338,7 @@ def begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql(begins)
 
 
-def _number_of(name: str) -> int:
+def number_of(name: str) -> int:
     """The number of an advisory lock."""
     from zlib import crc32
 

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from agent_factory.review.steps import DecisionNotAllowed
+from agent_factory.service.audit import AuditEntry
 from agent_factory.service.database import Database
 from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
 from agent_factory.service.metrics import traceparent
@@ -70,29 +71,6 @@ class Wait:
     decision: Mapping[str, Any] | None
     checkpoint_id: str | None
     digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """Something that somebody did.
-
-    Args:
-        at: When, in seconds since 1970, by the database's clock.
-        tenant: The tenant.
-        thread_id: The thread.
-        wait_id: The wait, if it was about one.
-        who: A person, or "deadline".
-        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate" or "cancel".
-        detail: More about it.
-    """
-
-    at: float
-    tenant: str
-    thread_id: str
-    wait_id: str | None
-    who: str
-    what: str
-    detail: Any
 
 
 class Inbox:
@@ -371,6 +349,8 @@ class Inbox:
                     row.who,
                     row.what,
                     json.loads(row.detail or "null"),
+                    row.id,
+                    row.hash,
                 )
                 for row in connection.execute(found)
             ]

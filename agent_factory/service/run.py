@@ -178,6 +178,8 @@ class Run:
             try:
                 job, *numbers = after.rsplit(":", 2)
                 row, part = map(int, numbers)
+                if job.rpartition("/")[0] != self.thread_id:
+                    raise ValueError(job)  # it could be a job of another tenant
             except ValueError:
                 hint = "Pass the `id` of a part of this run's stream."
                 raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint) from None

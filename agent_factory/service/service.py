@@ -23,6 +23,7 @@ from sqlalchemy import func, select, update
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import StrandedThread, pending, stranded
 from agent_factory.review.pending_calls import Decision
+from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
@@ -244,6 +245,7 @@ class Service:
         Raises:
             NotFound: There is none, or it belongs to another tenant.
         """
+        self._backend.create()
         found = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
             row = connection.execute(found).first()
@@ -681,6 +683,26 @@ class Service:
         seconds = _seconds("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
+
+    def verify_audit(self, *, head: str | None = None) -> str:
+        """Check the chain of hashes of the audit, and return its head.
+
+        The chain shows entries that were changed, removed, inserted or moved. To see that the
+        newest entries were removed, or that all hashes were written again, keep the head where
+        nobody can change it together with the database, and pass it next time.
+
+        Args:
+            head: A head that was returned before.
+
+        Returns:
+            The number and the hash of the newest entry, such as "1042:9f86d081...".
+
+        Raises:
+            AuditTampered: Entries are not what they were; `.number` is the first.
+            ArgumentError: `head` was not returned by this method.
+        """
+        self._backend.create()
+        return verify_entries(self._backend.database, head)
 
     def close(self) -> None:
         """Stop, and close all connections."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     JSON,
     BigInteger,
     Boolean,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    event,
 )
 
 # A table is called service_threads, so that it is not taken for one of the product's own.
@@ -111,10 +113,10 @@ runs = Table(
     Column("created_at", Float, nullable=False),
 )
 
-audit = Table(
+audit = Table(  # agent_factory.service.audit alone writes to it
     "service_audit",
     metadata,
-    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),  # 1, 2, 3 without a gap
     Column("at", Float, nullable=False),
     Column("tenant", String, nullable=False),
     Column("thread_id", String, nullable=False, index=True),
@@ -122,7 +124,23 @@ audit = Table(
     Column("who", String, nullable=False),
     Column("what", String, nullable=False),
     Column("detail", Text),  # JSON
+    Column("hash", String, nullable=False),
 )
+# Against mistakes. Who may change the table may remove the triggers, too; the hashes show it.
+for _statement in (
+    """CREATE TRIGGER service_audit_update BEFORE UPDATE ON service_audit
+    BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+    """CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit
+    BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+):
+    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect="sqlite"))
+for _statement in (
+    """CREATE FUNCTION service_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'service_audit is append-only'; END $$""",
+    """CREATE TRIGGER service_audit_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON service_audit
+    FOR EACH STATEMENT EXECUTE FUNCTION service_audit_refuse()""",
+):
+    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect="postgresql"))
 
 limits = Table(  # tenants with a queue of their own
     "service_limits",
