@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from sqlalchemy.exc import DatabaseError
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service import AuditTampered, Service
-from agent_factory.service.audit import verify_entries
+from agent_factory.service.audit import NO_ENTRY, entry_hash, verify_entries
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.tables import audit
@@ -31,7 +32,7 @@ def record(backend: Backend, number: int, what: str = "claim") -> None:
     for position in range(number):
         with backend.database.begin() as connection:
             row: Any = ROWS[position % 2]
-            backend.queue.record(connection, row, "ann", what, {"euros": position} or None)
+            backend.queue.record(connection, row, "ann", what, {"euros": position})
 
 
 def allow_changes(connection: Connection) -> None:
@@ -87,8 +88,6 @@ def test_the_newest_entries_were_removed(service: Service, backend: Backend) -> 
 
 
 def test_all_hashes_were_written_again(service: Service, backend: Backend) -> None:
-    from agent_factory.service.audit import NO_ENTRY, entry_hash
-
     record(backend, 3)
     head = service.verify_audit()
     with backend.database.begin() as connection:
@@ -109,8 +108,8 @@ def test_all_hashes_were_written_again(service: Service, backend: Backend) -> No
 
 def test_a_transaction_that_fails_leaves_no_gap(service: Service, backend: Backend) -> None:
     record(backend, 1)
-    with pytest.raises(ZeroDivisionError), backend.database.begin() as connection:
-        row: Any = ROWS[0]
+    row: Any = ROWS[0]
+    with suppress(ZeroDivisionError), backend.database.begin() as connection:
         backend.queue.record(connection, row, "ann", "claim")
         raise ZeroDivisionError
     record(backend, 1)
@@ -167,10 +166,9 @@ def is_found(database: Database, tamper: Callable[[Connection], object]) -> bool
         for known in (None, head):
             try:
                 verify_entries(database, known)
-            except AuditTampered as error:
-                assert 0 <= error.number <= 11
-            else:
-                return False
+            except AuditTampered:
+                continue
+            return False
         return True
     finally:
         with database.begin() as connection:
