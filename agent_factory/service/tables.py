@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
-    DDL,
     JSON,
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Float,
     Index,
     Integer,
@@ -126,21 +126,28 @@ audit = Table(  # agent_factory.service.audit alone writes to it
     Column("detail", Text),  # JSON
     Column("hash", String, nullable=False),
 )
-# Against mistakes. Who may change the table may remove the triggers, too; the hashes show it.
-for _statement in (
-    """CREATE TRIGGER service_audit_update BEFORE UPDATE ON service_audit
-    BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
-    """CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit
-    BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
-):
-    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect="sqlite"))
-for _statement in (
-    """CREATE FUNCTION service_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN RAISE EXCEPTION 'service_audit is append-only'; END $$""",
-    """CREATE TRIGGER service_audit_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON service_audit
-    FOR EACH STATEMENT EXECUTE FUNCTION service_audit_refuse()""",
-):
-    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect="postgresql"))
+_REFUSE_CHANGES = {
+    "sqlite": (
+        """CREATE TRIGGER service_audit_update BEFORE UPDATE ON service_audit
+        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+        """CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit
+        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+    ),
+    "postgresql": (
+        """CREATE FUNCTION service_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'service_audit is append-only'; END $$""",
+        """CREATE TRIGGER service_audit_refuse BEFORE UPDATE OR DELETE OR TRUNCATE
+        ON service_audit FOR EACH STATEMENT EXECUTE FUNCTION service_audit_refuse()""",
+    ),
+}
+
+
+@event.listens_for(audit, "after_create")
+def _make_append_only(_: Table, connection: Connection, **__: Any) -> None:
+    # Against mistakes. The owner of the table may remove triggers; the hashes show it.
+    for statement in _REFUSE_CHANGES[connection.dialect.name]:
+        connection.exec_driver_sql(statement)
+
 
 limits = Table(  # tenants with a queue of their own
     "service_limits",
