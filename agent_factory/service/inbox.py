@@ -262,28 +262,28 @@ class Inbox:
             .where(waits.c.wait_id == row.wait_id)
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
-        self._queue.record(connection, row, by, decision["type"], decision)
         together = select(waits).where(
             waits.c.run == row.run, waits.c.checkpoint_id == row.checkpoint_id
         )
         rows = connection.execute(together).all()
-        if not continues or any(one.decided_at is None for one in rows):
-            return
-        self._queue.queue(
-            connection,
-            row.run,
-            {
-                "kind": "decision",
-                "run": row.run,
-                "thread": row.thread_id,
-                "tenant": row.tenant,
-                "agent": row.agent,
-                "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
-                "trace": traceparent(),
-                "decisions": {one.digest: json.loads(one.decision) for one in rows},
-                "stream": None if stream is None else sorted(stream),
-            },
-        )
+        if continues and all(one.decided_at is not None for one in rows):
+            self._queue.queue(
+                connection,
+                row.run,
+                {
+                    "kind": "decision",
+                    "run": row.run,
+                    "thread": row.thread_id,
+                    "tenant": row.tenant,
+                    "agent": row.agent,
+                    "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
+                    "trace": traceparent(),
+                    "decisions": {one.digest: json.loads(one.decision) for one in rows},
+                    "stream": None if stream is None else sorted(stream),
+                },
+            )
+        # At the end: other transactions that write to the audit wait until this one has ended.
+        self._queue.record(connection, row, by, decision["type"], decision)
 
     def expire(self, late: Mapping[str, float]) -> int:
         """Decide about waits whose deadline has passed; return how many there were.
