@@ -23,9 +23,13 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
     """The body of a request.
 
     Raises:
-        HTTPException: 422 if it is not what `kind` says.
+        HTTPException: 422 if it is not what `kind` says. 415 if it is not sent as JSON: what a
+            page of another site sends without asking first never is.
     """
     given = await request.body()
+    sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given and sent_as != "application/json":
+        raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
     try:
         return kind.model_validate_json(given or b"{}")
     except ValidationError as error:

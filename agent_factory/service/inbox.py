@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,12 @@ from sqlalchemy import Connection, Row, func, select, update
 from agent_factory.review.steps import DecisionNotAllowed
 from agent_factory.service.audit import AuditEntry
 from agent_factory.service.database import Database
-from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
+from agent_factory.service.errors import (
+    AlreadyDecided,
+    ClaimedByOther,
+    DecisionForbidden,
+    NotFound,
+)
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.tables import audit, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, ThreadQueue, lock_thread
@@ -79,8 +84,15 @@ class Inbox:
     >>> from agent_factory.service import Service
     """
 
-    def __init__(self, database: Database, queue: ThreadQueue, tenant: str | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        queue: ThreadQueue,
+        tenant: str | None = None,
+        may_decide: Callable[[Wait], bool] | None = None,
+    ) -> None:
         self._database, self._queue, self._tenant = database, queue, tenant
+        self._may_decide = may_decide
 
     def waits(
         self,
@@ -155,6 +167,7 @@ class Inbox:
         return self._claim(wait_id, by, None, None, "release")
 
     def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
+        self._check_right(wait_id, by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
             if row.decided_at is not None:
@@ -187,8 +200,10 @@ class Inbox:
             NotFound: There is no such wait.
             AlreadyDecided: Somebody has decided otherwise.
             ClaimedByOther: Somebody else has claimed it.
+            DecisionForbidden: `may_decide` does not allow it.
             DecisionNotAllowed: This decision may not be made about this call.
         """
+        self._check_right(wait_id, by)
         with self._database.begin() as connection:
             return self._decide(connection, wait_id, decision, by, undo=undo)
 
@@ -213,8 +228,11 @@ class Inbox:
             NotFound: As in `decide`.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
+            DecisionForbidden: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
+        for wait_id in decisions:
+            self._check_right(wait_id, by)
         with self._database.begin() as connection:
             run = ""
             for wait_id, decision in decisions.items():
@@ -354,6 +372,11 @@ class Inbox:
                 )
                 for row in connection.execute(found)
             ]
+
+    def _check_right(self, wait_id: str, by: str) -> None:
+        """Raise DecisionForbidden if this person may not decide. No lock is held meanwhile."""
+        if self._may_decide is not None and not self._may_decide(self.get(wait_id)):
+            raise DecisionForbidden(f"wait {wait_id!r}", f"may not be decided by {by!r}.")
 
     def _own(self) -> list[Any]:
         return [] if self._tenant is None else [waits.c.tenant == self._tenant]

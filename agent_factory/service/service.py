@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -28,7 +28,7 @@ from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import dump
-from agent_factory.service.inbox import Inbox
+from agent_factory.service.inbox import Inbox, Wait
 from agent_factory.service.messages import as_config, as_input, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
@@ -255,10 +255,18 @@ class Service:
 
     # Reviews
 
-    def inbox(self, tenant: str | None = None) -> Inbox:
-        """What threads wait for: of one tenant, or of all."""
+    def inbox(
+        self, tenant: str | None = None, *, may_decide: Callable[[Wait], bool] | None = None
+    ) -> Inbox:
+        """What threads wait for.
+
+        Args:
+            tenant: Only threads of this tenant; None shows those of all.
+            may_decide: Says about a wait whether the one who reads may claim it and decide about
+                it.
+        """
         self._backend.create()
-        return Inbox(self._backend.database, self._backend.queue, tenant)
+        return Inbox(self._backend.database, self._backend.queue, tenant, may_decide)
 
     def decide(
         self,
@@ -270,6 +278,7 @@ class Service:
         args: Mapping[str, Any] | None = None,
         tenant: str | None = None,
         undo: bool = False,
+        may_decide: Callable[[Wait], bool] | None = None,
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
 
@@ -283,6 +292,7 @@ class Service:
             tenant: The tenant of the one who decides.
             undo: With "reject": end the run here, and undo the effects that it has had, by the
                 compensations of its OnceMiddleware.
+            may_decide: As in `inbox`.
 
         Returns:
             The run that continues, or was ended.
@@ -291,9 +301,10 @@ class Service:
             NotFound: There is no such wait, or it belongs to another tenant.
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
             ClaimedByOther: Somebody else has claimed it.
+            DecisionForbidden: `may_decide` does not allow it.
             DecisionNotAllowed: This decision may not be made about this call.
         """
-        inbox = self.inbox(tenant)
+        inbox = self.inbox(tenant, may_decide=may_decide)
         made: dict[str, Any] = {"type": decision} if isinstance(decision, str) else dict(decision)
         if args is not None:
             made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
@@ -312,6 +323,7 @@ class Service:
         by: str,
         stream: Collection[str] | None = None,
         tenant: str | None = None,
+        may_decide: Callable[[Wait], bool] | None = None,
     ) -> Run:
         """Answer what a thread waits for with a value, as `Command(resume=...)` does.
 
@@ -322,15 +334,17 @@ class Service:
             by: Who answers, for the audit.
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
             tenant: The tenant of the one who answers.
+            may_decide: As in `inbox`.
 
         Raises:
             NotFound: There is no such thread, it belongs to another tenant, or waits for nothing.
             ArgumentError: The value does not answer what the thread waits for.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
+            DecisionForbidden: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
-        inbox = self.inbox(tenant)
+        inbox = self.inbox(tenant, may_decide=may_decide)
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
         waits = {wait.digest: wait.id for wait in inbox.waits(thread=thread, limit=1000)}
         waiting_for = pending(self._backend.graph_of(thread, tenant), place)

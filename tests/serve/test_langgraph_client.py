@@ -29,6 +29,7 @@ from serve.conftest import served
 REFUSED = (APIStatusError, httpx.HTTPStatusError)
 """What the client raises; `runs.wait` has an error of its own."""
 
+JSON = {"Content-Type": "application/json"}
 HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -384,7 +385,7 @@ def test_bad_runs(client: Any, url: str, body: Any, text: str) -> None:
 
 
 def test_a_body_that_is_not_json(url: str) -> None:
-    answer = httpx.post(f"{url}/threads", content="{")
+    answer = httpx.post(f"{url}/threads", content="{", headers=JSON)
     assert answer.status_code == 422
     assert "Invalid JSON" in answer.json()["detail"]
 

@@ -87,6 +87,7 @@ class Runs:
                     by=principal.name,
                     stream=modes,
                     tenant=principal.tenant,
+                    may_decide=request.state.may_decide,
                 )
             if body.input is None and body.place is None:
                 raise HTTPException(422, "input is missing: the message, such as {'messages': []}.")
