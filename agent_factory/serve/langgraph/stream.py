@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from agent_factory.errors import ArgumentError
 from agent_factory.serve.json_response import to_json
 from agent_factory.service import Run, RunCancelled
 from agent_factory.service.backend import INTERRUPT
@@ -38,7 +39,7 @@ class Events:
             async for part in self._run.astream(after=after):
                 for name, data in self._events_of(part):
                     yield ServerSentEvent(to_json(data), event=name, id=part["id"])
-        except RunCancelled as error:
+        except (ArgumentError, RunCancelled) as error:
             yield ServerSentEvent(to_json(error), event="error")
 
     def _metadata(self) -> ServerSentEvent:
