@@ -1,0 +1,278 @@
+"""All routes of the server: no tenant sees another one, and no request makes the server fail."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import select, text
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+import agent_factory
+from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.serve import Principal, create_app
+from agent_factory.service import Service
+from agent_factory.service.database import Database
+from agent_factory.service.tables import audit, runs, threads, waits
+from agent_factory.testing import ScriptedChatModel
+from serve.route_examples import EXAMPLES, PUBLIC, examples, filled
+from service.conftest import postgres_server  # noqa: F401  a fixture
+from service.databases import new_postgres
+
+SECRET = "the-secret-of-acme"
+BOB = {"x-user": "bob@globex"}
+
+
+def who(request: Request) -> Principal | None:
+    name, _, tenant = request.headers.get("x-user", "").partition("@")
+    return Principal(tenant, name) if name else None
+
+
+def echo(messages: list[BaseMessage]) -> AIMessage:
+    return AIMessage(f"You said: {messages[-1].text}")
+
+
+def ask(messages: list[BaseMessage]) -> AIMessage:
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("Done.")
+    return AIMessage("", tool_calls=[{"name": "pay", "args": {"to": messages[-1].text}, "id": "c-1"}])
+
+
+def pay(to: str) -> str:
+    """Pay somebody."""
+    return f"Paid {to}."
+
+
+@dataclass(frozen=True)
+class World:
+    """A service with two tenants, and the ids of what they have."""
+
+    service: Service
+    url: str
+    client: TestClient
+    own: Mapping[str, str]
+    foreign: Mapping[str, str]
+
+    def rows(self) -> list[Any]:
+        """All that is known of acme."""
+        database = Database(self.url)
+        with database.read() as connection:
+            found = [
+                row
+                for table in (threads, runs, waits, audit)
+                for row in connection.execute(
+                    select(table).where(table.c.tenant == "acme").order_by(*table.primary_key)
+                )
+            ]
+            mine = ", ".join(f"'{self.foreign[name]}'" for name in ("thread", "waiting"))
+            counted = f"select count(*) from checkpoints where thread_id in ({mine})"
+            found.append(connection.execute(text(counted)).scalar())
+        database.close()
+        return found
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('routes')}/desk.db"
+    if request.param == "postgres":
+        url = new_postgres(request.getfixturevalue("postgres_server"))
+    patch = pytest.MonkeyPatch()
+    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+    asks = [HumanInTheLoopMiddleware({"pay": True})]
+    saver = InMemorySaver()
+    with Service(url) as service:
+        service.add("echo", create_agent(ScriptedChatModel([echo] * 100_000), checkpointer=saver))
+        model = ScriptedChatModel([ask] * 100_000)
+        service.add("desk", create_agent(model, [pay], middleware=asks, checkpointer=saver))
+        client = TestClient(create_app(service, who), headers=BOB)
+        own, foreign = (things_of(service, tenant) for tenant in ("globex", "acme"))
+        yield World(service, url, client, own, foreign)
+    patch.undo()
+
+
+def things_of(service: Service, tenant: str) -> dict[str, str]:
+    """A thread with a run and its checkpoint, and one that waits."""
+    word = SECRET if tenant == "acme" else "public"
+    thread = service.create_thread(metadata={"topic": word}, tenant=tenant).id
+    run = service.submit("echo", thread=thread, message=word, tenant=tenant, metadata={"m": word})
+    run.result(30)
+    waiting = service.submit("desk", message=word, tenant=tenant)
+    waiting.result(30)
+    (wait,) = service.inbox(tenant).waits(thread=waiting.thread_id)
+    return {
+        "thread": thread,
+        "run": run.id,
+        "checkpoint": service.state(thread).config["configurable"]["checkpoint_id"],
+        "waiting": waiting.thread_id,
+        "wait": wait.id,
+        "assistant": "echo",
+    }
+
+
+def test_each_example_is_answered(world: World) -> None:
+    """So what is refused below is refused since it is another tenant's."""
+    ids = {**world.own, **things_of(world.service, "globex")}
+    for method, path, body in examples(world.client.app):  # type: ignore[arg-type]
+        if body is not EXAMPLES["POST /threads/{thread}/runs"][2]:  # nothing waits there
+            answer = world.client.request(method, filled(path, ids), json=filled(body, ids))
+            assert answer.status_code < 300, (method, path, body, answer.text)
+
+
+def test_no_route_shows_or_changes_what_another_tenant_has(world: World) -> None:
+    before = world.rows()
+    threads_of_acme = [world.foreign, {**world.foreign, "thread": world.foreign["waiting"]}]
+    for foreign, (method, path, body) in product(threads_of_acme, examples(world.client.app)):  # type: ignore[arg-type]
+        names = [name for name in foreign if f"{{{name}}}" in f"{path} {body}"]
+        names = [name for name in names if name != "assistant"]
+        for chosen in product([True, False], repeat=len(names)):
+            picked = {
+                name: (foreign if is_foreign else world.own)[name]
+                for name, is_foreign in zip(names, chosen, strict=True)
+            }
+            if names and not any(chosen):
+                continue
+            ids = {**world.own, **picked}
+            sent_path, sent = filled(path, ids), filled(body, ids)
+            answer = world.client.request(method, sent_path, json=sent)
+            context = (method, sent_path, sent, answer.text)
+            in_path = [name for name in names if f"{{{name}}}" in path]
+            if any(picked[name] == foreign[name] for name in in_path if name != "checkpoint"):
+                assert answer.status_code == 404, context
+            assert answer.status_code < 500, context
+            shown = f"{answer.text} {answer.headers}"
+            given = f"{sent_path} {json.dumps(sent)}"
+            for value in (SECRET, *foreign.values()):
+                if value != "echo" and value not in given:
+                    assert value not in shown, context
+    assert world.rows() == before
+    assert {one.tenant for one in world.service.threads()} == {"acme", "globex"}
+
+
+def test_no_route_serves_somebody_who_is_not_known(world: World) -> None:
+    before = world.rows()
+    for method, path, body in examples(world.client.app):  # type: ignore[arg-type]
+        sent = filled(body, world.foreign)
+        answer = world.client.request(
+            method, filled(path, world.foreign), json=sent, headers={"x-user": ""}
+        )
+        status = 200 if f"{method} {path}" in PUBLIC else 401
+        assert answer.status_code == status, (method, path, answer.text)
+    assert world.rows() == before
+
+
+def test_no_route_takes_what_another_site_can_send(world: World) -> None:
+    for method, path, body in examples(world.client.app):  # type: ignore[arg-type]
+        sent_path = filled(path, world.own)
+        if method != "GET":
+            headers = {"Origin": "https://evil.example"}
+            sent = filled(body, world.own)
+            answer = world.client.request(method, sent_path, json=sent, headers=headers)
+            assert answer.status_code == 403, (method, path, answer.text)
+        if body is not None:
+            plain = {"Content-Type": "text/plain"}
+            sent = json.dumps(filled(body, world.own))
+            answer = world.client.request(method, sent_path, content=sent, headers=plain)
+            assert answer.status_code in (403, 415), (method, path, answer.text)
+
+
+def test_each_decision_asks_who_may_decide() -> None:
+    """In the source: a route that forgets it would let everybody decide."""
+    for path in Path(agent_factory.__file__).parent.joinpath("serve").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("adecide", "decide", "resume")
+            ):
+                given = {keyword.arg for keyword in node.keywords}
+                assert {"may_decide", "tenant"} <= given, f"{path.name}:{node.lineno}"
+
+
+# Requests that nobody expects
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**63, -(2**63) - 1, 10**400, 0, -1, 1e308])
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["\0", "a\0b", "\ud800", "-1", "1" * 5000, "x" * 10_000, "../..", "%"])
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+RAW = st.sampled_from(
+    [b"", b"{", b"null", b"[]", b'"', b"[" * 100_000, b'{"a":' * 5000, b"\xff\xfe", b'{"a": NaN}']
+) | st.binary(max_size=20)
+VALUES = st.sampled_from(["", "0", "-1", "1", "9" * 30, "9" * 5000, "²", "\0", "true", "x", "ü"])
+QUERIES = st.dictionaries(
+    st.sampled_from(["limit", "offset", "status", "xray", "stream_mode", "action", "x"]), VALUES
+)
+
+
+@st.composite
+def changed(draw: st.DrawFn, example: Any) -> Any:
+    """An example with another value at one place, or with one value more."""
+    if isinstance(example, dict) and draw(st.integers(0, 4)):
+        key = draw(st.sampled_from([*example, "config", "metadata", "limit"]))
+        return {**example, key: draw(changed(example.get(key)))}
+    if isinstance(example, list) and example and draw(st.integers(0, 4)):
+        return [draw(changed(example[0])), *example[1:]]
+    return draw(JSON)
+
+
+REQUESTS = st.sampled_from(
+    [(*key.split(), body) for key, bodies in EXAMPLES.items() for body in bodies]
+)
+
+
+@st.composite
+def odd_requests(draw: st.DrawFn) -> dict[str, Any]:
+    method, path, body = draw(REQUESTS)
+    for name in ("thread", "run", "checkpoint", "assistant"):
+        odd = draw(st.sampled_from([None, None, "nope", "%", "a\0b", "x" * 3000, "ü"]))
+        if odd is not None:
+            path = path.replace(f"{{{name}}}", quote(odd, safe=""))
+    after = draw(st.none() | VALUES | st.sampled_from(["a:b:c", f"{{thread}}/1:{'9' * 30}:0"]))
+    headers = {"Content-Type": "application/json"}
+    if after is not None:
+        headers["Last-Event-ID"] = quote(after)
+    if body is None or draw(st.integers(0, 5)) == 0:
+        content = draw(RAW)
+    else:
+        content = json.dumps(draw(changed(body))).encode()
+    query = draw(QUERIES)
+    return {"method": method, "url": path, "params": query, "content": content, "headers": headers}
+
+
+# The worker uses `random` meanwhile.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
+@given(odd_requests())
+def test_no_request_makes_the_server_fail(world: World, request_: dict[str, Any]) -> None:
+    thread = world.service.create_thread(tenant="globex").id
+    ids = {**world.own, "thread": thread}
+    content = request_["content"]
+    for name, value in ids.items():
+        content = content.replace(f"{{{name}}}".encode(), value.encode())
+    answer = world.client.request(
+        **{**request_, "url": filled(request_["url"], ids), "content": content}
+    )
+    assert answer.status_code < 500, answer.text
+    assert "Traceback" not in answer.text
+    assert "sqlalchemy" not in answer.text
