@@ -41,8 +41,8 @@ def number(request: Request, name: str, default: int) -> int:
     given = request.query_params.get(name)
     if given is None:
         return default
-    if not given.isdecimal():
-        raise HTTPException(422, f"{name} must be a number, got {given!r}.")
+    if not given.isdecimal() or len(given) > 9:
+        raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {given!r:.30}.")
     return int(given)
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import ArgumentError as UrlError
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql import ColumnElement
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
@@ -290,12 +290,18 @@ class _SharedTransaction:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver."""
+    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver.
+
+    Raise ArgumentError for values that a database cannot store: NUL in a text, or huge numbers.
+    """
     try:
         yield
+    except (DataError, OverflowError, UnicodeEncodeError) as error:
+        cause: BaseException | None = error.orig if isinstance(error, DataError) else error
+        raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
     except Exception as error:
         # A saver works on the connection of the driver, whose errors SQLAlchemy does not wrap.
-        cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+        cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
         else:

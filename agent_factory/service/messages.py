@@ -78,7 +78,7 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
     listed = given.get("messages", message)
     try:
         messages = convert_to_messages(listed if isinstance(listed, list) else [listed])
-    except (NotImplementedError, TypeError, ValueError) as error:
+    except (KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise ArgumentError(
             "message",
             f"must be a string, a message or a list of messages, got {describe(message)}.",

@@ -218,7 +218,10 @@ class Service:
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
         goes_on = message is None and checkpoint is not None
-        given = None if goes_on else as_input(message, message_id)
+        try:
+            given = dump(None if goes_on else as_input(message, message_id))
+        except TypeError as error:  # such as a number of more than 64 bits
+            raise ArgumentError("message", f"cannot be stored: {error}.") from error
         run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
         payload = {
             "kind": "message",
@@ -227,7 +230,7 @@ class Service:
             "tenant": tenant,
             "agent": agent,
             "priority": priority,
-            "input": b64encode(dump(given)).decode(),
+            "input": b64encode(given).decode(),
             "checkpoint": checkpoint,
             "context": None if context is None else dict(context),
             "config": as_config(config),

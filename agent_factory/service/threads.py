@@ -10,12 +10,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 from sqlalchemy import Connection, Row, Select, delete, select, update
 
+from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound, ThreadBusy
 from agent_factory.service.leases import take_lease
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
+
+_LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,12 @@ def insert_thread(
 
     Raises:
         NotFound: The thread belongs to another tenant.
+        ArgumentError: Its id is too long.
     """
+    if len(thread) > _LONGEST_ID:
+        raise ArgumentError(
+            "thread", f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
+        )
     now = backend.database.now
     new = backend.database.insert(threads).values(
         thread_id=thread,

@@ -48,7 +48,9 @@ def echo(messages: list[BaseMessage]) -> AIMessage:
 def ask(messages: list[BaseMessage]) -> AIMessage:
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("Done.")
-    return AIMessage("", tool_calls=[{"name": "pay", "args": {"to": messages[-1].text}, "id": "c-1"}])
+    return AIMessage(
+        "", tool_calls=[{"name": "pay", "args": {"to": messages[-1].text}, "id": "c-1"}]
+    )
 
 
 def pay(to: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -203,7 +204,7 @@ class Runs:
 
 
 def _place(run: Run) -> str:
-    return f"/threads/{run.thread_id}/runs/{run.id}"
+    return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
 
 
 def _shown(info: RunInfo) -> dict[str, Any]:

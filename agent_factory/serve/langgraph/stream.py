@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -113,7 +114,7 @@ def stream_response(
         if cancels:
             await run.acancel(by="the client has gone")
 
-    place = f"/threads/{run.thread_id}/runs/{run.id}"
+    place = f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
     return EventSourceResponse(
         events(),
         headers={"Content-Location": place, "Location": f"{place}/stream"},
