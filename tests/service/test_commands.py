@@ -93,7 +93,7 @@ def test_the_audit(folder: Path) -> None:
     service = sys.modules["shop.service"].service
     service.delete_thread("t-17", by="ann")
     lines = run("audit", SHOP, "--thread", "t-17").splitlines()
-    assert re.search(r"^2 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +t-17 +ann +delete +$", lines[1])
+    assert re.search(r"^ 2 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +t-17 +ann +delete +$", lines[1])
     newest, oldest = json.loads(run("audit", SHOP, "--json"))
     assert (oldest["what"], newest["what"]) == ("cancel", "delete")
     head = f"2:{newest['hash']}"
