@@ -72,7 +72,7 @@ class World:
         """All that is known of acme."""
         database = Database(self.url)
         with database.read() as connection:
-            found = [
+            found: list[Any] = [
                 row
                 for table in (threads, runs, waits, audit)
                 for row in connection.execute(

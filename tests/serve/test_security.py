@@ -201,6 +201,8 @@ def test_a_limit_below_one() -> None:
         RateLimit(address=0)
 
 
+# The worker uses `random` meanwhile.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 @given(st.integers(1, 50), st.lists(st.floats(0, 90), min_size=1, max_size=80))
 def test_a_limit_holds_for_any_minute(per_minute: int, waits: list[float]) -> None:
     """What is accepted is what is there at first, and what comes back evenly."""
