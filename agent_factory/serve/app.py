@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.review import DecisionNotAllowed
-from agent_factory.serve import langgraph
+from agent_factory.serve import langgraph, pages
+from agent_factory.serve.errors import status_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, principal_of
 from agent_factory.serve.security import (
@@ -27,24 +27,7 @@ from agent_factory.serve.security import (
     SecurityHeaders,
     logger,
 )
-from agent_factory.service import (
-    AlreadyDecided,
-    ClaimedByOther,
-    DecisionForbidden,
-    NotFound,
-    Service,
-    ThreadBusy,
-)
-
-_STATUS: dict[type[Exception], int] = {
-    NotFound: 404,
-    ThreadBusy: 409,
-    AlreadyDecided: 409,
-    ClaimedByOther: 409,
-    DecisionForbidden: 403,
-    DecisionNotAllowed: 422,
-    ArgumentError: 422,
-}
+from agent_factory.service import Service
 
 
 def create_app(
@@ -126,7 +109,9 @@ def create_app(
         routes=[
             Route("/ok", ok),
             Route("/info", info),
+            *pages.open_routes(),
             *map(known, langgraph.routes(service)),
+            *map(known, pages.routes(service)),
         ],
         middleware=[
             Middleware(SecurityHeaders),
@@ -145,10 +130,10 @@ def create_app(
 
 async def _refused(_: Request, error: Any) -> Response:
     """A request that the service refuses."""
-    for kind in type(error).__mro__:
-        if kind in _STATUS:
-            return JsonResponse({"detail": str(error)}, _STATUS[kind])
-    raise error  # RequestGuard answers without its details
+    status = status_of(error)
+    if status >= 500:
+        raise error  # RequestGuard answers without its details
+    return JsonResponse({"detail": str(error)}, status)
 
 
 async def _failed(_: Request, error: Any) -> Response:

@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
+from agent_factory.serve.errors import status_of
 from agent_factory.serve.json_response import JsonResponse
-from agent_factory.service import DatabaseUnavailable
 
 logger = logging.getLogger("agent_factory.serve")
 
@@ -209,9 +209,9 @@ class RequestGuard:
             return JsonResponse({"detail": error.detail}, error.status_code, error.headers)
         number = uuid4().hex[:12]
         logger.error("Error %s at %s %r", number, scope["method"], scope["path"], exc_info=error)
-        status, text = 500, "The server has failed."
-        if isinstance(error, DatabaseUnavailable):
-            status, text = 503, "The database is not available now. Try again."
+        status, text = status_of(error), "The server has failed."
+        if status == 503:
+            text = "The database is not available now. Try again."
         return JsonResponse({"detail": f"{text} Its log says why, under {number}."}, status)
 
 

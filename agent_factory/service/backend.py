@@ -40,6 +40,16 @@ INTERRUPT = "__interrupt__"
 """Key under which LangGraph returns what a run waits for."""
 
 
+RUN_KEY = "agent_factory_run"
+"""Key in the metadata of checkpoints: the run that stored it."""
+
+JOB_KEY = "agent_factory_job"
+"""Key in the metadata of checkpoints: the job that stored it."""
+
+AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
+"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
 class RegisteredAgent:
     """An agent, and how the service runs it."""
@@ -51,6 +61,7 @@ class RegisteredAgent:
     busy: Busy
     stream: tuple[str, ...]
     asynchronous: bool
+    decisions: bool
 
     @cached_property
     def plan(self) -> str | None:

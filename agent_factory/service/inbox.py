@@ -101,6 +101,7 @@ class Inbox:
         tool: str | None = None,
         thread: str | None = None,
         claimed_by: str | None = None,
+        text: str | None = None,
         limit: int = 50,
         offset: int = 0,
     ) -> list[Wait]:
@@ -111,6 +112,7 @@ class Inbox:
             tool: Only those of this tool.
             thread: Only those of this thread.
             claimed_by: Only those that this person has claimed.
+            text: Only those whose arguments or thread id contain it.
             limit: The most to return.
             offset: How many to leave out before them.
         """
@@ -119,6 +121,9 @@ class Inbox:
         for column, value in given.items():
             if value is not None:
                 found = found.where(waits.c[column] == value)
+        if text:
+            has_text = waits.c.args.icontains(text, autoescape=True)
+            found = found.where(has_text | waits.c.thread_id.icontains(text, autoescape=True))
         found = found.order_by(waits.c.priority.desc(), waits.c.created_at)
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
@@ -130,6 +135,12 @@ class Inbox:
         counted = select(func.count()).where(waits.c.decided_at.is_(None), *self._own())
         with self._database.read() as connection:
             return connection.execute(counted).scalar_one()
+
+    def tools(self) -> list[str]:
+        """The tools that undecided waits are about."""
+        named = select(waits.c.tool).where(waits.c.decided_at.is_(None), *self._own()).distinct()
+        with self._database.read() as connection:
+            return sorted(connection.execute(named).scalars())
 
     def get(self, wait_id: str) -> Wait:
         """One wait, also a decided one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -41,6 +41,9 @@ class RunInfo:
         error: Why it has failed.
         metadata: What was noted about it when it was submitted.
         created_at: When it was submitted, in seconds since 1970, by the database's clock.
+        usage: What its model calls have used, in a line for each part of the agent and each model:
+            "agent", "part", "model", "calls", "input_tokens", "output_tokens", "cached_tokens" and
+            "usd". It grows when the run pauses or ends.
     """
 
     id: str
@@ -51,6 +54,7 @@ class RunInfo:
     error: str | None
     metadata: Mapping[str, Any]
     created_at: float
+    usage: Sequence[Mapping[str, Any]] = ()
 
 
 class Run:
@@ -90,6 +94,7 @@ class Run:
             error=row.error,
             metadata=row.metadata,
             created_at=row.created_at,
+            usage=row.usage,
         )
 
     def result(self, timeout: float | None = None) -> Any:

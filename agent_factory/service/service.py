@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import re
-from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -21,20 +20,19 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import func, select, update
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.review import StrandedThread, pending, stranded
+from agent_factory.factory import with_decisions
+from agent_factory.review import StrandedThread, pending
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
-from agent_factory.service.events import dump
 from agent_factory.service.inbox import Inbox, Wait
-from agent_factory.service.messages import as_config, as_input, submit
+from agent_factory.service.messages import as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
-from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import limits, runs, threads, workers
+from agent_factory.service.tables import audit, limits, runs, threads, workers
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
 from agent_factory.service.threads import (
     ThreadInfo,
@@ -44,8 +42,10 @@ from agent_factory.service.threads import (
     found_threads,
     history_of,
     insert_thread,
+    title_of,
 )
-from agent_factory.service.upkeep import forget, reindex
+from agent_factory.service.upkeep import find_stranded, forget, reindex
+from agent_factory.service.usage import total
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -102,6 +102,7 @@ class Service:
         busy: Busy = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
         asynchronous: bool = False,
+        decisions: bool = False,
     ) -> None:
         """Let the service run an agent. Workers need it before they start.
 
@@ -116,6 +117,8 @@ class Service:
             busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
             asynchronous: Run it with `astream`, in one event loop per process.
+            decisions: Record what hooks, layers and routes decide, and all that the studio shows
+                of a run while it works. The agent must be one of `create_agent`.
 
         Raises:
             ArgumentError: An argument cannot be used, or the name is taken.
@@ -132,12 +135,13 @@ class Service:
         _check_choice("busy", busy, get_args(Busy))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
-            graph=agent,
+            graph=with_decisions(agent) if decisions else agent,
             review_within=_seconds("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
             asynchronous=asynchronous,
+            decisions=decisions,
         )
 
     @property
@@ -218,10 +222,7 @@ class Service:
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
         goes_on = message is None and checkpoint is not None
-        try:
-            given = dump(None if goes_on else as_input(message, message_id))
-        except TypeError as error:  # such as a number of more than 64 bits
-            raise ArgumentError("message", f"cannot be stored: {error}.") from error
+        given = None if goes_on else as_input(message, message_id)
         run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
         payload = {
             "kind": "message",
@@ -230,7 +231,7 @@ class Service:
             "tenant": tenant,
             "agent": agent,
             "priority": priority,
-            "input": b64encode(given).decode(),
+            "input": as_text(given),
             "checkpoint": checkpoint,
             "context": None if context is None else dict(context),
             "config": as_config(config),
@@ -238,7 +239,8 @@ class Service:
             "trace": traceparent(),
         }
         self._backend.create()
-        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}))
+        title = None if given is None else title_of(given["messages"])
+        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}), title)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -405,6 +407,7 @@ class Service:
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
         limit: int = 50,
         offset: int = 0,
     ) -> list[ThreadInfo]:
@@ -416,12 +419,13 @@ class Service:
             status: Only those in this state, or in one of these.
             agent: Only those of this agent.
             metadata: Only those whose metadata have these values.
+            text: Only those whose title contains it, or whose id begins with it.
             limit: The most to return.
             offset: How many to leave out before them.
         """
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = found_threads(given, metadata or {})
+        found = found_threads(given, metadata or {}, text)
         found = found.order_by(threads.c.updated_at.desc(), threads.c.thread_id)
         with self._backend.database.read() as connection:
             rows = connection.execute(found.limit(limit).offset(offset)).all()
@@ -435,11 +439,14 @@ class Service:
         status: str | Collection[str] | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
     ) -> int:
         """How many threads `threads` would find with these arguments and no limit."""
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = select(func.count()).select_from(found_threads(given, metadata or {}).subquery())
+        found = select(func.count()).select_from(
+            found_threads(given, metadata or {}, text).subquery()
+        )
         with self._backend.database.read() as connection:
             return int(connection.execute(found).scalar_one())
 
@@ -482,6 +489,39 @@ class Service:
         with self._backend.database.read() as connection:
             ids = connection.execute(found).scalars().all()
         return [Run(self._backend, one, thread) for one in ids]
+
+    def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
+        """What the model calls of all runs of a thread have used, as `RunInfo.usage`.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self.thread(thread, tenant=tenant)
+        of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            found = connection.execute(of_runs).scalars().all()
+        return total(line for lines in found for line in lines)
+
+    def pulse(self, *, tenant: str | None = None) -> dict[str, Any]:
+        """A value that is another one once threads or waits have changed.
+
+        Args:
+            tenant: Only threads of this tenant.
+
+        Returns:
+            When a thread has changed last ("threads"), the number of open waits ("waits") and of
+            entries of the audit ("audit"), which grows with each claim and decision.
+        """
+        self._backend.create()
+
+        def of(table: Any) -> Any:
+            return True if tenant is None else table.c.tenant == tenant
+
+        changed = select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery()
+        entries = select(func.max(audit.c.id)).where(of(audit)).scalar_subquery()
+        with self._backend.database.read() as connection:
+            last, entry = connection.execute(select(changed, entries)).one()
+        return {"threads": last, "waits": self.inbox(tenant).count(), "audit": entry}
 
     def state(
         self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
@@ -561,15 +601,8 @@ class Service:
         Args:
             agent: The name of the agent.
         """
-        known = self._backend.agent(agent)
         self._backend.create()
-        found = select(threads.c.thread_id).where(
-            threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
-        )
-        with self._backend.database.read() as connection:
-            ids = connection.execute(found).scalars().all()
-        saver = FencedSaver(self._backend.database)
-        return stranded(known.graph.copy(update={"checkpointer": saver}), ids)
+        return find_stranded(self._backend, agent)
 
     # Schedules
 
@@ -702,21 +735,15 @@ class Service:
         return forget(self._backend, seconds, tenant)
 
     def verify_audit(self, *, head: str | None = None) -> str:
-        """Check the chain of hashes of the audit, and return its head.
-
-        The chain shows entries that were changed, removed, inserted or moved. To see that the
-        newest entries were removed, or that all hashes were written again, keep the head where
-        nobody can change it together with the database, and pass it next time.
+        """Check the audit, and return the number and the hash of its newest entry, its head.
 
         Args:
-            head: A head that was returned before.
-
-        Returns:
-            The number and the hash of the newest entry, such as "1042:9f86d081...".
+            head: A head that was returned before. Only with it can be seen that the newest entries
+                were removed, or that all hashes were written again: keep it elsewhere.
 
         Raises:
-            AuditTampered: Entries are not what they were; `.number` is the first.
-            ArgumentError: `head` was not returned by this method.
+            AuditTampered: Entries were changed, removed, inserted or moved.
+            ArgumentError: `head` is not a head.
         """
         self._backend.create()
         return verify_entries(self._backend.database, head)

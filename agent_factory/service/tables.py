@@ -45,6 +45,7 @@ threads = Table(
         "jobs", BigInteger, nullable=False
     ),  # how many jobs there were: numbers keep their order
     Column("plan", String),  # the digest of the agent's topology at the last run
+    Column("title", String),  # the beginning of its first message
     Column("metadata", JSON, nullable=False, default=dict),  # what the product has noted
     Column("error", Text),
     Column("created_at", Float, nullable=False),
@@ -109,6 +110,7 @@ runs = Table(
     Column("job", String),  # the newest job of the engine; none while the thread is busy
     Column("checkpoint_id", String),  # at which it has ended or paused
     Column("metadata", JSON, nullable=False, default=dict),
+    Column("usage", JSON, nullable=False, default=list),  # lines of usage.total
     Column("error", Text),
     Column("created_at", Float, nullable=False),
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from textwrap import shorten
 from typing import Any
 
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 from sqlalchemy import Connection, Row, Select, delete, select, update
@@ -32,6 +34,7 @@ class ThreadInfo:
         status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
         run: The id of the run that works on it, or did last.
         error: Why the last run has failed.
+        title: The beginning of its first message, if it had one.
         metadata: What the product has noted about it.
         created_at: When it was created, in seconds since 1970, by the database's clock.
         updated_at: When it changed.
@@ -45,6 +48,7 @@ class ThreadInfo:
     error: str | None
     updated_at: float
     created_at: float = 0.0
+    title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -59,16 +63,20 @@ class ThreadInfo:
             error=row.error,
             updated_at=row.updated_at,
             created_at=row.created_at,
+            title=row.title,
             metadata=row.metadata,
         )
 
 
-def found_threads(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> Select[Any]:
+def found_threads(
+    filters: Mapping[str, Any], metadata: Mapping[str, Any], text: str | None = None
+) -> Select[Any]:
     """A query for threads.
 
     Args:
         filters: The value that a column has, or several; None takes all.
         metadata: What the metadata of the threads contain.
+        text: What the title contains, or the id begins with.
     """
     found = select(threads)
     for column, value in filters.items():
@@ -76,6 +84,9 @@ def found_threads(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> Se
             found = found.where(threads.c[column] == value)
         elif value is not None:
             found = found.where(threads.c[column].in_(value))
+    if text:
+        has_text = threads.c.title.icontains(text, autoescape=True)
+        found = found.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     for key, value in metadata.items():
         known = threads.c.metadata[key]
         if isinstance(value, bool):
@@ -87,12 +98,19 @@ def found_threads(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> Se
     return found
 
 
+def title_of(messages: Iterable[BaseMessage]) -> str | None:
+    """The beginning of the first message of a user, in one line."""
+    texts = (" ".join(one.text.split()) for one in messages if isinstance(one, HumanMessage))
+    return shorten(next(texts, ""), 80, placeholder="…") or None
+
+
 def insert_thread(
     connection: Connection,
     backend: Backend,
     thread: str,
     tenant: str,
     metadata: Mapping[str, Any] | None = None,
+    title: str | None = None,
 ) -> Row[Any]:
     """The row of a thread, locked; a thread that does not exist is created.
 
@@ -112,6 +130,7 @@ def insert_thread(
         status="idle",
         epoch=0,
         jobs=0,
+        title=title,
         metadata=dict(metadata or {}),
         created_at=now,
         updated_at=now,

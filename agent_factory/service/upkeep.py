@@ -8,14 +8,15 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
+from agent_factory.review import StrandedThread, stranded
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
-from agent_factory.service.backend import Backend
-from agent_factory.service.runner import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, write_waits
+from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
+from agent_factory.service.runner import write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
-from agent_factory.service.threads import delete_thread
+from agent_factory.service.threads import delete_thread, title_of
 
 
 def reindex(backend: Backend) -> Iterator[str]:
@@ -50,6 +51,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             epoch=database.now * 1000,  # higher than that of any lease before
             jobs=int(job.rpartition("/")[2]),
             run=run,
+            title=title_of(snapshot.values.get("messages", ())),
             created_at=database.now,
             updated_at=database.now,
         )
@@ -79,6 +81,18 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
         if row.status == "waiting":
             idle = update(threads).where(threads.c.thread_id == thread).values(status="idle")
             connection.execute(idle)
+
+
+def find_stranded(backend: Backend, agent: str) -> Iterator[StrandedThread]:
+    """Threads of an agent that wait at a node which the agent does not have any more."""
+    known = backend.agent(agent)
+    found = select(threads.c.thread_id).where(
+        threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
+    )
+    with backend.database.read() as connection:
+        ids = connection.execute(found).scalars().all()
+    saver = FencedSaver(backend.database)
+    return stranded(known.graph.copy(update={"checkpointer": saver}), ids)
 
 
 def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[str]:

@@ -1,19 +1,35 @@
 """An example of each route of the server, for the tests that walk all of them.
 
-A new route needs a line here: the bodies that its clients send, or none. `{thread}`, `{run}` and
-the like stand for ids, in paths and in bodies.
+A new route needs a line here: the bodies that its clients send, or None, or a query such as "?x=1".
+`{thread}`, `{run}` and the like stand for ids, in paths and in bodies. The tests walk the routes in
+the order of these lines.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import httpx
 from starlette.applications import Starlette
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
-PUBLIC = {"GET /ok", "GET /info"}
+PUBLIC = {"GET /ok", "GET /info", "GET /static/{name}"}
 """What everybody may see."""
+
+ENDLESS = {"GET /studio/events", "GET /inbox/events", "GET /studio/threads/{thread}/events"}
+"""Streams that go on until the client leaves."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Fields of a form, without its token."""
+
+    fields: dict[str, str]
+
 
 RUN: Any = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
 ANSWER = {"assistant_id": "desk", "command": {"resume": {"decisions": [{"type": "approve"}]}}}
@@ -23,6 +39,31 @@ ON_THREAD = [{**RUN, "if_not_exists": "create"}, ANSWER, FORK]
 EXAMPLES: dict[str, list[Any]] = {
     "GET /ok": [None],
     "GET /info": [None],
+    "GET /": [None],
+    "GET /static/{name}": [None],
+    "GET /studio": [None, "?text=own"],
+    "GET /studio/threads": [None],
+    "GET /studio/events": [None],
+    "GET /studio/agents/{assistant}": [None],
+    "GET /studio/agents/{assistant}/plan.svg": [None],
+    "POST /studio/threads": [Form({"agent": "echo", "text": "Hi"})],
+    "GET /studio/threads/{thread}": [None, "?at={checkpoint}", "?from=0"],
+    "GET /studio/threads/{thread}/parts": [None],
+    "GET /studio/threads/{thread}/history": [None, "?before={checkpoint}"],
+    "GET /studio/threads/{thread}/events": [None],
+    "POST /studio/threads/{thread}/messages": [
+        Form({"text": "Hi"}),
+        Form({"checkpoint": "{checkpoint}"}),
+    ],
+    "GET /inbox": [None, "?text=own"],
+    "GET /inbox/rows": [None],
+    "GET /inbox/events": [None],
+    "GET /inbox/audit": [None, "?thread={thread}"],
+    "GET /inbox/{wait}": [None],
+    "POST /inbox/{wait}/claim": [Form({})],
+    "POST /inbox/{wait}/release": [Form({})],
+    "POST /inbox/{wait}/decision": [Form({"decision": "approve"})],
+    "POST /inbox/decisions": [Form({"decision": "approve", "wait": "{wait}"})],
     "POST /assistants/search": [{}, {"graph_id": "echo"}],
     "POST /assistants/count": [{}],
     "GET /assistants/{assistant}": [None],
@@ -33,7 +74,6 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /threads/count": [{}, {"ids": ["{thread}"]}],
     "GET /threads/{thread}": [None],
     "PATCH /threads/{thread}": [{"metadata": {"topic": "own"}}],
-    "DELETE /threads/{thread}": [None],
     "GET /threads/{thread}/state": [None],
     "POST /threads/{thread}/state": [{"values": {"messages": []}}],
     "POST /threads/{thread}/state/checkpoint": [{"checkpoint": {"checkpoint_id": "{checkpoint}"}}],
@@ -50,27 +90,78 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /runs": [RUN],
     "POST /runs/stream": [RUN],
     "POST /runs/wait": [RUN],
+    "POST /studio/threads/{thread}/cancel": [Form({})],
+    "DELETE /threads/{thread}": [None],
 }
 
 
 def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
-    """The method, the path and the body of each example, those that delete last.
+    """The method, the path and the body of each example.
 
     Raises:
         AssertionError: A route has no example.
     """
-    keys = [
-        f"{method} {route.path}"
-        for route in app.routes
-        if isinstance(route, Route)
-        for method in sorted((route.methods or set()) - {"HEAD"})
-    ]
-    missing = sorted({*keys} - EXAMPLES.keys())
-    assert not missing, f"Add examples of these routes to route_examples.py: {missing}"
-    for key in sorted(keys, key=lambda key: key.startswith("DELETE")):
+    known = set()
+    for route in app.routes:
+        assert isinstance(route, Route), route
+        known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
+    # The pages call an assistant an agent.
+    known = {key.replace("{agent}", "{assistant}") for key in known}
+    assert known == EXAMPLES.keys(), "Change route_examples.py."
+    for key, bodies in EXAMPLES.items():
         method, path = key.split()
-        for body in EXAMPLES[key]:
+        for body in bodies:
             yield method, path, body
+
+
+def send(
+    client: TestClient, method: str, path: str, body: Any, headers: Mapping[str, str] | None = None
+) -> Any:
+    """The response to an example.
+
+    A form is sent with the token of its cookie. Of endless streams, the first parts are read.
+    """
+    options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
+    if isinstance(body, str):
+        path += body
+    elif isinstance(body, Form):
+        options["data"] = {"csrf_token": client.cookies["agent_factory_csrf"], **body.fields}
+    elif body is not None:
+        options["json"] = body
+    if not path.partition("?")[0].endswith("/events"):
+        return client.request(method, path, **options)
+    request = client.build_request(method, path, headers=headers)
+    return asyncio.run(first_parts(client.app, request))
+
+
+async def first_parts(app: Any, request: Any) -> httpx.Response:
+    """What a stream sends in its first moments."""
+    sent: list[Any] = []
+    body = asyncio.Event()
+
+    async def receive() -> Any:
+        if not body.is_set():
+            body.set()
+            return {"type": "http.request"}
+        await asyncio.sleep(0.2)
+        return {"type": "http.disconnect"}
+
+    async def collect(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": request.method,
+        "path": request.url.path,
+        "query_string": request.url.query,
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "scheme": "http",
+        "server": ("testserver", 80),
+        "client": ("testclient", 1),
+    }
+    await app(scope, receive, collect)
+    content = b"".join(message.get("body", b"") for message in sent)
+    return httpx.Response(sent[0]["status"], headers=sent[0]["headers"], content=content)
 
 
 def filled(example: Any, ids: Mapping[str, str]) -> Any:
@@ -81,4 +172,6 @@ def filled(example: Any, ids: Mapping[str, str]) -> Any:
         return example
     if isinstance(example, dict):
         return {key: filled(value, ids) for key, value in example.items()}
+    if isinstance(example, Form):
+        return Form(filled(example.fields, ids))
     return [filled(one, ids) for one in example] if isinstance(example, list) else example
