@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -36,6 +37,10 @@ from service.databases import new_postgres
 FORM = "application/x-www-form-urlencoded"
 SECRET = "the-secret-of-acme"
 BOB = {"x-user": "bob@globex"}
+
+
+INLINE = re.compile(r"<script(?![^>]* src=)|<[^>]* (on\w+|style)=", re.IGNORECASE)
+"""Scripts and styles that the policy of the pages does not allow."""
 
 
 def who(request: Request) -> Principal | None:
@@ -114,7 +119,7 @@ def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 def things_of(service: Service, tenant: str) -> dict[str, str]:
     """A thread with a run and its checkpoint, and one that waits."""
-    word = SECRET if tenant == "acme" else "public"
+    word = SECRET if tenant == "acme" else "public <x-tag onclick='alert(1)'>"
     thread = service.create_thread(metadata={"topic": word}, tenant=tenant).id
     run = service.submit("echo", thread=thread, message=word, tenant=tenant, metadata={"m": word})
     run.result(30)
@@ -138,7 +143,14 @@ def test_each_example_is_answered(world: World) -> None:
     for method, path, body in examples(world.app):
         if body is not ANSWER:  # nothing waits there
             answer = send(world.client, method, filled(path, ids), filled(body, ids))
-            assert answer.status_code < 400, (method, path, body, answer.text)
+            context = (method, path, body, answer.text)
+            assert answer.status_code < 400, context
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["content-security-policy"].startswith("default-src 'none'; ")
+            kind = answer.headers.get("content-type", "").partition(";")[0]
+            if kind == "text/html":
+                assert "<x-tag" not in answer.text, context
+                assert not INLINE.search(answer.text), context
 
 
 def test_no_route_shows_or_changes_what_another_tenant_has(world: World) -> None:
