@@ -91,7 +91,7 @@ class RateLimiter:
         now = time.monotonic()
         full_at = max(now, self._full_at.get(key, 0.0)) + _WINDOW / self._per_minute
         excess = full_at - now - _WINDOW
-        if excess > 1e-6:  # the sums above are not exact
+        if excess > 0.001:  # the sums above are not exact
             raise HTTPException(
                 429,
                 f"These are more than {self._per_minute} requests a minute. Try again later.",
@@ -153,15 +153,14 @@ class RequestGuard:
         """Serve one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        headers, started, size = Headers(scope=scope), False, 0
-        too_long = HTTPException(413, f"The body has more than {self._body_limit} bytes.")
+        started, size = False, 0
 
         async def receive_within_limit() -> Message:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
             if size > self._body_limit:
-                raise too_long
+                raise HTTPException(413, f"The body has more than {self._body_limit} bytes.")
             return message
 
         async def note_start(message: Message) -> None:
@@ -173,10 +172,7 @@ class RequestGuard:
             if scope["client"]:
                 self._addresses.check(scope["client"][0])
             if scope["method"] not in _SAFE_METHODS:
-                self._check_site(headers)
-            length = headers.get("content-length", "")
-            if length.isdecimal() and int(length) > self._body_limit:
-                raise too_long
+                self._check_site(Headers(scope=scope))
             await self._app(scope, receive_within_limit, note_start)
         except ClientDisconnect:
             pass  # nobody reads an answer
@@ -261,7 +257,7 @@ async def read_form(request: Request) -> FormData:
 
 def _csrf_cookie(request: Request) -> tuple[str, str]:
     """The name of the cookie, and what follows it where only https may carry it."""
-    if request.url.scheme == "https":
+    if request.scope["scheme"] == "https":
         # No other host of the domain can set a cookie of such a name.
         return "__Host-agent_factory_csrf", "; Secure"
     return "agent_factory_csrf", ""

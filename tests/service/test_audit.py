@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import assume, given
@@ -137,6 +138,46 @@ def test_writers_at_once_do_not_fork_the_chain(service: Service, url: str) -> No
         writer.join()
     assert errors == []
     assert service.verify_audit().startswith("48:")
+
+
+@pytest.mark.long
+def test_a_role_that_may_only_add(postgres_url: str) -> None:
+    """As docs/service/security.md recommends."""
+    owned = Service(postgres_url)
+    owned.inbox()  # creates the tables
+    owned.close()
+    role = f"desk_{uuid4().hex[:8]}"
+    owner = Database(postgres_url)
+    with owner.begin() as connection:
+        for statement in (
+            "create role {} login",
+            "grant usage, create on schema public, dbos to {}",
+            "grant select, insert, update, delete on all tables in schema public, dbos to {}",
+            "grant usage on all sequences in schema public, dbos to {}",
+            "revoke update, delete on service_audit from {}",
+        ):
+            connection.execute(text(statement.format(role)))
+    owner.close()
+    url = postgres_url.replace("//postgres:@", f"//{role}:@")
+    service = Service(url)
+    service.create_thread("t-1")
+    service.delete_thread("t-1", by="ann")
+    assert service.verify_audit().startswith("1:")
+    service.close()
+    database = Database(url)
+    for statement in (
+        "update service_audit set who = 'bob'",
+        "delete from service_audit",
+        "truncate service_audit",
+        "drop trigger service_audit_refuse on service_audit",
+        "alter table service_audit disable trigger all",
+    ):
+        with (
+            pytest.raises(DatabaseError, match=r"permission denied|must be owner"),
+            database.begin() as connection,
+        ):
+            connection.execute(text(statement))
+    database.close()
 
 
 # Laws
