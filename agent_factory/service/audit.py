@@ -1,7 +1,7 @@
 """Audit: who did what, as a chain of hashes, so that no entry can be changed unnoticed.
 
 Each entry has a number, which is one more than that of the entry before it, and a hash of that
-entry's hash and of its own content. The head, which is the number and the hash of the newest entry,
+entry's hash and of its content. The head, which is the number and the hash of the newest entry,
 stands for all entries up to it.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,7 +104,16 @@ def verify_entries(database: Database, head: str | None) -> str:
         AuditTampered: An entry was changed, removed, inserted or moved.
         ArgumentError: `head` is not the head of an audit.
     """
-    known, known_hash = (-1, "") if head is None else _parsed(head)
+    known, known_hash = -1, ""
+    if head is not None:
+        found = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64})", head)
+        if found is None:
+            raise ArgumentError(
+                "head",
+                f"must be the number of an entry and its hash, got {head!r}.",
+                "Pass what verify_audit() has returned.",
+            )
+        known, known_hash = int(found[1]), found[2]
     number, before = 0, NO_ENTRY
     ordered = select(audit).order_by(audit.c.id).execution_options(yield_per=1000)
     with database.read() as connection, connection.execute(ordered) as rows:
@@ -121,14 +131,3 @@ def verify_entries(database: Database, head: str | None) -> str:
     if number < known:
         raise AuditTampered(number + 1, f"is missing, and all up to {known}.")
     return f"{number}:{before}"
-
-
-def _parsed(head: str) -> tuple[int, str]:
-    number, _, digest = head.partition(":")
-    if not (number.isdecimal() and len(digest) == len(NO_ENTRY)):
-        raise ArgumentError(
-            "head",
-            f"must be the number of an entry and its hash, got {head!r}.",
-            "Pass what verify_audit() has returned.",
-        )
-    return int(number), digest

@@ -449,6 +449,24 @@ def test_an_error_stays_inside(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_thread_whose_id_is_taken(client: TestClient) -> None:
+    body = {"thread_id": "taken"}
+    assert client.post("/threads", json=body).status_code == 200
+    assert client.post("/threads", json=body).status_code == 409
+    other = client.post("/threads", json=body, headers={"x-user": "bob@globex"})
+    assert (other.status_code, other.json()["detail"]) == (
+        404,
+        "[AF361] thread 'taken': does not exist.",
+    )
+
+
+def test_an_id_that_is_too_long(client: TestClient) -> None:
+    assert client.post("/threads", json={"thread_id": "x" * 255}).status_code == 200
+    answer = client.post("/threads", json={"thread_id": "x" * 256})
+    assert answer.status_code == 422
+    assert "must have at most 255 characters, got 256" in answer.json()["detail"]
+
+
 def test_a_stream_of_another_run(client: TestClient, service: Service) -> None:
     """The id of an event names a job; that of another thread is refused."""
     own, other = (
