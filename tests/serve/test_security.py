@@ -449,6 +449,36 @@ def test_an_error_stays_inside(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+HI = {"role": "user", "content": "Hi"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "text"),
+    [
+        ("POST", "/threads/search", {"offset": 10**30}, "cannot be stored"),
+        ("POST", "/runs", {"input": {"messages": [HI], "n": 2**70}}, "cannot be stored"),
+        ("POST", "/runs", {"input": {"messages": [{"content": "Hi"}]}}, "must be a string"),
+        ("GET", f"/assistants/desk/graph?xray={'9' * 5000}", None, "at most 9 digits"),
+        ("GET", "/studio?offset=9999999999", None, "at most 9 digits"),
+    ],
+)
+def test_values_that_cannot_be_used(
+    client: TestClient, method: str, path: str, body: Any, text: str
+) -> None:
+    sent = {"assistant_id": "desk", **body} if path == "/runs" else body
+    answer = client.request(method, path, json=sent)
+    assert (answer.status_code, text in answer.text) == (422, True), answer.text
+
+
+def test_the_place_of_a_run_whose_thread_has_an_odd_id(client: TestClient) -> None:
+    body = {"assistant_id": "desk", "input": {"messages": [HI]}, "if_not_exists": "create"}
+    for end in ("wait", "stream"):
+        answer = client.post(f"/threads/%E2%82%AC%0A%3F-{end}/runs/{end}", json=body)
+        assert answer.headers["content-location"].startswith(
+            f"/threads/%E2%82%AC%0A%3F-{end}/runs/"
+        )
+
+
 def test_a_thread_whose_id_is_taken(client: TestClient) -> None:
     body = {"thread_id": "taken"}
     assert client.post("/threads", json=body).status_code == 200
