@@ -218,6 +218,15 @@ def test_no_route_takes_what_another_site_can_send(world: World) -> None:
             assert answer.status_code == 415, (method, path, answer.text)
 
 
+def test_a_page_that_has_followed_another_thread(world: World) -> None:
+    """The id of its last event is not one of this thread, so it sees all events."""
+    headers = {**BOB, "Last-Event-ID": f"{world.foreign['thread']}/00000001:1:0"}
+    path = f"/studio/threads/{world.own['waiting']}/events"
+    answer = send(world.client, "GET", path, None, headers)
+    assert "\ndata: " in answer.text, answer.text
+    assert SECRET not in answer.text
+
+
 def test_each_decision_asks_who_may_decide() -> None:
     """In the source: a route that forgets it would let everybody decide."""
     for path in Path(agent_factory.__file__).parent.joinpath("serve").rglob("*.py"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import httpx
@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -27,6 +27,7 @@ from agent_factory.serve import Principal, RateLimit, create_app
 from agent_factory.serve.security import (
     HEADERS,
     RateLimiter,
+    RequestGuard,
     SecurityHeaders,
     csrf_token,
     read_form,
@@ -223,6 +224,8 @@ def test_a_limit_holds_for_any_minute(per_minute: int, waits: list[float]) -> No
             assert number <= per_minute + (end - start) * per_minute / 60 + 1e-3
 
 
+# The worker uses `random` meanwhile.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 @given(st.integers(1, 300), st.floats(0, 1e9))
 def test_a_whole_minute_may_come_at_once(per_minute: int, now: float) -> None:
     limiter = RateLimiter(per_minute)
@@ -416,6 +419,7 @@ def test_who_may_claim(service: Service) -> None:
 # Errors
 
 
+@pytest.mark.parametrize("path", ["/threads/some%0Athread", "/studio/threads/some%0Athread"])
 @pytest.mark.parametrize(
     ("error", "status", "text"),
     [
@@ -427,6 +431,7 @@ def test_an_error_stays_inside(
     client: TestClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    path: str,
     error: Exception,
     status: int,
     text: str,
@@ -435,7 +440,7 @@ def test_an_error_stays_inside(
         raise error
 
     monkeypatch.setattr(Service, "thread", fail)
-    answer = client.get("/threads/some%0Athread")
+    answer = client.get(path)
     assert answer.status_code == status
     detail = answer.json()["detail"]
     assert detail.startswith(text)
@@ -449,6 +454,44 @@ def test_an_error_stays_inside(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_an_error_in_the_middle_of_a_response(caplog: pytest.LogCaptureFixture) -> None:
+    """The client sees that the connection was closed."""
+
+    async def fail(_: Request) -> Response:
+        async def parts() -> AsyncIterator[str]:
+            yield "x"
+            raise ZeroDivisionError
+
+        return StreamingResponse(parts())
+
+    app = RequestGuard(Starlette(routes=[Route("/", fail)]), RateLimiter(None), 100, ())
+    with pytest.raises(ZeroDivisionError):
+        TestClient(app).get("/")
+    assert "at GET '/'" in caplog.text
+
+
+async def test_a_client_that_leaves(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def receive() -> Any:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/threads",
+        "query_string": b"",
+        "headers": [(b"x-user", b"ann@acme"), (b"content-type", b"application/json")],
+        "scheme": "http",
+        "client": None,
+    }
+    await create_app(service, who)(scope, receive, send)
+    assert caplog.text == ""
+
+
 HI = {"role": "user", "content": "Hi"}
 
 
@@ -457,7 +500,12 @@ HI = {"role": "user", "content": "Hi"}
     [
         ("POST", "/threads/search", {"offset": 10**30}, "cannot be stored"),
         ("POST", "/runs", {"input": {"messages": [HI], "n": 2**70}}, "cannot be stored"),
-        ("POST", "/runs", {"input": {"messages": [{"content": "Hi"}]}}, "must be a string"),
+        (
+            "POST",
+            "/runs",
+            {"input": {"messages": [{"role": "tool", "content": "x"}]}},
+            "must be a string",
+        ),
         ("GET", f"/assistants/desk/graph?xray={'9' * 5000}", None, "at most 9 digits"),
         ("GET", "/studio?offset=9999999999", None, "at most 9 digits"),
     ],
