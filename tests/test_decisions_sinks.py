@@ -287,6 +287,13 @@ def test_a_copy_keeps_the_sinks_and_the_settings_of_an_agent() -> None:
     assert type(copy) is type(made)
 
 
+def test_a_route_that_is_taken_outside_of_a_run_goes_to_no_stream() -> None:
+    made = agent(True, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    made.invoke(ASK, thread)
+    made.update_state(thread, {"messages": [("ai", "Six.")]}, "model")  # warnings are errors
+
+
 def test_a_copy_records_only_what_it_does() -> None:
     log: list[Decision] = []
     plain = agent(None)

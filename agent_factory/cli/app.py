@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_factory.cli import audit, check, demo, diff, explain, migrate, new, service, show
+from agent_factory.cli import (
+    audit,
+    check,
+    demo,
+    diff,
+    explain,
+    migrate,
+    new,
+    service,
+    show,
+    studio,
+)
 from agent_factory.cli.error_reports import installed_version, reporting_errors
 
 SERVICE = "Agents as a service"
@@ -58,6 +69,7 @@ _add(app, migrate.migrate, epilog=migrate.EXAMPLES)
 _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
 _add(app, service.serve, rich_help_panel=SERVICE)
+_add(app, studio.studio, epilog=studio.EXAMPLES)
 _add(app, service.submit, rich_help_panel=SERVICE)
 _add(app, service.inbox, rich_help_panel=SERVICE)
 _add(app, service.decide, rich_help_panel=SERVICE)

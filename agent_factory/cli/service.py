@@ -119,14 +119,7 @@ def serve(
     A worker runs inside. Without --authenticate, only requests from this machine are served.
     """
     found = load_service(service)
-    try:
-        import uvicorn
-
-        from agent_factory.serve import create_app
-    except ImportError as error:
-        raise CommandError(
-            f"{error}. Install it with: pip install 'agent-factory[serve]'", error
-        ) from error
+    create_app = load_create_app()
     who = None if authenticate is None else _named("function", authenticate)
     application = create_app(found, authenticate=who)
     if not no_worker:
@@ -135,6 +128,28 @@ def serve(
         console.write("Only requests from this machine are served. --authenticate lets others in.")
     console.write(f"Serving {', '.join(found.agents)} at http://{host}:{port}. Ctrl-C stops it.")
     sys.stdout.flush()
+    run_server(found, application, host, port, grace)
+
+
+def load_create_app() -> Any:
+    """What makes the application; CommandError if its packages are missing."""
+    try:
+        import uvicorn  # noqa: F401  # missing packages are reported before anything starts
+
+        from agent_factory.serve import create_app
+    except ImportError as error:
+        raise CommandError(
+            f"{error}. Install it with: pip install 'agent-factory[serve]'", error
+        ) from error
+    return create_app
+
+
+def run_server(
+    service: Service, application: Any, host: str, port: int, grace: float, **options: Any
+) -> None:
+    """Serve an application until it is stopped, then end the worker and the service."""
+    import uvicorn
+
     try:
         uvicorn.run(
             application,
@@ -142,10 +157,11 @@ def serve(
             port=port,
             log_level="warning",
             timeout_graceful_shutdown=int(grace),
+            **options,
         )
     finally:
-        found.stop(seconds=grace)
-        found.close()
+        service.stop(seconds=grace)
+        service.close()
 
 
 def drain(

@@ -1,4 +1,4 @@
-"""Serve the agents of a service over HTTP, to clients that speak LangGraph's API.
+"""Serve the agents of a service over HTTP: LangGraph's API, AG-UI, OpenAI's chat completions.
 
 >>> from agent_factory.serve import create_app
 """

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.serve import langgraph, pages
-from agent_factory.serve.errors import status_of
+from agent_factory.serve import ag_ui, langgraph, openai, pages
+from agent_factory.serve.errors import error_response, status_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, principal_of
 from agent_factory.serve.security import (
@@ -40,7 +40,9 @@ def create_app(
     body_limit: int = 10_000_000,
     origins: Collection[str] = (),
 ) -> Starlette:
-    """An application that serves the agents of a service to clients of LangGraph's API.
+    """An application that serves the agents of a service over HTTP.
+
+    Its clients speak LangGraph's API, AG-UI or OpenAI's chat completions.
 
     It starts no worker: call `service.start()`, or run workers elsewhere.
 
@@ -67,7 +69,7 @@ def create_app(
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
     >>> app = create_app(Service(f"sqlite:///{mkdtemp()}/desk.db"))
-    >>> {"/threads", "/studio", "/inbox"} <= {route.path for route in app.routes}
+    >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
     True
     """
     if isinstance(origins, str) or not all(re.fullmatch(r"\w+://[^/*]+", one) for one in origins):
@@ -112,6 +114,8 @@ def create_app(
             Route("/info", info),
             *pages.open_routes(),
             *map(known, langgraph.routes(service)),
+            *map(known, ag_ui.routes(service)),
+            *map(known, openai.routes(service)),
             *map(known, pages.routes(service)),
         ],
         middleware=[
@@ -129,13 +133,13 @@ def create_app(
     )
 
 
-async def _refused(_: Request, error: Any) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     """A request that the service refuses."""
     status = status_of(error)
     if status >= 500:
         raise error  # RequestGuard answers without its details
-    return JsonResponse({"detail": str(error)}, status)
+    return error_response(request, status, str(error))
 
 
-async def _failed(_: Request, error: Any) -> Response:
-    return JsonResponse({"detail": error.detail}, error.status_code, error.headers)
+async def _failed(request: Request, error: Any) -> Response:
+    return error_response(request, error.status_code, error.detail, headers=error.headers)

@@ -14,11 +14,11 @@ from uuid import uuid4
 from starlette.datastructures import FormData, Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
-from agent_factory.serve.errors import status_of
-from agent_factory.serve.json_response import JsonResponse
+from agent_factory.serve.errors import error_response, status_of
 
 logger = logging.getLogger("agent_factory.serve")
 
@@ -200,15 +200,16 @@ class RequestGuard:
                 "that site.",
             )
 
-    def _failed(self, scope: Scope, error: Exception) -> JsonResponse:
+    def _failed(self, scope: Scope, error: Exception) -> Response:
+        request = Request(scope)
         if isinstance(error, HTTPException):
-            return JsonResponse({"detail": error.detail}, error.status_code, error.headers)
+            return error_response(request, error.status_code, error.detail, headers=error.headers)
         number = uuid4().hex[:12]
         logger.error("Error %s at %s %r", number, scope["method"], scope["path"], exc_info=error)
         status, text = status_of(error), "The server has failed."
         if status == 503:
             text = "The database is not available now. Try again."
-        return JsonResponse({"detail": f"{text} Its log says why, under {number}."}, status)
+        return error_response(request, status, f"{text} Its log says why, under {number}.")
 
 
 # Forms

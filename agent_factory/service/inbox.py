@@ -54,6 +54,7 @@ class Wait:
         decision: The decision.
         checkpoint_id: The checkpoint at which the thread waits.
         digest: What `agent_factory.review` takes in place of the call's id.
+        call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Wait:
     decision: Mapping[str, Any] | None
     checkpoint_id: str | None
     digest: str
+    call_id: str = ""
 
 
 class Inbox:
@@ -446,4 +448,5 @@ def _read(row: Row[Any], now: float) -> Wait:
         decision=json.loads(row.decision or "null"),
         checkpoint_id=row.checkpoint_id,
         digest=row.digest,
+        call_id=row.call_id,
     )

@@ -357,7 +357,9 @@ class _Attempt:
         """The config of the run: at the latest checkpoint, or where it goes back to."""
         if self._from is None:
             return self._config
-        configurable = {**self._config["configurable"], "checkpoint_id": self._from}
+        # LangGraph's update_state needs the namespace where there is an id.
+        place = {"checkpoint_ns": "", "checkpoint_id": self._from}
+        configurable = {**self._config["configurable"], **place}
         return {**self._config, "configurable": configurable}
 
     def _roll_back(self, run: str) -> CheckpointTuple | None:

@@ -8,6 +8,7 @@ the order of these lines.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,10 +32,38 @@ class Form:
     fields: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A body in JSON with headers."""
+
+    body: Any
+    headers: dict[str, str]
+
+
 RUN: Any = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
 ANSWER = {"assistant_id": "desk", "command": {"resume": {"decisions": [{"type": "approve"}]}}}
 FORK = {**RUN, "checkpoint_id": "{checkpoint}"}
 ON_THREAD = [{**RUN, "if_not_exists": "create"}, ANSWER, FORK]
+
+USER = {"role": "user", "content": "Hi"}
+CHAT = {"model": "echo", "messages": [USER]}
+AG_UI: Any = {
+    "threadId": "{thread}",
+    "runId": "r-1",
+    "state": {},
+    "messages": [{"id": "m-1", **USER}],
+    "tools": [],
+    "context": [],
+    "forwardedProps": {},
+}
+AG_UI_ANSWER = {
+    **AG_UI,
+    "threadId": "{waiting}",
+    "messages": [],
+    "resume": [
+        {"interruptId": "{wait}", "status": "resolved", "payload": {"type": "approve"}},
+    ],
+}
 
 EXAMPLES: dict[str, list[Any]] = {
     "GET /ok": [None],
@@ -64,6 +93,15 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /inbox/{wait}/release": [Form({})],
     "POST /inbox/{wait}/decision": [Form({"decision": "approve"})],
     "POST /inbox/decisions": [Form({"decision": "approve", "wait": "{wait}"})],
+    "POST /ag-ui/{assistant}": [AG_UI, AG_UI_ANSWER],
+    "GET /v1/models": [None],
+    "GET /v1/models/{assistant}": [None],
+    "POST /v1/chat/completions": [
+        CHAT,
+        {**CHAT, "stream": True},
+        Sent(CHAT, {"X-Thread-Id": "{thread}"}),
+        Sent(CHAT, {"X-Thread-Id": "{waiting}"}),
+    ],
     "POST /assistants/search": [{}, {"graph_id": "echo"}],
     "POST /assistants/count": [{}],
     "GET /assistants/{assistant}": [None],
@@ -105,8 +143,8 @@ def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
     for route in app.routes:
         assert isinstance(route, Route), route
         known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
-    # The pages call an assistant an agent.
-    known = {key.replace("{agent}", "{assistant}") for key in known}
+    # An assistant is a name of an agent, as are others.
+    known = {re.sub(r"\{(agent|model:path)\}", "{assistant}", key) for key in known}
     assert known == EXAMPLES.keys(), "Change route_examples.py."
     for key, bodies in EXAMPLES.items():
         method, path = key.split()
@@ -122,6 +160,9 @@ def send(
     A form is sent with the token of its cookie. Of endless streams, the first parts are read.
     """
     options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
+    if isinstance(body, Sent):
+        options["headers"] = {**body.headers, **(headers or {})}
+        body = body.body
     if isinstance(body, str):
         path += body
     elif isinstance(body, Form):
@@ -172,6 +213,8 @@ def filled(example: Any, ids: Mapping[str, str]) -> Any:
         return example
     if isinstance(example, dict):
         return {key: filled(value, ids) for key, value in example.items()}
+    if isinstance(example, Sent):
+        return Sent(filled(example.body, ids), filled(example.headers, ids))
     if isinstance(example, Form):
         return Form(filled(example.fields, ids))
     return [filled(one, ids) for one in example] if isinstance(example, list) else example

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import product
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -23,7 +21,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-import agent_factory
 from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import Principal, create_app
@@ -31,7 +28,17 @@ from agent_factory.service import Service
 from agent_factory.service.database import Database
 from agent_factory.service.tables import audit, runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
-from serve.route_examples import ANSWER, ENDLESS, EXAMPLES, PUBLIC, Form, examples, filled, send
+from serve.route_examples import (
+    ANSWER,
+    ENDLESS,
+    EXAMPLES,
+    PUBLIC,
+    Form,
+    Sent,
+    examples,
+    filled,
+    send,
+)
 from service.conftest import postgres_server  # noqa: F401  a fixture
 from service.databases import new_postgres
 
@@ -212,6 +219,7 @@ def test_no_route_takes_what_another_site_can_send(world: World) -> None:
             answer = world.client.post(sent_path, data={"x": "", **sent.fields})
             assert answer.status_code == 403, (method, path, answer.text)
         elif method != "GET" and sent is not None:
+            sent = sent.body if isinstance(sent, Sent) else sent
             plain = {"Content-Type": "text/plain"}
             content = json.dumps(sent)
             answer = world.client.request(method, sent_path, content=content, headers=plain)
@@ -227,17 +235,19 @@ def test_a_page_that_has_followed_another_thread(world: World) -> None:
     assert SECRET not in answer.text
 
 
-def test_each_decision_asks_who_may_decide() -> None:
-    """In the source: a route that forgets it would let everybody decide."""
-    for path in Path(agent_factory.__file__).parent.joinpath("serve").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("adecide", "decide", "resume")
-            ):
-                given = {keyword.arg for keyword in node.keywords}
-                assert {"may_decide", "tenant"} <= given, f"{path.name}:{node.lineno}"
+def test_no_route_decides_for_somebody_who_may_not(world: World) -> None:
+    ids = things_of(world.service, "globex")
+    app = create_app(world.service, who, may_decide=lambda principal, wait: False)
+    client = TestClient(app, headers=BOB, cookies={"agent_factory_csrf": "token"})
+    refused = 0
+    for method, path, body in examples(app):
+        if body is ANSWER or "{wait" in f"{path} {body}":
+            place = {**ids, "thread": ids["waiting"]}
+            answer = send(client, method, filled(path, place), filled(body, place))
+            refused += "may not be decided by" in answer.text
+    wait = world.service.inbox().get(ids["wait"])
+    assert (wait.claimed_by, wait.decided_by) == (None, None)
+    assert refused == 8  # a way to decide more is one more
 
 
 # Requests that nobody expects
@@ -308,6 +318,7 @@ def odd_requests(draw: st.DrawFn) -> dict[str, Any]:
         if odd is not None:
             path = path.replace(f"{{{name}}}", quote(odd, safe=""))
     after = draw(st.none() | VALUES | st.sampled_from(["a:b:c", f"{{thread}}/1:{'9' * 30}:0"]))
+    body = body.body if isinstance(body, Sent) else body
     is_form = isinstance(body, Form)
     headers = {"Content-Type": FORM if is_form else "application/json"}
     if after is not None:

@@ -705,6 +705,17 @@ def test_a_run_begins_at_a_checkpoint(service: Service, thread: str) -> None:
         service.submit("echo", thread=thread, message="Four", checkpoint="gone")
 
 
+def test_a_run_begins_in_the_middle_of_a_turn(service: Service, thread: str) -> None:
+    service.submit("desk", thread=thread, message="Pay").result(WAIT)
+    wait = service.inbox().waits(thread=thread)[0]
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    before = next(one for one in service.history(thread) if one.next == ("tools",))
+    place = before.config["configurable"]["checkpoint_id"]
+    run = service.submit("desk", thread=thread, message="Not so fast", checkpoint=place)
+    kinds = [message.type for message in run.result(WAIT)["messages"]]
+    assert kinds[:4] == ["human", "ai", "tool", "human"]  # the call has run, and runs once
+
+
 def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None:
     service.submit("echo", thread=thread, message="One").result(WAIT)
     place = service.update_state(thread, {"messages": [AIMessage("By hand.")]})

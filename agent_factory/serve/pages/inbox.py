@@ -78,10 +78,9 @@ class InboxPages:
         return await self._page(request)
 
     async def _page(self, request: Request, **values: Any) -> Response:
-        status = values.pop("status", 200)
         shown = await run_in_threadpool(lambda: self._shown(request, **values))
         template = "wait_card.html" if is_partial(request) else "wait.html"
-        return page(request, template, status=status, **shown)
+        return page(request, template, **shown)
 
     def _shown(
         self, request: Request, *, fields: Any = None, problem: str = "", entered: Any = None
@@ -123,14 +122,14 @@ class InboxPages:
             raise HTTPException(422, f"decision must be one of {', '.join(DECISIONS)}.")
         message = str(form.get(kind, "")).strip() or None
         if kind == "respond" and message is None:
-            return await self._page(request, status=422, problem="Write the answer first.")
+            return await self._page(request, problem="Write the answer first.")
         args: Mapping[str, Any] | None = None
         if kind == "edit":
             try:
                 args = await run_in_threadpool(self._edited, wait, form)
             except FormError as error:
                 shown = {"fields": error.fields, "problem": str(error)}
-                return await self._page(request, status=422, **shown)
+                return await self._page(request, **shown)
         options: dict[str, Any] = {"message": message, "args": args}
         await run_in_threadpool(lambda: self._decided(request, wait.id, kind, options))
         if is_partial(request):

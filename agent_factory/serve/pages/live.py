@@ -80,8 +80,13 @@ class ThreadEvents:
                 if seen is not None or thread.status in AT_WORK:
                     yield _event("status", {"status": thread.status})
                 run = self._service.run(thread.run, tenant=self._tenant)
+                has_begun = False
                 try:
                     async for part in run.astream(after=after):
+                        if not has_begun and part["type"] != "end":
+                            has_begun = True
+                            for entry in await run_in_threadpool(self._said):
+                                yield _event("message", entry)
                         for kind, data in self._shown(part):
                             if kind == "settled":
                                 data["at"] = await run_in_threadpool(self._places)
@@ -101,6 +106,16 @@ class ThreadEvents:
                 continue
             seen = now
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _said(self) -> list[dict[str, Any]]:
+        """What the user has said last, which no node of the agent writes."""
+        try:
+            messages = self._service.state(self._thread).values.get("messages") or []
+        except NotFound:  # it was deleted
+            return []
+        since = next((at for at, one in enumerate(reversed(messages)) if one.type != "human"), 0)
+        said = messages[len(messages) - since :] if since else messages[-1:]
+        return [_message(one) for one in said if one.type == "human"]
 
     def _places(self) -> list[str]:
         """Keys of the nodes that the thread waits at."""
@@ -162,8 +177,12 @@ def _messages_of(update: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 html = render("result.html", result=Result.of(message))
                 yield "result", {"call": message.tool_call_id, "html": html}
             elif isinstance(message, BaseMessage) and message.type != "remove":
-                entry = entry_of(message)
-                yield "message", {"id": entry.id, "html": render("message.html", entry=entry)}
+                yield "message", _message(message)
+
+
+def _message(message: BaseMessage) -> dict[str, Any]:
+    entry = entry_of(message)
+    return {"id": entry.id, "html": render("message.html", entry=entry)}
 
 
 def _event(kind: str, data: Mapping[str, Any], id: str | None = None) -> ServerSentEvent:

@@ -58,9 +58,11 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     shown = {
         "principal": principal,
         "path": request.url.path,
-        "boosted": is_partial(request),
+        "is_partial": is_partial(request),
         "csrf_token": csrf_token(request),
     }
+    # A script shows what it gets; to a browser, another status is an error of the page.
+    status = 200 if shown["is_partial"] else status
     return HTMLResponse(render(template, **shown, **values), status_code=status)
 
 

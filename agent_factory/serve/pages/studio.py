@@ -126,7 +126,8 @@ class StudioPages:
     async def parts(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/parts`: what changes when a run has paused or ended."""
         shown = await run_in_threadpool(self._shown, request)
-        return page(request, "thread_parts.html", **shown)
+        only_head = request.query_params.get("only") == "head"
+        return page(request, "thread_parts.html", only_head=only_head, **shown)
 
     def _shown(self, request: Request) -> dict[str, Any]:
         """What the page of a thread shows."""

@@ -118,6 +118,13 @@
   const part = (key) => key && plan?.querySelector(`#${CSS.escape(key)}`);
   toEnd();
 
+  // One after the other: an earlier answer must not replace a later one.
+  let last = Promise.resolve();
+  function refresh(query) {
+    last = last.then(() => htmx.ajax("GET", `${place}/parts${query}`, { swap: "none" }));
+    return last;
+  }
+
   function darken() {
     for (const one of plan?.querySelectorAll(".lit, .now, .waits") || []) {
       one.classList.remove("lit", "now", "waits");
@@ -155,7 +162,7 @@
       if (status === "queued" || status === "running") {
         darken();
         log.replaceChildren();
-        htmx.ajax("GET", `${place}/parts`, { swap: "none" });
+        refresh("?only=head");
       }
     },
     token: ({ id, text, calls }) => keeping(() => {
@@ -207,7 +214,7 @@
       for (const one of plan?.querySelectorAll(".now") || []) one.classList.remove("now");
       for (const key of status === "waiting" ? at : []) part(key)?.classList.add("waits");
       const follows = atEnd();
-      htmx.ajax("GET", `${place}/parts`, { swap: "none" }).then(() => { if (follows) toEnd(); });
+      refresh("").then(() => { if (follows) toEnd(); });
       tell("settled");
     },
     gone: () => location.assign("/studio"),
