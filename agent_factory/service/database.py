@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import ArgumentError as UrlError
-from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql import ColumnElement
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
@@ -42,6 +42,8 @@ _LOCK_SECONDS = 30
 
 _MOST_BLOCKS = 32
 _TURN_SECONDS = 1.0
+
+_WRONG_VALUES = {"builtins.OverflowError", "builtins.UnicodeEncodeError", "psycopg.DataError"}
 
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
@@ -296,16 +298,15 @@ def _explained() -> Iterator[None]:
     """
     try:
         yield
-    except (DataError, OverflowError, UnicodeEncodeError) as error:
-        cause: BaseException | None = error.orig if isinstance(error, DataError) else error
-        raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
     except Exception as error:
         # A saver works on the connection of the driver, whose errors SQLAlchemy does not wrap.
-        cause = error.orig if isinstance(error, DBAPIError) else error
+        cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+        kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
+        if not kinds.isdisjoint(_WRONG_VALUES):
+            raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
         else:
-            kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
             passes = isinstance(error, PoolTimeout) or "psycopg.OperationalError" in kinds
         if not passes:
             raise
