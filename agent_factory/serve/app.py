@@ -125,7 +125,7 @@ def create_app(
                 allow_origins=origins,
                 allow_methods=["*"],
                 allow_headers=["*"],
-                expose_headers=["Content-Location", "Location", "Retry-After"],
+                expose_headers=["Content-Location", "Location", "Retry-After", "X-Thread-Id"],
             ),
             Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
         ],

@@ -123,15 +123,19 @@ def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     def run_server(application: Any, **options: Any) -> None:
         client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
-        asked.append(client.get("/assistants/desk").json()["name"])
+        chat = {"Origin": "http://localhost:3000"}
+        answer = client.get("/assistants/desk", headers=chat)
+        asked.append(answer.json()["name"])
+        asked.append(answer.headers.get("access-control-allow-origin"))
         asked.append(options["port"])
 
     monkeypatch.setattr(uvicorn, "run", run_server)
-    text = run("serve", SHOP, "--port", "3000")
+    text = run("serve", SHOP, "--port", "3000", "--origin", "http://localhost:3000")
     assert text == "Serving desk at http://127.0.0.1:3000. Ctrl-C stops it.\n"
-    assert asked == ["desk", 3000]
+    assert asked == ["desk", "http://localhost:3000", 3000]
     text = run("serve", SHOP, "--no-worker", "--host", "0.0.0.0")
     assert "Only requests from this machine are served. --authenticate lets others in." in text
+    assert "must be a list of origins" in fails("serve", SHOP, "--origin", "localhost")
     assert "'who' names no function" in fails("serve", SHOP, "--authenticate", "who")
 
 
