@@ -103,7 +103,7 @@ def spender(*, records: bool) -> tuple[str, str]:
     """The agent and its part that spend now.
 
     Args:
-        records: Whether a callback handler asks, which hears the calls of layers, too.
+        records: Whether a callback handler asks, which also counts the calls of layers.
     """
     config = current_config()
     metadata = config.get("metadata", {})

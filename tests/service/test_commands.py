@@ -139,6 +139,74 @@ def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "'who' names no function" in fails("serve", SHOP, "--authenticate", "who")
 
 
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a browser sees of the studio, instead of a server that stays."""
+    pages: list[str] = []
+
+    def run_server(application: Any, **options: Any) -> None:
+        client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
+        form = {"agent": pages.pop() if pages else "", "text": "Hello"}
+        pages.append(client.get("/studio").text)
+        if form["agent"]:
+            pages.append(client.post("/studio/threads", data=form).text)
+
+    monkeypatch.setattr(uvicorn, "run", run_server)
+    monkeypatch.setattr("agent_factory.cli.studio.webbrowser.open", pages.append)
+    return pages
+
+
+AGENT = """
+from langgraph.graph import START, MessagesState, StateGraph
+
+from agent_factory import create_agent
+from agent_factory.testing import ScriptedChatModel
+
+desk = create_agent(ScriptedChatModel(["Hi."]))
+builder = StateGraph(MessagesState)
+builder.add_node("answer", lambda state: {})
+builder.add_edge(START, "answer")
+
+
+def make_graph():
+    return builder.compile()
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> str:
+    (tmp_path / "studio_agents.py").write_text(AGENT)
+    return str(tmp_path / "studio_agents.py")
+
+
+def test_the_studio_of_an_agent(agent: str, seen: list[str]) -> None:
+    text = run("studio", f"{agent}:desk", f"{agent}:make_graph", "--port", "3000", "--no-open")
+    assert text == (
+        "The studio is at http://127.0.0.1:3000/studio. Ctrl-C stops it.\n"
+        "Threads end with it; --db FILE keeps them.\n"
+    )
+    assert "<option>desk</option>" in seen[0]
+    assert "<option>make_graph</option>" in seen[0]
+    assert "a graph without a plan" in seen[0]
+
+
+def test_the_studio_keeps_its_threads(agent: str, seen: list[str], tmp_path: Path) -> None:
+    seen.append("desk")
+    assert "Threads end" not in run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db")
+    assert "No threads yet." in seen[0]
+    seen.clear()
+    run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db", "--no-open")
+    assert "Hello" in seen[0]
+
+
+def test_what_is_no_agent_for_the_studio(agent: str, tmp_path: Path) -> None:
+    assert "must be an agent, got" in fails("studio", f"{agent}:builder")
+    assert "does not have 'dekc'" in fails("studio", f"{agent}:dekc")
+    plan = tmp_path / "desk.topology"
+    plan.write_text("")
+    assert "is a plan. A plan cannot run" in fails("studio", str(plan))
+
+
 @pytest.mark.long
 def test_a_client_of_langgraph_speaks_to_the_command(folder: Path, until: Until) -> None:
     with socket.socket() as place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,6 +23,8 @@ LONGEST = 4000
 
 SHOWN = 100
 """Messages that are shown at first."""
+
+_FILES = ("image", "audio", "video", "file")
 
 
 @dataclass(slots=True)
@@ -108,10 +110,12 @@ def entry_of(message: BaseMessage, number: int = 0) -> Entry:
     """One message as a page shows it."""
     source = message.additional_kwargs.get("lc_source")
     entry = Entry(message.id or f"message-{number}", "other", message.text)
-    entry.files = tuple(_files(message))
+    blocks = message.content_blocks
+    entry.files = tuple(one["type"] for one in blocks if one["type"] in _FILES)
     if isinstance(message, AIMessage):
         entry.kind = "ai"
-        entry.reasoning = "\n".join(_reasoning(message))
+        thoughts = (one.get("reasoning", "") for one in blocks if one["type"] == "reasoning")
+        entry.reasoning = "\n".join(thoughts)
         entry.calls = [
             *(Call(str(one["id"]), one["name"], one["args"]) for one in message.tool_calls),
             *(
@@ -128,15 +132,3 @@ def entry_of(message: BaseMessage, number: int = 0) -> Entry:
     if source:
         entry.note = f"written by {source}"
     return entry
-
-
-def _files(message: BaseMessage) -> Iterator[str]:
-    for block in message.content_blocks:
-        if block["type"] in ("image", "audio", "video", "file"):
-            yield block["type"]
-
-
-def _reasoning(message: AIMessage) -> Iterable[str]:
-    for block in message.content_blocks:
-        if block["type"] == "reasoning":
-            yield block.get("reasoning", "")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -126,7 +125,8 @@ class InboxPages:
         args: Mapping[str, Any] | None = None
         if kind == "edit":
             try:
-                args = await run_in_threadpool(self._edited, wait, form)
+                schema, _ = await run_in_threadpool(schema_of, self._service, wait)
+                args = read_args(schema, wait.args, form)
             except FormError as error:
                 shown = {"fields": error.fields, "problem": str(error)}
                 return await self._page(request, **shown)
@@ -135,10 +135,6 @@ class InboxPages:
         if is_partial(request):
             return await self._page(request)
         return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
-
-    def _edited(self, wait: Wait, form: FormData) -> dict[str, Any]:
-        schema, _ = schema_of(self._service, wait)
-        return read_args(schema, wait.args, form)
 
     def _decided(self, request: Request, wait: str, kind: str, options: Mapping[str, Any]) -> None:
         principal = request.state.principal

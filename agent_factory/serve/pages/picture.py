@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ class Picture:
 
     Args:
         svg: The picture, which takes its style from the page.
-        full: The picture with the details of each part, for a page of its own.
+        full: The picture with the details of each part, for a whole page.
         nodes: Keys of parts in the picture, by the names of nodes.
         edges: Keys of arrows, by the names of the nodes they connect.
         model: The name of the node that calls the model.
@@ -85,12 +85,7 @@ def _draw(agent: Any) -> Picture | None:
     return Picture(
         svg=Markup(drawn(linked=False)),
         full=Markup(body(plan, figure, drawn(linked=True), details)),
-        nodes=dict(_nodes(figure.boxes)),
+        nodes={box.name: box.key for box in figure.boxes},
         edges={(one.source.name, one.target.name): one.key for one in figure.arrows},
         model=plan.style.model,
     )
-
-
-def _nodes(boxes: Any) -> Iterator[tuple[str, str]]:
-    for box in boxes:
-        yield box.name, box.key

@@ -134,8 +134,8 @@ class StudioPages:
         info, checkpoint = self._info(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
         state = None if agent is None else self._state(info, checkpoint)
-        messages = [] if state is None else state.values.get("messages") or []
-        entries = entries_of(messages)
+        values = {} if state is None else state.values
+        entries = entries_of(values.get("messages") or [])
         first = max(0, number(request, "from", len(entries) - SHOWN))
         tenant = request.state.principal.tenant
         waits = [] if checkpoint else self._service.inbox(tenant).waits(thread=info.id)
@@ -145,7 +145,7 @@ class StudioPages:
             "entries": entries[first:],
             "first": first,
             "earlier": max(0, first - SHOWN),
-            "values": {} if state is None else _other_values(state),
+            "values": {name: value for name, value in values.items() if name != "messages"},
             "next": () if state is None else state.next,
             "waits": [shown_wait(self._service, wait) for wait in waits],
             "usage": self._service.usage(info.id, tenant=tenant),
@@ -233,11 +233,6 @@ class StudioPages:
         if checkpoint is not None and state.created_at is None:
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         return state
-
-
-def _other_values(state: StateSnapshot) -> dict[str, Any]:
-    """What the state has besides messages."""
-    return {name: value for name, value in state.values.items() if name != "messages"}
 
 
 def _moments(states: Iterator[StateSnapshot]) -> Iterator[Moment]:

@@ -25,7 +25,7 @@ def css() -> str:
 
 
 def page_css() -> str:
-    """The style of a page without its colours."""
+    """The style of a page without its palette."""
     return _read("page.css")
 
 
@@ -35,7 +35,7 @@ def script() -> str:
 
 
 def themes() -> str:
-    """The colours of a page and of its pictures: light or dark."""
+    """The palette of a page and of its pictures: light or dark."""
 
     def theme_rules(theme: Theme, where: str, scheme: str) -> str:
         names = ("paper", "ink", "muted", "frame", "rim", "mark")
