@@ -149,6 +149,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         form = {"agent": pages.pop() if pages else "", "text": "Hello"}
         pages.append(client.get("/studio").text)
         if form["agent"]:
+            form["csrf_token"] = client.cookies["agent_factory_csrf"]
             pages.append(client.post("/studio/threads", data=form).text)
 
     monkeypatch.setattr(uvicorn, "run", run_server)
