@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -44,6 +45,21 @@ def number(request: Request, name: str, default: int) -> int:
     if not given.isdecimal() or len(given) > 9:
         raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {given!r:.30}.")
     return int(given)
+
+
+def several(request: Request, name: str) -> list[str]:
+    """The values of a name in the query of a request: repeated, or a list as JSON.
+
+    Raises:
+        HTTPException: 422 if a list is not JSON.
+    """
+    found: list[str] = []
+    for given in request.query_params.getlist(name):
+        try:
+            found += map(str, json.loads(given)) if given.startswith("[") else [given]
+        except ValueError as error:
+            raise HTTPException(422, f"{name} must be a list as JSON, got {given!r}.") from error
+    return [one for one in found if one]
 
 
 def _explained(error: ValidationError) -> str:

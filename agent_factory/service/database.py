@@ -106,19 +106,20 @@ class Database:
             DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
                 begun is rolled back.
         """
-        with _explained(), self.writing.begin() as connection:
+        with explained(), self.writing.begin() as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads; in SQLite it does not wait for writers."""
-        with _explained(), self._reading.connect() as connection:
+        with explained(), self._reading.connect() as connection:
             yield connection
 
     def create(self) -> None:
-        """Create the tables that are missing: those of the service, and those of checkpoints."""
+        """Create the tables that are missing: of the service, of checkpoints and of the store."""
         if self.is_sqlite:
             from langgraph.checkpoint.sqlite import SqliteSaver
+            from langgraph.store.sqlite import SqliteStore
 
             with self.begin() as connection:
                 metadata.create_all(connection)
@@ -126,8 +127,19 @@ class Database:
             assert path is not None
             with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as plain:
                 SqliteSaver(plain).setup()
+                plain.isolation_level = None
+                # Of two processes that add a column at once, one fails.
+                for attempt in Retrying(
+                    retry=retry_if_exception_type(sqlite3.Error),
+                    stop=stop_after_delay(_LOCK_SECONDS),
+                    wait=wait_random_exponential(multiplier=0.05, max=1),
+                    reraise=True,
+                ):
+                    with attempt:
+                        SqliteStore(plain).setup()
             return
         from langgraph.checkpoint.postgres import PostgresSaver
+        from langgraph.store.postgres import PostgresStore
         from psycopg import Connection as PsycopgConnection
         from psycopg.rows import dict_row
 
@@ -141,6 +153,7 @@ class Database:
             with self.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()
+            PostgresStore(direct).setup()
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -291,7 +304,7 @@ class _SharedTransaction:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Raise DatabaseUnavailable for errors that say so, in the classes of each driver.
 
     Raise ArgumentError for values that a database cannot store: NUL in a text, or huge numbers.

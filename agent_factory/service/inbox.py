@@ -294,7 +294,10 @@ class Inbox:
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
         together = select(waits).where(
-            waits.c.run == row.run, waits.c.checkpoint_id == row.checkpoint_id
+            waits.c.run == row.run,
+            waits.c.checkpoint_id == row.checkpoint_id,
+            # A run that went on from a pause may ask at the same checkpoint.
+            (waits.c.kind == "pause") == (row.kind == "pause"),
         )
         rows = connection.execute(together).all()
         if continues and all(one.decided_at is not None for one in rows):

@@ -37,6 +37,9 @@ def submit(
     """
     thread_id, tenant = payload["thread"], payload["tenant"]
     with backend.database.begin() as connection:
+        if (delay := payload.pop("delay")) is not None:
+            now = connection.execute(select(backend.database.now)).scalar_one()
+            payload = {**payload, "begins_at": now + delay}
         row = insert_thread(connection, backend, thread_id, tenant, title=title)
         again = select(runs.c.run_id).where(runs.c.run_id == run_id)
         if connection.execute(again).first() is not None:

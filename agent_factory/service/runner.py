@@ -25,7 +25,6 @@ from agent_factory.review import aadd_input, aapprove, add_input, adecide, appro
 from agent_factory.review.pending_calls import Pending
 from agent_factory.service.backend import (
     AGENT_KEY,
-    INTERRUPT,
     JOB_KEY,
     RUN_KEY,
     TENANT_KEY,
@@ -37,7 +36,9 @@ from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import load
 from agent_factory.service.leases import Fence, Lease, take_lease
+from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.usage import UsageHandler
@@ -135,8 +136,10 @@ class Runner:
         def note(part: Any) -> None:
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
                 attempt.paused = True
-            if part["type"] in attempt.modes:
-                self._log.add(job, part)
+            asked = part["type"] in attempt.asked and (attempt.subgraphs or not part["ns"])
+            if asked or part["type"] in attempt.watched:
+                shown = attempt.agent.public.of_part(part)
+                self._log.add(job, shown if asked else {**shown, "asked": False})
 
         if isinstance(parts, Iterator):
             for part in parts:
@@ -257,14 +260,21 @@ class _Attempt:
         """
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
         asked = (work.get("stream"), submitted.get("stream"), agent.stream)
-        self.modes = {*next(modes for modes in asked if modes is not None)}
-        if agent.decisions:
-            self.modes |= {"custom", "messages", "updates"}
+        self.asked = {*next(modes for modes in asked if modes is not None)}
+        self.subgraphs = submitted.get("subgraphs", True)
+        self.watched = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = submitted.get("context")
         self.saver = FencedSaver(backend.database, lease)
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
-        self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
+        store = TenantStore(backend.database, work["tenant"], in_run=True)
+        stops = {
+            "interrupt_before_nodes": submitted.get("interrupt_before"),
+            "interrupt_after_nodes": submitted.get("interrupt_after"),
+        }
+        self._graph = agent.stored_in(self.saver, store).copy(
+            update={name: nodes for name, nodes in stops.items() if nodes is not None}
+        )
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,
@@ -284,7 +294,7 @@ class _Attempt:
         """Begin or continue the run; return its stream, or None if the job is done."""
         options: dict[str, Any] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
-            "stream_mode": sorted({*self.modes, "updates"}),
+            "stream_mode": sorted({*self.asked, *self.watched, "updates"}),
             "subgraphs": True,
             "version": "v2",
         }
@@ -364,12 +374,19 @@ class _Attempt:
 
     def _roll_back(self, run: str) -> CheckpointTuple | None:
         """Go back to the checkpoint before the first of a run, and return it."""
-        for stored in self.saver.list(self._config):
-            if stored.metadata.get(RUN_KEY) != run:
-                self._from = stored.checkpoint["id"]
-                return stored
-        self.saver.delete_thread(self._work["thread"])
-        return None
+        stored = checkpoint_before(self.saver, self._work["thread"], run)
+        if stored is None:
+            self.saver.delete_thread(self._work["thread"])
+        else:
+            self._from = stored.checkpoint["id"]
+        return stored
+
+
+def checkpoint_before(saver: FencedSaver, thread: str, run: str) -> CheckpointTuple | None:
+    """The newest checkpoint of a thread that another run than this one has stored."""
+    place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    found = saver.list(place)
+    return next((one for one in found if one.metadata.get(RUN_KEY) != run), None)
 
 
 def write_waits(

@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
 from agent_factory.review import StrandedThread, pending
 from agent_factory.review.pending_calls import Decision
+from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
@@ -32,23 +33,27 @@ from agent_factory.service.messages import as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
-from agent_factory.service.tables import audit, limits, runs, threads, workers
-from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
+from agent_factory.service.tables import runs, threads
+from agent_factory.service.thread_queue import HIGHEST_PRIORITY
 from agent_factory.service.threads import (
     ThreadInfo,
+    ThreadSort,
     change_metadata,
     change_state,
+    copy_thread,
     delete_thread,
     found_threads,
     history_of,
     insert_thread,
+    pulse_of,
     title_of,
 )
-from agent_factory.service.upkeep import find_stranded, forget, reindex
+from agent_factory.service.upkeep import forget, reindex, stranded_threads
 from agent_factory.service.usage import total
-from agent_factory.service.worker import DEAD_AFTER, Worker
+from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
 
@@ -109,7 +114,8 @@ class Service:
         Args:
             name: The name that messages are submitted to.
             agent: What `create_agent` returns, or any compiled graph whose state has `messages`.
-                Its checkpointer is replaced by that of the service.
+                Its checkpointer is replaced by that of the service. If it has no store, it gets
+                that of the run's tenant.
             review_within: How long a review may wait, in seconds or as "30m", "4h", "2d"; None
                 lets it wait without end.
             late: What happens then. "reject" rejects the call. "escalate" raises its priority,
@@ -131,12 +137,12 @@ class Service:
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
             )
-        _check_choice("late", late, get_args(Late))
-        _check_choice("busy", busy, get_args(Busy))
+        check_choice("late", late, get_args(Late))
+        check_choice("busy", busy, get_args(Busy))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
-            review_within=_seconds("review_within", review_within),
+            review_within=seconds_of("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
@@ -160,13 +166,7 @@ class Service:
             per_minute: The most runs that begin within a minute.
         """
         self._backend.create()
-        self._backend.engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
-        given = {"concurrency": concurrency, "per_minute": per_minute}
-        with self._backend.database.begin() as connection:
-            row = self._backend.database.insert(limits).values(tenant=tenant, **given)
-            connection.execute(
-                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
-            )
+        self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
 
     # Messages
 
@@ -184,15 +184,19 @@ class Service:
         context: Mapping[str, Any] | None = None,
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
+        subgraphs: bool = True,
         metadata: Mapping[str, Any] | None = None,
+        interrupt_before: Collection[str] | Literal["*"] | None = None,
+        interrupt_after: Collection[str] | Literal["*"] | None = None,
+        delay: float | None = None,
     ) -> Run:
         """Give a message to an agent, which a worker carries out. Returns at once.
 
         Args:
             agent: The name of the agent.
             thread: The thread; None for a new one.
-            message: A string, a message, a list of messages, or an input of the agent. With a
-                checkpoint, None goes on from it.
+            message: A string, a message, a list of messages, or an input of the agent. None goes on
+                from the checkpoint, or from where the last run of the thread has failed.
             checkpoint: The id of a checkpoint of the thread: the run begins there, and what came
                 after it stays in the history.
             message_id: Where the message comes from: submitted again with the same id, it is the
@@ -207,7 +211,11 @@ class Service:
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `tags` and `configurable` of the run, as JSON.
             stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
+            subgraphs: Whether what agents inside the agent do is recorded, too.
             metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
+            interrupt_before: Nodes before which the run pauses, or "*"; None takes the agent's.
+            interrupt_after: Nodes after which the run pauses, or "*"; None takes the agent's.
+            delay: Seconds until the run may begin. Later messages of the thread wait behind it.
 
         Raises:
             NotFound: There is no such agent or checkpoint, or the thread belongs to another tenant.
@@ -216,12 +224,13 @@ class Service:
         """
         known = self._backend.agent(agent)
         busy = busy or known.busy
-        _check_choice("busy", busy, get_args(Busy))
+        check_choice("busy", busy, get_args(Busy))
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
-        goes_on = message is None and checkpoint is not None
+        stops = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        goes_on = message is None and (checkpoint is not None or thread is not None)
         given = None if goes_on else as_input(message, message_id)
         run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
         payload = {
@@ -236,6 +245,9 @@ class Service:
             "context": None if context is None else dict(context),
             "config": as_config(config),
             "stream": None if stream is None else sorted(stream),
+            "subgraphs": subgraphs,
+            **{name: nodes_of(known.graph, name, nodes) for name, nodes in stops.items()},
+            "delay": delay,
             "trace": traceparent(),
         }
         self._backend.create()
@@ -408,6 +420,8 @@ class Service:
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         text: str | None = None,
+        sort_by: ThreadSort = "updated_at",
+        descending: bool = True,
         limit: int = 50,
         offset: int = 0,
     ) -> list[ThreadInfo]:
@@ -420,13 +434,18 @@ class Service:
             agent: Only those of this agent.
             metadata: Only those whose metadata have these values.
             text: Only those whose title contains it, or whose id begins with it.
+            sort_by: What they are sorted by.
+            descending: Whether the highest value comes first.
             limit: The most to return.
             offset: How many to leave out before them.
         """
+        check_choice("sort_by", sort_by, get_args(ThreadSort))
         self._backend.create()
         given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         found = found_threads(given, metadata or {}, text)
-        found = found.order_by(threads.c.updated_at.desc(), threads.c.thread_id)
+        sorted_by = threads.c[sort_by]
+        order = sorted_by.desc() if descending else sorted_by
+        found = found.order_by(order, threads.c.thread_id)
         with self._backend.database.read() as connection:
             rows = connection.execute(found.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
@@ -513,20 +532,12 @@ class Service:
             entries of the audit ("audit"), which grows with each claim and decision.
         """
         self._backend.create()
-
-        def of(table: Any) -> Any:
-            return True if tenant is None else table.c.tenant == tenant
-
-        changed = select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery()
-        entries = select(func.max(audit.c.id)).where(of(audit)).scalar_subquery()
-        with self._backend.database.read() as connection:
-            last, entry = connection.execute(select(changed, entries)).one()
-        return {"threads": last, "waits": self.inbox(tenant).count(), "audit": entry}
+        return pulse_of(self._backend, tenant)
 
     def state(
         self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
     ) -> StateSnapshot:
-        """The state of a thread, as the agent's `get_state` returns it.
+        """The state of a thread, as the agent's `get_state` returns it, without private keys.
 
         Args:
             thread: The thread.
@@ -541,8 +552,9 @@ class Service:
         if checkpoint is not None:
             place["configurable"]["checkpoint_id"] = checkpoint
         self._backend.create()
-        snapshot: StateSnapshot = self._backend.graph_of(thread, tenant).get_state(place)
-        return snapshot
+        agent = self._backend.agent_of(thread, tenant)
+        graph = agent.stored_in(FencedSaver(self._backend.database))
+        return agent.public.of_snapshot(graph.get_state(place))
 
     def history(
         self,
@@ -552,7 +564,7 @@ class Service:
         limit: int | None = None,
         tenant: str | None = None,
     ) -> Iterator[StateSnapshot]:
-        """The states of a thread, the newest first, as the agent's `get_state_history` does.
+        """The states of a thread, the newest first, as in `state`.
 
         Args:
             thread: The thread.
@@ -572,25 +584,64 @@ class Service:
         values: Any,
         *,
         as_node: str | None = None,
+        checkpoint: str | None = None,
         tenant: str | None = None,
+        by: str = "api",
     ) -> RunnableConfig:
         """Write to the state of a thread that no run works on, as the agent's `update_state` does.
+
+        Questions that the thread waits for are withdrawn; the inbox has those of the new state. If
+        the new state waits for nothing, as after `as_node="__end__"`, the run is cancelled.
 
         Args:
             thread: The thread.
             values: What is written.
             as_node: The node it is written for; None takes the last one that has run.
+            checkpoint: The id of a checkpoint: the new state is based on it. None takes the newest.
             tenant: The tenant of the one who writes.
+            by: Who writes, for the audit.
 
         Returns:
             The config of the new checkpoint.
 
         Raises:
             NotFound: As in `state`.
-            ThreadBusy: A run works on the thread, or waits in it.
+            ThreadBusy: A run works on the thread, or is queued for it.
+            ArgumentError: The agent cannot write this, for example since the node is not known.
         """
         self._backend.create()
-        return change_state(self._backend, thread, values, as_node, tenant)
+        place = (as_node, checkpoint)
+        return change_state(self._backend, thread, values, place, tenant, by)
+
+    def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
+        """Copy a thread that no run works on, with its history and with what it waits for.
+
+        Args:
+            thread: The thread.
+            by: Who copies it, for the audit.
+            tenant: The tenant of the one who copies.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+            ThreadBusy: A run works on the thread, or is queued for it.
+        """
+        self._backend.create()
+        return copy_thread(self._backend, thread, str(uuid4()), tenant, by)
+
+    def store(self, tenant: str = "") -> BaseStore:
+        """What a tenant's agents keep across threads: the store of agents that brought none.
+
+        Args:
+            tenant: Whose items they are. Other tenants do not see them.
+
+        >>> from tempfile import mkdtemp
+        >>> store = Service(f"sqlite:///{mkdtemp()}/desk.db").store("acme")
+        >>> store.put(("users", "ann"), "likes", {"food": "pizza"})
+        >>> store.get(("users", "ann"), "likes").value
+        {'food': 'pizza'}
+        """
+        self._backend.create()
+        return TenantStore(self._backend.database, tenant)
 
     def stranded(self, agent: str) -> Iterator[StrandedThread]:
         """Threads of an agent that wait at a node which the agent does not have any more.
@@ -602,7 +653,7 @@ class Service:
             agent: The name of the agent.
         """
         self._backend.create()
-        return find_stranded(self._backend, agent)
+        return stranded_threads(self._backend, agent)
 
     # Schedules
 
@@ -686,12 +737,7 @@ class Service:
     def workers(self) -> list[dict[str, Any]]:
         """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
         self._backend.create()
-        found = select(workers).order_by(workers.c.id)
-        with self._backend.database.read() as connection:
-            return [
-                {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-                for row in connection.execute(found)
-            ]
+        return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end once their runs have ended; return their ids.
@@ -699,11 +745,7 @@ class Service:
         Args:
             worker: The id of one; None means all.
         """
-        asked = update(workers).values(draining=True).returning(workers.c.id)
-        if worker is not None:
-            asked = asked.where(workers.c.id == worker)
-        with self._backend.database.begin() as connection:
-            return [*connection.execute(asked).scalars()]
+        return drain_workers(self._backend.database, worker)
 
     # Upkeep
 
@@ -730,7 +772,7 @@ class Service:
             An iterator over the ids of the threads; each one is deleted when it is read.
         """
         self._backend.create()
-        seconds = _seconds("older_than", older_than)
+        seconds = seconds_of("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
 
@@ -778,20 +820,3 @@ class Service:
     async def astate(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
         """Async variant of `state`."""
         return await asyncio.to_thread(partial(self.state, thread, tenant=tenant))
-
-
-def _seconds(name: str, given: str | float | None) -> float | None:
-    if given is None or isinstance(given, int | float):
-        return given
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
-    if found is None:
-        raise ArgumentError(
-            name, f"must be seconds or a string like '30m', '4h' or '2d', got {given!r}."
-        )
-    return float(found[1]) * _UNITS[found[2]]
-
-
-def _check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    if value not in choices:
-        listed = ", ".join(map(repr, choices))
-        raise ArgumentError(name, f"must be one of {listed}, got {value!r}.")

@@ -38,7 +38,7 @@ def reindex(backend: Backend) -> Iterator[str]:
 def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
     database, agent = backend.database, backend.agent(metadata[AGENT_KEY])
     tenant, run, job = metadata[TENANT_KEY], metadata[RUN_KEY], metadata[JOB_KEY]
-    graph: Any = agent.graph.copy(update={"checkpointer": FencedSaver(database)})
+    graph = agent.stored_in(FencedSaver(database))
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     snapshot = graph.get_state(config)
     pending = read_pending(snapshot, topology_or_none(graph))
@@ -83,18 +83,6 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             connection.execute(idle)
 
 
-def find_stranded(backend: Backend, agent: str) -> Iterator[StrandedThread]:
-    """Threads of an agent that wait at a node which the agent does not have any more."""
-    known = backend.agent(agent)
-    found = select(threads.c.thread_id).where(
-        threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
-    )
-    with backend.database.read() as connection:
-        ids = connection.execute(found).scalars().all()
-    saver = FencedSaver(backend.database)
-    return stranded(known.graph.copy(update={"checkpointer": saver}), ids)
-
-
 def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[str]:
     """Delete threads that wait for nothing and have not changed for so long; yield their ids."""
     database = backend.database
@@ -109,3 +97,14 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
     for thread in ids:
         if delete_thread(backend, thread, None, "service", even_busy=False):
             yield thread
+
+
+def stranded_threads(backend: Backend, agent: str) -> Iterator[StrandedThread]:
+    """Threads of an agent that wait at a node which the agent does not have any more."""
+    known = backend.agent(agent)
+    found = select(threads.c.thread_id).where(
+        threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
+    )
+    with backend.database.read() as connection:
+        ids = connection.execute(found).scalars().all()
+    return stranded(known.stored_in(FencedSaver(backend.database)), ids)

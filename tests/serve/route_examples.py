@@ -18,10 +18,17 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from agent_factory.serve.langgraph.refused import refused_routes
+
 PUBLIC = {"GET /ok", "GET /info", "GET /static/{name}"}
 """What everybody may see."""
 
-ENDLESS = {"GET /studio/events", "GET /inbox/events", "GET /studio/threads/{thread}/events"}
+ENDLESS = {
+    "GET /studio/events",
+    "GET /inbox/events",
+    "GET /studio/threads/{thread}/events",
+    "GET /threads/{thread}/stream",
+}
 """Streams that go on until the client leaves."""
 
 
@@ -107,6 +114,17 @@ EXAMPLES: dict[str, list[Any]] = {
     "GET /assistants/{assistant}": [None],
     "GET /assistants/{assistant}/graph": [None],
     "GET /assistants/{assistant}/schemas": [None],
+    "GET /assistants/{assistant}/subgraphs": [None],
+    "GET /assistants/{assistant}/subgraphs/{namespace}": [None],
+    "POST /threads/{thread}/copy": [None],
+    "GET /threads/{thread}/stream": [None],
+    "POST /runs/batch": [[RUN, {**RUN, "thread_id": "{thread}"}]],
+    "GET /runs/{run}/stream": [None],
+    "PUT /store/items": [{"namespace": ["a"], "key": "k", "value": {"x": 1}}],
+    "GET /store/items": ["?namespace=a&key=k"],
+    "POST /store/items/search": [{"namespace_prefix": ["a"]}],
+    "POST /store/namespaces": [{}],
+    "DELETE /store/items": [{"namespace": ["a"], "key": "k"}],
     "POST /threads": [{}, {"thread_id": "{thread}", "if_exists": "do_nothing"}],
     "POST /threads/search": [{}, {"ids": ["{thread}"]}, {"metadata": {"topic": "own"}}],
     "POST /threads/count": [{}, {"ids": ["{thread}"]}],
@@ -129,7 +147,9 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /runs/stream": [RUN],
     "POST /runs/wait": [RUN],
     "POST /studio/threads/{thread}/cancel": [Form({})],
+    "POST /runs/cancel": [{"run_ids": ["{run}"]}, {"status": "all"}],
     "DELETE /threads/{thread}": [None],
+    "POST /threads/prune": [{"thread_ids": ["{waiting}"]}],
 }
 
 
@@ -143,6 +163,8 @@ def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
     for route in app.routes:
         assert isinstance(route, Route), route
         known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
+    for route in refused_routes():
+        known -= {f"{method} {route.path}" for method in route.methods or ()}
     # An assistant is a name of an agent, as are others.
     known = {re.sub(r"\{(agent|model:path)\}", "{assistant}", key) for key in known}
     assert known == EXAMPLES.keys(), "Change route_examples.py."
@@ -169,7 +191,7 @@ def send(
         options["data"] = {"csrf_token": client.cookies["agent_factory_csrf"], **body.fields}
     elif body is not None:
         options["json"] = body
-    if not path.partition("?")[0].endswith("/events"):
+    if not re.fullmatch(r"/.*/events|/threads/[^/]+/stream", path.partition("?")[0]):
         return client.request(method, path, **options)
     request = client.build_request(method, path, headers=headers)
     return asyncio.run(first_parts(client.app, request))

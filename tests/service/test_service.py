@@ -726,12 +726,6 @@ def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None
     assert texts(service, thread)[-2:] == ["human: Two", "ai: You said: Two"]
 
 
-def test_the_state_of_a_busy_thread_is_not_changed(service: Service, thread: str) -> None:
-    waiting(service, thread)
-    with pytest.raises(ThreadBusy, match="is waiting"):
-        service.update_state(thread, {"messages": []})
-
-
 def test_a_thread_is_deleted(service: Service, thread: str, closed: Gate) -> None:
     running = service.submit("echo", thread=thread, message="One")
     service.submit("echo", thread=thread, message="Two")
