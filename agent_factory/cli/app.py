@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_factory.cli import check, demo, diff, explain, migrate, new, service, show, studio
+from agent_factory.cli import (
+    audit,
+    check,
+    demo,
+    diff,
+    explain,
+    migrate,
+    new,
+    service,
+    show,
+    studio,
+)
 from agent_factory.cli.error_reports import installed_version, reporting_errors
 
 SERVICE = "Agents as a service"
@@ -62,6 +73,7 @@ _add(app, studio.studio, epilog=studio.EXAMPLES)
 _add(app, service.submit, rich_help_panel=SERVICE)
 _add(app, service.inbox, rich_help_panel=SERVICE)
 _add(app, service.decide, rich_help_panel=SERVICE)
+_add(app, audit.audit, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
 _add(_new, new.middleware, epilog=new.EXAMPLES)

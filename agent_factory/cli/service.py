@@ -111,6 +111,13 @@ def serve(
         str | None,
         typer.Option(help="A function that says who makes a request: module:name."),
     ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A server whose pages may make requests in a browser, such as "
+            "https://chat.example.com; once for each."
+        ),
+    ] = None,
     grace: Grace = 30.0,
     traceback: ShowTraceback = False,
 ) -> None:
@@ -121,7 +128,7 @@ def serve(
     found = load_service(service)
     create_app = load_create_app()
     who = None if authenticate is None else _named("function", authenticate)
-    application = create_app(found, authenticate=who)
+    application = create_app(found, authenticate=who, origins=origin or ())
     if not no_worker:
         found.start(slots=slots)
     if who is None and host not in ("127.0.0.1", "::1", "localhost"):

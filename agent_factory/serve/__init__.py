@@ -12,7 +12,8 @@ from agent_factory import lazy_names
 if TYPE_CHECKING:
     from agent_factory.serve.app import create_app as create_app
     from agent_factory.serve.principal import Principal as Principal
+    from agent_factory.serve.security import RateLimit as RateLimit
 
-_HOME = {".app": "create_app", ".principal": "Principal"}
+_HOME = {".app": "create_app", ".principal": "Principal", ".security": "RateLimit"}
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -26,19 +24,17 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
     """The body of a request.
 
     Raises:
-        HTTPException: 422 if it is not what `kind` says.
+        HTTPException: 422 if it is not what `kind` says. 415 if it is not sent as JSON: what a
+            page of another site sends without asking first never is.
     """
     given = await request.body()
+    sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given and sent_as != "application/json":
+        raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
     try:
         return kind.model_validate_json(given or b"{}")
     except ValidationError as error:
         raise HTTPException(422, _explained(error)) from error
-
-
-async def read_form(request: Request) -> FormData:
-    """The fields of a form that a page has sent."""
-    given = (await request.body()).decode(errors="replace")
-    return FormData([*parse_qsl(given, keep_blank_values=True)])
 
 
 def number(request: Request, name: str, default: int) -> int:
@@ -46,8 +42,8 @@ def number(request: Request, name: str, default: int) -> int:
     given = request.query_params.get(name)
     if given is None:
         return default
-    if not given.isdecimal():
-        raise HTTPException(422, f"{name} must be a number, got {given!r}.")
+    if not given.isdecimal() or len(given) > 9:
+        raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {given!r:.30}.")
     return int(given)
 
 

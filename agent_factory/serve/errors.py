@@ -13,6 +13,7 @@ from agent_factory.service import (
     AlreadyDecided,
     ClaimedByOther,
     DatabaseUnavailable,
+    DecisionForbidden,
     NotFound,
     ThreadBusy,
 )
@@ -22,6 +23,7 @@ _STATUS: dict[type[Exception], int] = {
     ThreadBusy: 409,
     AlreadyDecided: 409,
     ClaimedByOther: 409,
+    DecisionForbidden: 403,
     DecisionNotAllowed: 422,
     ArgumentError: 422,
     DatabaseUnavailable: 503,

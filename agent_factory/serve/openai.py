@@ -145,7 +145,9 @@ async def complete_chat(service: Service, request: Request) -> Response:
     except HTTPException as error:
         cause = error.__cause__
         place = cause.errors()[0]["loc"] if isinstance(cause, ValidationError) else ()
-        return error_response(request, 400, error.detail, param=".".join(map(str, place)) or None)
+        status = 400 if error.status_code == 422 else error.status_code
+        param = ".".join(map(str, place)) or None
+        return error_response(request, status, error.detail, param=param)
     except _Refused as error:
         return error_response(request, 400, str(error), param=error.param, code="unsupported")
     if body.model not in service.agents:

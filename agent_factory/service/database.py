@@ -43,6 +43,8 @@ _LOCK_SECONDS = 30
 _MOST_BLOCKS = 32
 _TURN_SECONDS = 1.0
 
+_WRONG_VALUES = {"builtins.OverflowError", "builtins.UnicodeEncodeError", "psycopg.DataError"}
+
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
 _READS = {"agent_factory_begins": "BEGIN"}
@@ -147,7 +149,7 @@ class Database:
         )
         with direct:
             # Two workers that start at once would both create them.
-            direct.execute("select pg_advisory_lock(%s)", (_number_of("create"),))
+            direct.execute("select pg_advisory_lock(%s)", (number_of("create"),))
             with self.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()
@@ -171,7 +173,7 @@ class Database:
             yield True
             return
         with self.begin() as connection:
-            got = connection.execute(select(func.pg_try_advisory_xact_lock(_number_of(name))))
+            got = connection.execute(select(func.pg_try_advisory_xact_lock(number_of(name))))
             yield bool(got.scalar())
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
@@ -303,16 +305,21 @@ class _SharedTransaction:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver."""
+    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver.
+
+    Raise ArgumentError for values that a database cannot store: NUL in a text, or huge numbers.
+    """
     try:
         yield
     except Exception as error:
         # A saver works on the connection of the driver, whose errors SQLAlchemy does not wrap.
         cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+        kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
+        if not kinds.isdisjoint(_WRONG_VALUES):
+            raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
         else:
-            kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
             passes = isinstance(error, PoolTimeout) or "psycopg.OperationalError" in kinds
         if not passes:
             raise
@@ -351,7 +358,7 @@ def begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql(begins)
 
 
-def _number_of(name: str) -> int:
+def number_of(name: str) -> int:
     """The number of an advisory lock."""
     from zlib import crc32
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
 
 from agent_factory.review.steps import DecisionNotAllowed
+from agent_factory.service.audit import AuditEntry
 from agent_factory.service.database import Database
-from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
+from agent_factory.service.errors import (
+    AlreadyDecided,
+    ClaimedByOther,
+    DecisionForbidden,
+    NotFound,
+)
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.tables import audit, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, ThreadQueue, lock_thread
@@ -74,38 +80,21 @@ class Wait:
     call_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """Something that somebody did.
-
-    Args:
-        at: When, in seconds since 1970, by the database's clock.
-        tenant: The tenant.
-        thread_id: The thread.
-        wait_id: The wait, if it was about one.
-        who: A person, or "deadline".
-        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "cancel",
-            "write", "copy", "delete", "undo" or "stranded".
-        detail: More about it.
-    """
-
-    at: float
-    tenant: str
-    thread_id: str
-    wait_id: str | None
-    who: str
-    what: str
-    detail: Any
-
-
 class Inbox:
     """What threads wait for: of one tenant, or of all.
 
     >>> from agent_factory.service import Service
     """
 
-    def __init__(self, database: Database, queue: ThreadQueue, tenant: str | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        queue: ThreadQueue,
+        tenant: str | None = None,
+        may_decide: Callable[[Wait], bool] | None = None,
+    ) -> None:
         self._database, self._queue, self._tenant = database, queue, tenant
+        self._may_decide = may_decide
 
     def waits(
         self,
@@ -191,6 +180,7 @@ class Inbox:
         return self._claim(wait_id, by, None, None, "release")
 
     def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
+        self._check_right(wait_id, by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
             if row.decided_at is not None:
@@ -223,8 +213,10 @@ class Inbox:
             NotFound: There is no such wait.
             AlreadyDecided: Somebody has decided otherwise.
             ClaimedByOther: Somebody else has claimed it.
+            DecisionForbidden: `may_decide` does not allow it.
             DecisionNotAllowed: This decision may not be made about this call.
         """
+        self._check_right(wait_id, by)
         with self._database.begin() as connection:
             return self._decide(connection, wait_id, decision, by, undo=undo)
 
@@ -249,8 +241,11 @@ class Inbox:
             NotFound: As in `decide`.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
+            DecisionForbidden: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
+        for wait_id in decisions:
+            self._check_right(wait_id, by)
         with self._database.begin() as connection:
             run = ""
             for wait_id, decision in decisions.items():
@@ -298,7 +293,6 @@ class Inbox:
             .where(waits.c.wait_id == row.wait_id)
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
-        self._queue.record(connection, row, by, decision["type"], decision)
         together = select(waits).where(
             waits.c.run == row.run,
             waits.c.checkpoint_id == row.checkpoint_id,
@@ -306,23 +300,24 @@ class Inbox:
             (waits.c.kind == "pause") == (row.kind == "pause"),
         )
         rows = connection.execute(together).all()
-        if not continues or any(one.decided_at is None for one in rows):
-            return
-        self._queue.queue(
-            connection,
-            row.run,
-            {
-                "kind": "decision",
-                "run": row.run,
-                "thread": row.thread_id,
-                "tenant": row.tenant,
-                "agent": row.agent,
-                "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
-                "trace": traceparent(),
-                "decisions": {one.digest: json.loads(one.decision) for one in rows},
-                "stream": None if stream is None else sorted(stream),
-            },
-        )
+        if continues and all(one.decided_at is not None for one in rows):
+            self._queue.queue(
+                connection,
+                row.run,
+                {
+                    "kind": "decision",
+                    "run": row.run,
+                    "thread": row.thread_id,
+                    "tenant": row.tenant,
+                    "agent": row.agent,
+                    "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
+                    "trace": traceparent(),
+                    "decisions": {one.digest: json.loads(one.decision) for one in rows},
+                    "stream": None if stream is None else sorted(stream),
+                },
+            )
+        # At the end: other transactions that write to the audit wait until this one has ended.
+        self._queue.record(connection, row, by, decision["type"], decision)
 
     def expire(self, late: Mapping[str, float]) -> int:
         """Decide about waits whose deadline has passed; return how many there were.
@@ -388,9 +383,16 @@ class Inbox:
                     row.who,
                     row.what,
                     json.loads(row.detail or "null"),
+                    row.id,
+                    row.hash,
                 )
                 for row in connection.execute(found)
             ]
+
+    def _check_right(self, wait_id: str, by: str) -> None:
+        """Raise DecisionForbidden if this person may not decide. No lock is held meanwhile."""
+        if self._may_decide is not None and not self._may_decide(self.get(wait_id)):
+            raise DecisionForbidden(f"wait {wait_id!r}", f"may not be decided by {by!r}.")
 
     def _own(self) -> list[Any]:
         return [] if self._tenant is None else [waits.c.tenant == self._tenant]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import insert, select, update
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.service.backend import Backend, Busy
 from agent_factory.service.errors import NotFound, ThreadBusy
+from agent_factory.service.events import dump
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
@@ -89,7 +91,7 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
     listed = given.get("messages", message)
     try:
         messages = convert_to_messages(listed if isinstance(listed, list) else [listed])
-    except (NotImplementedError, TypeError, ValueError) as error:
+    except (KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise ArgumentError(
             "message",
             f"must be a string, a message or a list of messages, got {describe(message)}.",
@@ -98,6 +100,14 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
     if messages and messages[-1].id is None:
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
     return {**given, "messages": messages}
+
+
+def as_text(given: Mapping[str, Any] | None) -> str:
+    """An input of the agent as text, which a worker loads."""
+    try:
+        return b64encode(dump(given)).decode()
+    except TypeError as error:  # such as a number of more than 64 bits
+        raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
 def as_config(config: RunnableConfig | None) -> dict[str, Any]:

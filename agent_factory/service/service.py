@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from base64 import b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -25,12 +24,12 @@ from agent_factory.factory import with_decisions
 from agent_factory.review import StrandedThread, pending
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
+from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
-from agent_factory.service.events import dump
-from agent_factory.service.inbox import Inbox
-from agent_factory.service.messages import as_config, as_input, submit
+from agent_factory.service.inbox import Inbox, Wait
+from agent_factory.service.messages import as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
@@ -241,7 +240,7 @@ class Service:
             "tenant": tenant,
             "agent": agent,
             "priority": priority,
-            "input": b64encode(dump(given)).decode(),
+            "input": as_text(given),
             "checkpoint": checkpoint,
             "context": None if context is None else dict(context),
             "config": as_config(config),
@@ -263,6 +262,7 @@ class Service:
         Raises:
             NotFound: There is none, or it belongs to another tenant.
         """
+        self._backend.create()
         found = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
             row = connection.execute(found).first()
@@ -272,10 +272,18 @@ class Service:
 
     # Reviews
 
-    def inbox(self, tenant: str | None = None) -> Inbox:
-        """What threads wait for: of one tenant, or of all."""
+    def inbox(
+        self, tenant: str | None = None, *, may_decide: Callable[[Wait], bool] | None = None
+    ) -> Inbox:
+        """What threads wait for.
+
+        Args:
+            tenant: Only threads of this tenant; None shows those of all.
+            may_decide: Says about a wait whether the one who reads may claim it and decide about
+                it.
+        """
         self._backend.create()
-        return Inbox(self._backend.database, self._backend.queue, tenant)
+        return Inbox(self._backend.database, self._backend.queue, tenant, may_decide)
 
     def decide(
         self,
@@ -287,6 +295,7 @@ class Service:
         args: Mapping[str, Any] | None = None,
         tenant: str | None = None,
         undo: bool = False,
+        may_decide: Callable[[Wait], bool] | None = None,
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
 
@@ -300,6 +309,7 @@ class Service:
             tenant: The tenant of the one who decides.
             undo: With "reject": end the run here, and undo the effects that it has had, by the
                 compensations of its OnceMiddleware.
+            may_decide: As in `inbox`.
 
         Returns:
             The run that continues, or was ended.
@@ -308,9 +318,10 @@ class Service:
             NotFound: There is no such wait, or it belongs to another tenant.
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
             ClaimedByOther: Somebody else has claimed it.
+            DecisionForbidden: `may_decide` does not allow it.
             DecisionNotAllowed: This decision may not be made about this call.
         """
-        inbox = self.inbox(tenant)
+        inbox = self.inbox(tenant, may_decide=may_decide)
         made: dict[str, Any] = {"type": decision} if isinstance(decision, str) else dict(decision)
         if args is not None:
             made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
@@ -329,6 +340,7 @@ class Service:
         by: str,
         stream: Collection[str] | None = None,
         tenant: str | None = None,
+        may_decide: Callable[[Wait], bool] | None = None,
     ) -> Run:
         """Answer what a thread waits for with a value, as `Command(resume=...)` does.
 
@@ -339,15 +351,17 @@ class Service:
             by: Who answers, for the audit.
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
             tenant: The tenant of the one who answers.
+            may_decide: As in `inbox`.
 
         Raises:
             NotFound: There is no such thread, it belongs to another tenant, or waits for nothing.
             ArgumentError: The value does not answer what the thread waits for.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
+            DecisionForbidden: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
-        inbox = self.inbox(tenant)
+        inbox = self.inbox(tenant, may_decide=may_decide)
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
         waits = {wait.digest: wait.id for wait in inbox.waits(thread=thread, limit=1000)}
         waiting_for = pending(self._backend.graph_of(thread, tenant), place)
@@ -761,6 +775,20 @@ class Service:
         seconds = seconds_of("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
+
+    def verify_audit(self, *, head: str | None = None) -> str:
+        """Check the audit, and return the number and the hash of its newest entry, its head.
+
+        Args:
+            head: A head that was returned before. Only with it can be seen that the newest entries
+                were removed, or that all hashes were written again: keep it elsewhere.
+
+        Raises:
+            AuditTampered: Entries were changed, removed, inserted or moved.
+            ArgumentError: `head` is not a head.
+        """
+        self._backend.create()
+        return verify_entries(self._backend.database, head)
 
     def close(self) -> None:
         """Stop, and close all connections."""

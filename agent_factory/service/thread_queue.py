@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.engine import QUEUE, Engine, Job
 from agent_factory.service.leases import take_lease
-from agent_factory.service.tables import audit, limits, runs, threads, waits
+from agent_factory.service.tables import limits, runs, threads, waits
 
 BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
@@ -168,16 +169,15 @@ class ThreadQueue:
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any = None
     ) -> None:
         """Add an entry to the audit, about the row of a thread or of a wait."""
-        connection.execute(
-            insert(audit).values(
-                at=self._database.now,
-                tenant=row.tenant,
-                thread_id=row.thread_id,
-                wait_id=getattr(row, "wait_id", None),
-                who=who,
-                what=what,
-                detail=None if detail is None else json.dumps(detail, default=str),
-            )
+        append_entry(
+            self._database,
+            connection,
+            tenant=row.tenant,
+            thread_id=row.thread_id,
+            wait_id=getattr(row, "wait_id", None),
+            who=who,
+            what=what,
+            detail=None if detail is None else json.dumps(detail, default=str),
         )
 
 

@@ -26,6 +26,8 @@ from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import audit, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 
+_LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
+
 ThreadSort = Literal["updated_at", "created_at", "status", "thread_id"]
 """What threads are sorted by."""
 
@@ -123,7 +125,12 @@ def insert_thread(
 
     Raises:
         NotFound: The thread belongs to another tenant.
+        ArgumentError: Its id is too long.
     """
+    if len(thread) > _LONGEST_ID:
+        raise ArgumentError(
+            "thread", f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
+        )
     now = backend.database.now
     new = backend.database.insert(threads).values(
         thread_id=thread,

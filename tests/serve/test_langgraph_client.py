@@ -19,6 +19,8 @@ from agent_factory.service import Service
 from serve.conftest import served
 from serve.langgraph_desk import HI, REFUSED, running_service, said
 
+JSON = {"Content-Type": "application/json"}
+
 
 def who(request: Any) -> Principal | None:
     name = request.headers.get("x-user")
@@ -332,7 +334,7 @@ def test_bad_runs(client: Any, url: str, body: Any, text: str) -> None:
 
 
 def test_a_body_that_is_not_json(url: str) -> None:
-    answer = httpx.post(f"{url}/threads", content="{")
+    answer = httpx.post(f"{url}/threads", content="{", headers=JSON)
     assert answer.status_code == 422
     assert "Invalid JSON" in answer.json()["detail"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.serve.principal import Principal
-from agent_factory.service import Run, RunCancelled, Service, ThreadBusy
+from agent_factory.service import Run, RunCancelled, Service, ThreadBusy, Wait
 
 
 async def run_agent(service: Service, request: Request) -> EventSourceResponse:
@@ -37,7 +37,7 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
         text = f"on_disconnect must be 'cancel' or 'continue', got {on_disconnect!r}."
         raise HTTPException(422, text)
     given = await read_body(request, RunAgentInput)
-    exchange = _Exchange(service, agent, given, request.state.principal)
+    exchange = _Exchange(service, agent, given, request.state.principal, request.state.may_decide)
     await run_in_threadpool(exchange.begin)
 
     async def stop(_: object) -> None:
@@ -61,6 +61,7 @@ class _Exchange:
     agent: str
     given: RunAgentInput
     principal: Principal
+    may_decide: Callable[[Wait], bool] | None
     runs: list[Run] = field(default_factory=list)
     used: Counter[tuple[str, str]] = field(default_factory=Counter)  # before this request
     has_ended: bool = False
@@ -142,7 +143,7 @@ class _Exchange:
     def _resume(self) -> Run:
         """Decide about what the thread waits for."""
         tenant, by = self.principal.tenant, self.principal.name
-        inbox = self.service.inbox(tenant)
+        inbox = self.service.inbox(tenant, may_decide=self.may_decide)
         decisions: dict[str, Any] = {}
         for entry in self.given.resume or ():
             wait = inbox.get(entry.interrupt_id)

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from agent_factory.serve.body import read_body
+from agent_factory.serve.body import number, read_body
 from agent_factory.serve.json_response import JsonResponse, selected, time_text
 from agent_factory.serve.langgraph.requests import AgentSearch
 from agent_factory.service import Service
@@ -71,7 +71,9 @@ class Agents:
     async def graph(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}/graph`."""
         inner = request.query_params.get("xray", "false")
-        xray: Any = int(inner) if inner.isdecimal() else inner.lower() == "true"
+        xray: Any = inner.lower() == "true"
+        if inner.isdecimal():
+            xray = number(request, "xray", 0)
         return JsonResponse(self._agent(request).get_graph(xray=xray).to_json())
 
     async def schemas(self, request: Request) -> JsonResponse:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -78,8 +79,10 @@ class Runs:
     async def _started(self, request: Request, body: NewRun, thread: str | None = None) -> Run:
         agent = self._agents.name(body.assistant_id)
         thread = request.path_params.get("thread", thread)
-        principal = request.state.principal
-        return await run_in_threadpool(start_run, self._service, agent, thread, body, principal)
+        principal, may_decide = request.state.principal, request.state.may_decide
+        return await run_in_threadpool(
+            start_run, self._service, agent, thread, body, principal, may_decide
+        )
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
         """Delete the thread that was made for one run, once that has ended."""
@@ -205,7 +208,7 @@ def _check_thread(run: Run, thread: str) -> None:
 
 
 def _place(run: Run) -> str:
-    return f"/threads/{run.thread_id}/runs/{run.id}"
+    return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
 
 
 def _shown(info: RunInfo) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from langgraph.constants import END
@@ -9,13 +11,18 @@ from starlette.exceptions import HTTPException
 
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
-from agent_factory.service import Run, Service
+from agent_factory.service import Run, Service, Wait
 
 _BUSY = {"reject": "reject", "interrupt": "interrupt", "rollback": "rollback", "enqueue": "queue"}
 
 
 def start_run(
-    service: Service, agent: str, thread: str | None, body: NewRun, principal: Principal
+    service: Service,
+    agent: str,
+    thread: str | None,
+    body: NewRun,
+    principal: Principal,
+    may_decide: Callable[[Wait], bool] | None,
 ) -> Run:
     """Submit what a body says, or carry its command out.
 
@@ -23,6 +30,9 @@ def start_run(
         HTTPException: 422 if the body has nothing to do, or not what the thread waits for.
     """
     tenant, modes = principal.tenant, recorded_modes(body)
+    resume: Callable[..., Run] = partial(
+        service.resume, by=principal.name, stream=modes, tenant=tenant, may_decide=may_decide
+    )
     if thread is not None and body.if_not_exists == "reject":
         service.thread(thread, tenant=tenant)
     message: Any = body.input
@@ -30,14 +40,13 @@ def start_run(
         if thread is None:
             raise HTTPException(422, "A command needs the thread that waits.")
         if body.command.goto is None:
-            answer = body.command.resume
-            return service.resume(thread, answer, by=principal.name, stream=modes, tenant=tenant)
+            return resume(thread, body.command.resume)
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
     elif message is None and body.place is None:
         if thread is None or not _can_go_on(service, thread, tenant):
             raise HTTPException(422, "input is missing: the message, such as {'messages': []}.")
         if service.thread(thread, tenant=tenant).status == "waiting":
-            return service.resume(thread, None, by=principal.name, stream=modes, tenant=tenant)
+            return resume(thread, None)
     busy: Any = body.multitask_strategy and _BUSY[body.multitask_strategy]
     return service.submit(
         agent,

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -197,7 +197,7 @@ def stream_response(
         if cancels:
             await run.acancel(by="the client has gone")
 
-    place = f"/threads/{run.thread_id}/runs/{run.id}"
+    place = f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
     # Clients that are cut off ask there for the rest.
     again = urlencode({"stream_mode": [*(modes or ())]}, doseq=True)
     return EventSourceResponse(

@@ -52,7 +52,7 @@ class Threads:
         def work() -> ThreadInfo:
             if body.thread_id is not None and body.if_exists == "raise":
                 try:
-                    self._service.thread(body.thread_id)
+                    self._service.thread(body.thread_id, tenant=tenant)
                 except NotFound:
                     pass
                 else:

@@ -11,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.serve.body import number, read_form
+from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import entries_of
 from agent_factory.serve.pages.forms import FormError, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
 from agent_factory.serve.pages.waits import schema_of, shown_wait
+from agent_factory.serve.security import read_form
 from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
 
@@ -133,12 +134,13 @@ class InboxPages:
         await run_in_threadpool(lambda: self._decided(request, wait.id, kind, options))
         if is_partial(request):
             return await self._page(request)
-        return RedirectResponse(str(form.get("back") or f"/inbox/{wait.id}"), status_code=303)
+        return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
 
     def _decided(self, request: Request, wait: str, kind: str, options: Mapping[str, Any]) -> None:
         principal = request.state.principal
         by, tenant = principal.name, principal.tenant
-        self._service.decide(wait, kind, by=by, tenant=tenant, **options)
+        may_decide = request.state.may_decide
+        self._service.decide(wait, kind, by=by, tenant=tenant, may_decide=may_decide, **options)
 
     @with_error_page
     async def decide_many(self, request: Request) -> Response:
@@ -177,8 +179,9 @@ class InboxPages:
         return await self._claimed(request, "release")
 
     async def _claimed(self, request: Request, what: str) -> Response:
+        await read_form(request)
         principal, wait = request.state.principal, request.path_params["wait"]
-        inbox = self._service.inbox(principal.tenant)
+        inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
         await run_in_threadpool(lambda: getattr(inbox, what)(wait, by=principal.name))
         if is_partial(request):
             return await self._page(request)

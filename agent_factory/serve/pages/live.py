@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
+from agent_factory.errors import ArgumentError
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.conversation import Result, entry_of
 from agent_factory.serve.pages.picture import Picture
@@ -90,6 +91,9 @@ class ThreadEvents:
                             if kind == "settled":
                                 data["at"] = await run_in_threadpool(self._places)
                             yield _event(kind, data, part["id"])
+                except ArgumentError:  # the page has seen events of another thread last
+                    after = None
+                    continue
                 except RunCancelled:
                     yield _event("settled", {"status": "cancelled"})
                 after = None

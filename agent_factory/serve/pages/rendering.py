@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.errors import status_of
+from agent_factory.serve.security import csrf_token
 from agent_factory.topology.render.html import page_css, script, themes
 from agent_factory.topology.render.svg import style
 
@@ -54,7 +55,12 @@ def render(template: str, **values: Any) -> Markup:
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
     """A page, or a part of one."""
     principal = request.state.principal
-    shown = {"principal": principal, "path": request.url.path, "is_partial": is_partial(request)}
+    shown = {
+        "principal": principal,
+        "path": request.url.path,
+        "is_partial": is_partial(request),
+        "csrf_token": csrf_token(request),
+    }
     # A script shows what it gets; to a browser, another status is an error of the page.
     status = 200 if shown["is_partial"] else status
     return HTMLResponse(render(template, **shown, **values), status_code=status)
@@ -74,6 +80,8 @@ def with_error_page(endpoint: Endpoint) -> Endpoint:
             return await endpoint(pages, request)
         except AgentFactoryError as error:
             status, text = status_of(error), str(error)
+            if status >= 500:
+                raise  # its text is for the log
         except HTTPException as error:
             status, text = error.status_code, error.detail
         template = "error_part.html" if is_partial(request) else "error.html"

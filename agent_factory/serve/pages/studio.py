@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_factory.factory import topology_of
-from agent_factory.serve.body import number, read_form
+from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import SHOWN, entries_of
 from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
 from agent_factory.serve.pages.waits import shown_wait
+from agent_factory.serve.security import read_form
 from agent_factory.service import NotFound, Service, ThreadInfo
 
 PAGE = 50
@@ -103,7 +104,9 @@ class StudioPages:
         agent = self._service.agents.get(request.path_params["agent"])
         if agent is None or picture_of(agent) is None:
             raise HTTPException(404, "There is no such plan.")
-        return Response(topology_of(agent).to_svg(), media_type="image/svg+xml")
+        # The picture has its style within.
+        policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return Response(topology_of(agent).to_svg(), headers=policy, media_type="image/svg+xml")
 
     async def events(self, request: Request) -> Response:
         """`GET /studio/events`: says when threads or waits have changed."""
@@ -211,6 +214,7 @@ class StudioPages:
     @with_error_page
     async def cancel(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/cancel`: end the run of a thread."""
+        await read_form(request)
         info = await run_in_threadpool(self._info, request)
         if info.run is not None:
             run = await run_in_threadpool(self._service.run, info.run)
