@@ -178,6 +178,7 @@ _BUILD_CODES = {
     "AF210": ("ToolNotFound", "A middleware is configured for a tool that the agent lacks."),
     "AF211": ("NoCheckpointer", "A middleware needs a checkpointer, and the agent has none."),
     "AF212": ("NoEffect", "A middleware has no hook, layer, tool, state key or declaration."),
+    "AF213": ("ToolNotCovered", "No rule of a policy covers all calls of a tool."),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from agent_factory import wrap_tool_call as wrap_tool_call
 
     from .auto_mode import AutoModeMiddleware as AutoModeMiddleware
+    from .auto_mode import RiskJudge as RiskJudge
     from .budget import *
     from .context_editing import *
     from .file_search import *
@@ -81,7 +82,7 @@ _HOME = {
         "AgentMiddleware Runtime ToolCallRequest TracePolicy configure_trace_policy hook_config "
         "omit_payload"
     ),
-    ".auto_mode": "AutoModeMiddleware",
+    ".auto_mode": "AutoModeMiddleware RiskJudge",
     ".budget": (
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"
@@ -89,9 +90,9 @@ _HOME = {
     ".context_editing": "ClearToolUsesEdit ContextEdit ContextEditingMiddleware",
     ".file_search": "FilesystemFileSearchMiddleware",
     ".human_in_the_loop": (
-        "Action ActionRequest ApproveDecision Decision DecisionType EditDecision HITLRequest "
-        "HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision RespondDecision "
-        "ReviewConfig ToolApprovalRequest"
+        "Action ActionRequest ApproveDecision CallChanged Decision DecisionType EditDecision "
+        "HITLRequest HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision "
+        "Remember RespondDecision ReviewConfig Rule ToolApprovalRequest ToolPolicy"
     ),
     ".model_call_limit": "ModelCallLimitExceededError ModelCallLimitMiddleware ModelCallLimitState",
     ".model_fallback": "ModelFallbackMiddleware portable_request",

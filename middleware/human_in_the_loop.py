@@ -7,24 +7,43 @@ was asked before LangGraph stores it, so an invalid one can be given again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from inspect import iscoroutinefunction
+from functools import partial
 from typing import Any, Final, Literal, cast
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
+from langgraph.func import entrypoint
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
-from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    Invoke,
+    Ordering,
+    ToolCallRecorder,
+    ToolCallRequest,
+    TurnError,
+    arun,
+    get_tools,
+    run,
+    set_reason,
+)
+from agent_factory.review.approvals import ApprovalStore, StandingApproval, approval_store
+from agent_factory.review.policy import OPTIONS, DecisionType, Rule, ToolPolicy, When
 from agent_factory.review.records import (
+    approved_digest,
+    call_digest,
+    digest,
     original_of,
     split_decisions,
-    was_decided,
+    tool_digest,
     with_distinct_ids,
     with_notice,
     with_review,
@@ -32,18 +51,19 @@ from agent_factory.review.records import (
 )
 
 from ._shared.interrupts import answer_model, ask
-from ._shared.messages import last_turn, unanswered
+from ._shared.invocable import Called, once_per_task
+from ._shared.judge import RiskJudge
+from ._shared.messages import error_result, last_turn, unanswered
 from ._shared.reviews import (
-    DECISIONS,
     Action,
     ActionRequest,
     ApproveDecision,
     Decision,
-    DecisionType,
     EditDecision,
     HITLRequest,
     HITLResponse,
     RejectDecision,
+    Remember,
     RespondDecision,
     ReviewConfig,
     ToolApprovalRequest,
@@ -56,6 +76,7 @@ __all__ = [
     "Action",
     "ActionRequest",
     "ApproveDecision",
+    "CallChanged",
     "Decision",
     "DecisionType",
     "EditDecision",
@@ -64,9 +85,12 @@ __all__ = [
     "HumanInTheLoopMiddleware",
     "InterruptOnConfig",
     "RejectDecision",
+    "Remember",
     "RespondDecision",
     "ReviewConfig",
+    "Rule",
     "ToolApprovalRequest",
+    "ToolPolicy",
 ]
 
 DEFAULT_EDIT_NOTICE: Final = (
@@ -74,6 +98,32 @@ DEFAULT_EDIT_NOTICE: Final = (
     "{original_args}; {name} ran with {args} instead, and this is its result. Go on from what "
     "really ran, and do not repeat the original call.]"
 )
+
+_DENIED: Final = (
+    "Error: the policy of this agent does not allow this call of {name}, so it did not run. "
+    "{reason}Do not make it again; find another way, or ask the user."
+)
+
+
+class CallChanged(TurnError):
+    """A layer changed a tool call after it was decided about. The call has not run.
+
+    HumanInTheLoopMiddleware catches it and decides about the changed call. Layers further in see
+    it.
+
+    Attributes:
+        request: The call as it would run.
+    """
+
+    code = "AF343"
+
+    def __init__(self, request: ToolCallRequest) -> None:
+        self.request = request
+        super().__init__(
+            request.tool_call["name"],
+            "a layer changed this call after it was decided about, so it did not run.",
+            "Let the exception pass: HumanInTheLoopMiddleware decides about the changed call.",
+        )
 
 
 class InterruptOnConfig(TypedDict, total=False):
@@ -84,15 +134,15 @@ class InterruptOnConfig(TypedDict, total=False):
         description: What the reviewer should know: a string, or a function of the call, the state
             and the runtime. Default: the tool and its arguments.
         args_schema: A JSON schema of the arguments, passed to the reviewer for a form.
-        when: Whether a call needs a review, a function of the ToolCallRequest. In batched mode no
-            tool is looked up yet: `request.tool` is None. It is called again when a run is
-            resumed, so it must depend only on the call and the state.
+        when: Which calls need a review: a condition on the arguments, as in `Rule`, or a function
+            of the ToolCallRequest. It is called again when a run is resumed, so it must depend only
+            on the call and the state.
     """
 
     allowed_decisions: list[DecisionType]
     description: str | Callable[[ToolCall, AgentState[Any], Any], str]
     args_schema: dict[str, Any]
-    when: Callable[[ToolCallRequest], bool]
+    when: When
 
 
 class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
@@ -103,6 +153,10 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     error as its result, and a call that a reviewer responds to gets their text; neither runs.
     Calls that another middleware has already answered are not asked about.
 
+    What runs is what was approved: the same tool, with the same description and arguments, called
+    with the same arguments. If a layer or a new version of the agent has changed the call since,
+    people are asked about what it is now.
+
     An invalid answer (a missing decision, an unknown type, one that is not allowed) raises
     `pydantic.ValidationError`, a ValueError, and the interrupt can be answered again.
 
@@ -112,16 +166,21 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     layers around tools: a layer further out, such as a retry, would ask again at each attempt.
 
     Args:
-        interrupt_on: For each tool, True to review its calls with all four decisions allowed,
-            False not to review them, or an `InterruptOnConfig`. Other tools are not reviewed.
+        interrupt_on: A `ToolPolicy`; or, for each tool, True to review its calls with all four
+            decisions allowed, False not to review them, or an `InterruptOnConfig`. In the second
+            form, other tools are not reviewed.
         description_prefix: First line of the description of a call without a `description`.
         edit_notice: What the model reads with the result of an edited call; None for nothing.
             `{original_name}`, `{original_args}`, `{name}` and `{args}` in it are filled in.
         interrupt_mode: "batched": one interrupt for all calls of a turn, a `HITLRequest`, resumed
             with a `HITLResponse`, before any of them runs. "per_call": an interrupt for each call,
             a `ToolApprovalRequest`, resumed with a `Decision` by interrupt id, in any order, while
-            the other calls run; the model's message then keeps the original call.
+            the other calls run; the model's message then keeps the original call. Calls about
+            which a judge decides are asked about in this way in both modes.
         name: Distinguishes several instances.
+
+    Attributes:
+        policy: The rules that decide which calls are reviewed.
 
     Raises:
         ValueError: A configuration that cannot work; the message names the tool and the key.
@@ -129,8 +188,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     >>> middleware = HumanInTheLoopMiddleware(
     ...     {"send_email": {"allowed_decisions": ["approve", "reject"]}, "search": False}
     ... )
-    >>> sorted(middleware.interrupt_on)
-    ['send_email']
+    >>> [(rule.tool, rule.action) for rule in middleware.policy.rules]
+    [('send_email', 'ask'), ('*', 'allow')]
     """
 
     ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_calls",))
@@ -139,7 +198,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def __init__(
         self,
-        interrupt_on: Mapping[str, bool | InterruptOnConfig],
+        interrupt_on: ToolPolicy | Mapping[str, bool | InterruptOnConfig],
         *,
         description_prefix: str = "Tool execution requires approval",
         edit_notice: str | None = DEFAULT_EDIT_NOTICE,
@@ -147,10 +206,24 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(interrupt_on, Mapping):
+        if isinstance(interrupt_on, ToolPolicy):
+            self.policy = interrupt_on
+            self.covered_tools = interrupt_on.covered
+        elif isinstance(interrupt_on, Mapping):
+            given = {tool: config for tool, config in interrupt_on.items() if config is not False}
+            asks = {tool: rule_of(tool, config) for tool, config in given.items()}
+            self.policy = ToolPolicy(*asks.values(), Rule("*", "allow"))
+            interrupt_on = {
+                tool: {
+                    **(cast("InterruptOnConfig", {}) if config is True else config),
+                    "allowed_decisions": [*asks[tool].allowed_decisions],
+                }
+                for tool, config in given.items()
+            }
+        else:
             raise ValueError(
                 f"interrupt_on must be a dict with names of tools as keys, got {interrupt_on!r}. "
-                "Pass {'send_email': True}."
+                "Pass {'send_email': True}, or a ToolPolicy."
             )
         if not isinstance(description_prefix, str):
             raise ValueError(f"description_prefix must be a string, got {description_prefix!r}.")
@@ -160,21 +233,25 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 "no edits to the model."
             )
         check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
-        self.interrupt_on = {
-            tool: validated_config(tool, config)
-            for tool, config in interrupt_on.items()
-            if config is not False
-        }
-        self.expected_tools = tuple(self.interrupt_on)
+        self.interrupt_on = interrupt_on
+        rules = self.policy.rules
+        names = [rule.tool for rule in rules if not set("*?[").intersection(rule.tool)]
+        self.expected_tools = tuple(dict.fromkeys(names))
         self.description_prefix = description_prefix
         self.edit_notice = edit_notice
         self.interrupt_mode = interrupt_mode
-        ordering = self.ordering
-        if any("edit" in config["allowed_decisions"] for config in self.interrupt_on.values()):
+        ordering, judge = self.ordering, self.policy.judge
+        self._judge = judge if isinstance(judge, RiskJudge | None) else RiskJudge(judge)
+        if judge is not None:
+            sent = ("user_messages", "answers", "tool_calls", "tool_results")
+            ordering = replace(ordering, sends_to_model=sent)
+        if any(_asks(rule) and "edit" in rule.allowed_decisions for rule in rules):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
         hooks = {type(self).after_model, type(self).aafter_model}
         base = HumanInTheLoopMiddleware
-        self._chooses_calls = hooks != {base.after_model, base.aafter_model}
+        self._chooses_calls = interrupt_mode == "batched" and (
+            hooks != {base.after_model, base.aafter_model}
+        )
         if interrupt_mode == "per_call":
             # A limit further in would refuse calls after people have decided about them.
             ordering = replace(ordering, after=(*ordering.after, "ToolCallLimitMiddleware"))
@@ -183,16 +260,27 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
-        if self.interrupt_mode != "batched":
-            return None
+        return run(self._review_turn(state, runtime or Runtime()))
+
+    async def aafter_model(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Async variant of `after_model`, which a subclass may override alone."""
+        if type(self).after_model is not HumanInTheLoopMiddleware.after_model:
+            return self.after_model(state, runtime)
+        return await arun(self._review_turn(state, runtime or Runtime()))
+
+    def _review_turn(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> Flow[dict[str, Any] | None]:
+        tools = get_tools()
         message, tail = last_turn(state["messages"])
+        if self.interrupt_mode != "batched" or message is None:
+            return None
         # A hook may have written calls that share an id: each needs its own decision.
-        message = message and with_distinct_ids(message)
-        runtime = runtime or Runtime()  # a test may call this hook without one
-        requests = []
+        message = with_distinct_ids(message)
+        asked: list[tuple[ToolCallRequest, Rule]] = []
         for call in unanswered(message, tail):
-            if call["name"] not in self.interrupt_on:
-                continue
             tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
                 state=state,
                 context=runtime.context,
@@ -200,87 +288,299 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 stream_writer=runtime.stream_writer,
                 tool_call_id=call["id"],
                 store=runtime.store,
+                tools=[*tools.values()],
             )
-            # As a tool layer would get it, except that no tool is looked up.
-            request = ToolCallRequest(call, tool=None, state=state, runtime=tool_runtime)
-            if self._needs_review(request):
-                requests.append(request)
-        if message is None or not requests:
+            # As a tool layer would get it.
+            request = ToolCallRequest(call, tools.get(call["name"]), state, tool_runtime)
+            if (rule := self.policy.rule_for(request)).action == "ask":
+                asked.append((request, rule))
+        store = approval_store(runtime.store)
+        covered = yield from _covered(asked, store)
+        asked = [
+            (request, rule) for request, rule in asked if request.tool_call["id"] not in covered
+        ]
+        if not asked:
             return None
-        answer = _ask_reviewer(
-            HITLRequest(
-                action_requests=[self._action_request(request) for request in requests],
-                review_configs=[self._review_config(request) for request in requests],
-            )
+        reviews = [self._review_of(request, rule, store) for request, rule in asked]
+        question = HITLRequest(
+            action_requests=[action for action, _ in reviews],
+            review_configs=[config for _, config in reviews],
         )
-        calls = [request.tool_call for request in requests]
-        edits, results = split_decisions(zip(calls, answer["decisions"], strict=True))
-        reviewed = [call["id"] for call in calls]
-        return {"messages": [with_review(message, self.name, reviewed, edits), *results]}
-
-    async def aafter_model(
-        self, state: AgentState[Any], runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Async variant of `after_model`; it interrupts and awaits nothing."""
-        return self.after_model(state, runtime)
+        decisions: list[Decision] = []
+        while not decisions or not all(map(_is_about, decisions, question["action_requests"])):
+            decisions = _ask_reviewer(question)["decisions"]
+        made = [
+            (request.tool_call, decision)
+            for (request, _), decision in zip(asked, decisions, strict=True)
+        ]
+        edits, results = split_decisions(made)
+        approved = {}
+        for (request, rule), decision in zip(asked, decisions, strict=True):
+            call = request.tool_call
+            if (edit := edits.get(call["id"])) is not None:
+                request = _edited(request, edit)
+                if not self._may_edit(request, rule):
+                    continue
+            approved[call["id"]] = call_digest(request.tool_call, request.tool)
+            yield from _remember(request, decision, store)
+        return {"messages": [with_review(message, self.name, approved, edits), *results]}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Ask about a call without a decision; report an edit to the model."""
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
+        approved: set[str | None] = set()
         # In per_call mode each decision is made here, so that none can be on record.
-        decided = self.interrupt_mode == "batched" and (
-            self._chooses_calls or was_decided(call, messages, self.name)
-        )
-        if not decided and self._needs_review(request):
-            decision = _ask_reviewer(
-                ToolApprovalRequest(
-                    tool_call_id=call["id"],
-                    action_request=self._action_request(request),
-                    review_config=self._review_config(request),
-                )
-            )
-            edits, results = split_decisions([(call, decision)])
-            if results:
-                return results[0]
-            if edits:
-                edit, original = edits[call["id"]], original or call
-                tools = {tool.name: tool for tool in request.runtime.tools}
-                if request.tool is not None:
-                    tools[request.tool.name] = request.tool
-                request = replace(request, tool_call=edit, tool=tools.get(edit["name"]))
-        result: ToolMessage | Command[Any] = yield request
+        if self.interrupt_mode == "batched":
+            approved.add(approved_digest(call, messages, self.name))
+        undecided = request
+        while True:
+            settled = yield from self._settle(undecided, approved)
+            if isinstance(settled, ToolMessage):
+                return settled
+            if settled.tool_call is not undecided.tool_call:
+                request, original = settled, original or call
+            may_run = partial(self._may_run, approved, knows_tool=request.tool is not None)
+            try:
+                with _Guard(request, may_run):
+                    result: ToolMessage | Command[Any] = yield request
+                break
+            except CallChanged as changed:
+                undecided = changed.request
         if original is not None and self.edit_notice is not None:
             notice = write_notice(self.edit_notice, original, request.tool_call)
             result = with_notice(result, call["id"], notice)
         return result
 
-    def _needs_review(self, request: ToolCallRequest) -> bool:
-        config = self.interrupt_on.get(request.tool_call["name"])
-        return config is not None and ("when" not in config or bool(config["when"](request)))
+    def _settle(
+        self, request: ToolCallRequest, approved: set[str | None]
+    ) -> Flow[ToolMessage | ToolCallRequest]:
+        """Decide about a call: return its result if it does not run, or else what runs.
 
-    def _action_request(self, request: ToolCallRequest) -> ActionRequest:
-        call = request.tool_call
-        description = self.interrupt_on[call["name"]].get("description")
+        The digest of what runs is added to `approved`.
+        """
+        store = approval_store(request.runtime.store)
+        while True:
+            call, rule = request.tool_call, self.policy.rule_for(request)
+            own = call_digest(call, request.tool)
+            if rule.action == "deny":
+                return _denied(call, rule.reason)
+            if rule.action == "allow" or own in approved or self._chooses_calls:
+                return request
+            objection = yield from self._objection(request, rule, store)
+            if objection is None:
+                approved.add(own)
+                return request
+            if not _asks(rule):
+                return _denied(call, objection)
+            action, config = self._review_of(request, rule, store, objection)
+            question = ToolApprovalRequest(
+                tool_call_id=call["id"], action_request=action, review_config=config
+            )
+            # The task may have other interrupts: of the tool, or of the same question before a new
+            # version of the agent. LangGraph gives the interrupts of a task their answers by order.
+            plain = rule.action == "ask" and not objection and approved <= {None}
+            if not plain or not _is_about(decision := _ask_reviewer(question), action):
+                decision = yield from _ask_in_own_graph(question)
+            edits, results = split_decisions([(call, decision)])
+            if results:
+                return results[0]
+            if edits:
+                request = _edited(request, edits[call["id"]])
+                if not self._may_edit(request, rule):
+                    continue
+            approved.add(call_digest(request.tool_call, request.tool))
+            yield from _remember(request, decision, store)
+
+    def _objection(
+        self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
+    ) -> Flow[str | None]:
+        """Why a call must not run unless a person approves it; None if it may run."""
+        call, schema, thread = request.tool_call, tool_digest(request.tool), _thread_of(request)
+        remembers = store is not None and rule.remember is not None and _asks(rule)
+
+        def look() -> Flow[dict[str, Any]]:
+            found = None
+            if store is not None and remembers:
+                found = yield Invoke(Called(store.find), (call, schema, thread))
+            if found is not None:
+                return {"approval": found.id}
+            if rule.action == "judge" and self._judge is not None:
+                return {"objection": (yield from self._judge.objection_to(request))}
+            return {"objection": ""}
+
+        if not remembers and rule.action == "ask":
+            return ""
+        found = yield from once_per_task([call_digest(call, request.tool)], look)
+        if "approval" not in found:
+            set_reason(f"rule {rule.tool!r}: {found['objection'] or rule.action}")
+            return cast("str | None", found["objection"])
+        assert store is not None
+        # A step that is resumed or repeated may have found it before it was revoked.
+        still = yield Invoke(Called(store.find), (call, schema, thread, found["approval"]))
+        if still is None:
+            return "Its standing approval was revoked or has expired."
+        yield Invoke(Called(store.use), (still, call, thread))
+        set_reason(f"standing approval {still.id} by {still.by or 'a person'}")
+        return None
+
+    def _may_run(
+        self, approved: Collection[str | None], ran: ToolCallRequest, *, knows_tool: bool
+    ) -> bool:
+        """Whether a call that is about to run is one that was decided about."""
+        rule = self.policy.rule_for(ran)
+        if rule.action == "allow" or (self._chooses_calls and rule.action != "deny"):
+            return True
+        # A layer may bring the tool: then nobody knew its arguments when the call was approved.
+        tool = ran.tool if knows_tool else None
+        return call_digest(ran.tool_call, tool) in approved
+
+    def _may_edit(self, edited: ToolCallRequest, rule: Rule) -> bool:
+        """Whether those who decide by a rule may decide about what they made of the call."""
+        reviewers = self.policy.rule_for(edited).reviewers
+        return not reviewers or set(reviewers) == set(rule.reviewers)
+
+    def _review_of(
+        self,
+        request: ToolCallRequest,
+        rule: Rule,
+        store: ApprovalStore | None,
+        objection: str = "",
+    ) -> tuple[ActionRequest, ReviewConfig]:
+        """What is asked about a call, and the decisions that may be made."""
+        call, description = request.tool_call, rule.description
         if description is None:
             args = json.dumps(call["args"], default=str, ensure_ascii=False)
             description = f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
         elif not isinstance(description, str):
             description = description(call, request.state, request.runtime)
-        return ActionRequest(
+        description = "\n".join(filter(None, (description, rule.reason, objection)))
+        action = ActionRequest(
             name=call["name"],
             args=call["args"],
             description=description,
             tool_call_id=call["id"],
+            digest=call_digest(call, request.tool),
         )
+        config = ReviewConfig(
+            action_name=call["name"], allowed_decisions=list(rule.allowed_decisions)
+        )
+        if rule.args_schema is not None:
+            config["args_schema"] = dict(rule.args_schema)
+        if rule.reviewers:
+            config["reviewers"] = sorted(rule.reviewers)
+        if rule.remember is not None and store is not None:
+            config["remember"] = rule.remember
+        return action, config
 
-    def _review_config(self, request: ToolCallRequest) -> ReviewConfig:
-        name = request.tool_call["name"]
-        config = self.interrupt_on[name]
-        review = ReviewConfig(action_name=name, allowed_decisions=config["allowed_decisions"])
-        if "args_schema" in config:
-            review["args_schema"] = config["args_schema"]
-        return review
+
+def _asks(rule: Rule) -> bool:
+    return rule.action == "ask" or (rule.action == "judge" and rule.otherwise == "ask")
+
+
+def _denied(call: ToolCall, reason: str) -> ToolMessage:
+    reason = reason and f"{reason.removesuffix('.')}. "
+    return error_result(call, _DENIED.format(name=call["name"], reason=reason))
+
+
+def _is_about(decision: Any, action: ActionRequest) -> bool:
+    """Whether a decision is about this call, as far as it names a call."""
+    return decision.get("digest") in (None, action["digest"])
+
+
+def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
+    """The request of a call that a reviewer has edited."""
+    tools = {tool.name: tool for tool in request.runtime.tools}
+    if request.tool is not None:
+        tools[request.tool.name] = request.tool
+    return replace(request, tool_call=edit, tool=tools.get(edit["name"]))
+
+
+def _thread_of(request: ToolCallRequest) -> str | None:
+    configurable = (request.runtime.config or {}).get("configurable") or {}
+    thread = configurable.get("thread_id")
+    return None if thread is None else str(thread)
+
+
+@entrypoint()
+def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
+    return {"digest": question["action_request"]["digest"], "decision": _ask_reviewer(question)}
+
+
+def _ask_in_own_graph(question: ToolApprovalRequest) -> Flow[Any]:
+    """Ask about a call in a graph, whose interrupts are apart from those of the task."""
+    while True:
+        # In a task that is resumed, a graph that has ended returns its old state: the decision
+        # about what the call was then. The next one has another namespace.
+        answered = yield Invoke(_ask_again, question)
+        if answered["digest"] == question["action_request"]["digest"]:
+            return answered["decision"]
+
+
+def _covered(
+    asked: Sequence[tuple[ToolCallRequest, Rule]], store: ApprovalStore | None
+) -> Flow[Collection[str | None]]:
+    """The ids of the calls that a standing approval covers."""
+    requests = [request for request, rule in asked if rule.remember is not None]
+    if store is None or not requests:
+        return ()
+
+    def look() -> Flow[list[str | None]]:
+        found = []
+        for request in requests:
+            about = (request.tool_call, tool_digest(request.tool), _thread_of(request))
+            if (yield Invoke(Called(store.find), about)) is not None:
+                found.append(request.tool_call["id"])
+        return found
+
+    key = [call_digest(request.tool_call, request.tool) for request in requests]
+    return (yield from once_per_task(key, look))
+
+
+def _remember(request: ToolCallRequest, decision: Any, store: ApprovalStore | None) -> Flow[None]:
+    """Keep a standing approval, if the decision about a call asks for one."""
+    remember: Remember | None = decision.get("remember")
+    if remember is None or store is None:
+        return
+    call, thread = request.tool_call, _thread_of(request)
+    sources = [
+        message.id
+        for message in request.state["messages"]
+        if isinstance(message, AIMessage) and any(c["id"] == call["id"] for c in message.tool_calls)
+    ]
+    approval = StandingApproval(
+        id=digest(thread, sources[-1:], call["id"], call_digest(call, request.tool))[:16],
+        tool=call["name"],
+        schema=tool_digest(request.tool),
+        args=call["args"],
+        when=remember.get("when"),
+        seconds=remember["seconds"],
+        by=remember.get("by") or "",
+        thread=thread if remember.get("thread") else None,
+    )
+    yield Invoke(Called(store.add), (approval,))
+
+
+class _Guard(ToolCallRecorder):
+    """Refuses a call that a layer further in has changed since it was decided about."""
+
+    def __init__(
+        self, request: ToolCallRequest, may_run: Callable[[ToolCallRequest], bool]
+    ) -> None:
+        super().__init__()
+        self._place, self._may_run = _place_of(request), may_run
+
+    def record(self, request: ToolCallRequest) -> None:
+        """Raise CallChanged unless the call may run."""
+        # Tools of an agent inside of the tool have another place.
+        if _place_of(request) == self._place and not self._may_run(request):
+            raise CallChanged(request)
+        super().record(request)
+
+
+def _place_of(request: ToolCallRequest) -> Any:
+    config = getattr(request.runtime, "config", None) or {}
+    return (config.get("configurable") or {}).get("checkpoint_ns")
 
 
 def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
@@ -293,8 +593,8 @@ def _ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
     return answer_model(*answer_schema(request)).model_validate(interrupt(request)).root
 
 
-def validated_config(tool: Any, config: Any) -> InterruptOnConfig:
-    """The review configuration of a tool, with its defaults."""
+def rule_of(tool: Any, config: Any) -> Rule:
+    """The rule that says the same as an entry of `interrupt_on`."""
     if not isinstance(tool, str):
         raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")
     if config is True:
@@ -310,29 +610,7 @@ def validated_config(tool: Any, config: Any) -> InterruptOnConfig:
             f"{', '.join(keys)}."
         )
     for key, value in config.items():
-        is_valid, expected = _VALUES[key]
-        if not is_valid(value):
+        is_valid, expected = OPTIONS[key]
+        if value is None or not is_valid(value):
             raise ValueError(f"interrupt_on[{tool!r}][{key!r}] must be {expected}, got {value!r}.")
-    allowed = list(config.get("allowed_decisions", DECISIONS))
-    return cast("InterruptOnConfig", {**config, "allowed_decisions": allowed})
-
-
-def _is_plain_function(value: Any) -> bool:
-    return callable(value) and not iscoroutinefunction(value)
-
-
-_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "allowed_decisions": (
-        lambda value: (
-            isinstance(value, list | tuple) and bool(value) and all(v in DECISIONS for v in value)
-        ),
-        f"a list of some of {', '.join(DECISIONS)}",
-    ),
-    "description": (
-        lambda value: isinstance(value, str) or _is_plain_function(value),
-        "a string or a plain function",
-    ),
-    "args_schema": (lambda value: isinstance(value, Mapping), "a JSON schema, a dict"),
-    "when": (_is_plain_function, "a plain function of the ToolCallRequest"),
-}
-"""For each key of an InterruptOnConfig: whether a value is valid, and what is expected."""
+    return Rule(tool, "ask", **config)

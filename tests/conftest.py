@@ -97,7 +97,7 @@ FLOWS = frozenset(
     for name in (
         "auto_mode", "context_editing", "final_answer", "model_fallback", "model_refusal",
         "model_retry", "model_router", "once", "provider_conversion", "provider_tool_search",
-        "tool_call_limit", "tool_emulator", "tool_retry", "tool_selection",
+        "tool_call_limit", "tool_emulator", "tool_policy", "tool_retry", "tool_selection",
     )
 )  # fmt: skip
 """Tests of built-ins that are flows, which cannot know whether a run is sync or async.

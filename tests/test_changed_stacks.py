@@ -225,11 +225,11 @@ def test_only_the_last_record_of_a_review_is_read() -> None:
     def message(record: Any) -> AIMessage:
         return AIMessage("", response_metadata={REVIEWED: record})
 
-    first, last = message({"Old": ["a"]}), message({"Old": ["b"], "New": ["c"]})
+    first, last = message({"Old": {"a": "1"}}), message({"Old": {"b": "2"}, "New": {"c": "3"}})
     renamed = with_reviewers([first, last], {"Old": "New"})
     assert renamed[0] is first
-    assert renamed[1].response_metadata[REVIEWED] == {"New": ["b", "c"]}
-    messages: Any = [first, message({"New": ["b"]})]
+    assert renamed[1].response_metadata[REVIEWED] == {"New": {"b": "2", "c": "3"}}
+    messages: Any = [first, message({"New": {"b": "2"}})]
     assert with_reviewers(messages, {"Old": "New"}) is messages
 
 

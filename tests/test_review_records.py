@@ -27,7 +27,7 @@ def test_content_blocks_that_repeat_an_edited_call_are_edited() -> None:
         tool_calls=[tool_call("send", "1", to="Ann"), tool_call("send", "2", to="Cid")],
     )
     new: Any = tool_call("delete", "1", number=3)
-    edited = with_review(message, "R", ["1", "2"], {"1": new})
+    edited = with_review(message, "R", {"1": "a", "2": "b"}, {"1": new})
     assert edited.id == "m"
     assert edited.content[2:] == [
         {"type": "tool_use", "id": "1", "name": "delete", "input": {"number": 3}},

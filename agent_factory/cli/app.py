@@ -15,6 +15,7 @@ from agent_factory.cli import (
     explain,
     migrate,
     new,
+    policy,
     service,
     show,
     studio,
@@ -65,6 +66,7 @@ _add(app, show.show, epilog=show.EXAMPLES)
 _add(app, diff.diff, epilog=diff.EXAMPLES)
 _add(app, explain.explain, epilog=explain.EXAMPLES)
 _add(app, check.check, epilog=check.EXAMPLES)
+_add(app, policy.policy, epilog=policy.EXAMPLES)
 _add(app, migrate.migrate, epilog=migrate.EXAMPLES)
 _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
@@ -74,6 +76,7 @@ _add(app, service.submit, rich_help_panel=SERVICE)
 _add(app, service.inbox, rich_help_panel=SERVICE)
 _add(app, service.decide, rich_help_panel=SERVICE)
 _add(app, audit.audit, rich_help_panel=SERVICE)
+_add(app, service.approvals, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
 _add(_new, new.middleware, epilog=new.EXAMPLES)

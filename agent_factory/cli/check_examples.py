@@ -358,5 +358,13 @@ check(middleware=[Keeps()], checkpointer=None)""",
 check(middleware=[Empty()])""",
         "Define a hook such as `before_model` in its class, or remove it from the stack.",
     ),
+    "AF213": Example(
+        """class Rules(Look):
+    covered_tools = ("search*",)
+
+
+check(tools=[find], middleware=[Rules()])""",
+        'Add a rule for the tool, or `Rule("*", "ask")` as the last one.',
+    ),
 }
 """The examples, by code."""

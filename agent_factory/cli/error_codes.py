@@ -82,6 +82,8 @@ AF341 agent_factory.middleware.ToolCallLimitExceededError
 AF342 agent_factory.middleware.BudgetExceededError
     Raise the limit, or choose `exit_behavior="answer"`, `"end"` or `"ask"`; `.reached` says
     what ran out.
+AF343 agent_factory.middleware.CallChanged
+    Let it pass: HumanInTheLoopMiddleware decides about the changed call, `.request`.
 AF344 agent_factory.middleware.PIIDetectionError
     Remove the data, or set the strategy to `"redact"`, `"mask"` or `"hash"`; `.pii_type` and
     `.matches` say what it was.

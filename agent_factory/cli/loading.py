@@ -139,11 +139,13 @@ class Loaded:
     """A loaded target: its plan, the warnings of its build, and the line that defines its name.
 
     The plan of an agent holds its settings. A plan from a file has no findings: they are None.
+    `agent` is the agent itself, unless the target is a plan or a list of middleware.
     """
 
     plan: Topology
     findings: tuple[SpecError, ...] | None = None
     place: SourceLocation | None = None
+    agent: Any = None
 
 
 class BuildFailed(CommandError):
@@ -326,6 +328,6 @@ def _as_agent(value: Any) -> Loaded | None:
     if inspect.isclass(value) or not hasattr(value, "builder"):
         return None
     try:
-        return Loaded(topology_of(value, settings=True), warnings_of(value))
+        return Loaded(topology_of(value, settings=True), warnings_of(value), agent=value)
     except ArgumentError:
         return None

@@ -306,6 +306,7 @@ def decide(
         str | None, typer.Option("--message", "-m", help="The reason, or the answer.")
     ] = None,
     args: Annotated[str | None, typer.Option(help="New arguments for `edit`, as JSON.")] = None,
+    role: Annotated[list[str] | None, typer.Option(help="A role of the one who decides.")] = None,
     tenant: Tenant = None,
     json: AsJson = False,
     traceback: ShowTraceback = False,
@@ -318,10 +319,55 @@ def decide(
         hint = """Write --args '{"euros": 5}'."""
         raise CommandError(f"--args is not JSON: {error}. {hint}") from error
     try:
-        run = found.decide(wait, decision, by=by, message=message, args=given, tenant=tenant)
+        run = found.decide(
+            wait, decision, by=by, roles=role or (), message=message, args=given, tenant=tenant
+        )
     except AgentFactoryError as error:
         raise CommandError(str(error), error) from error
     if json:
         console.write_json({"run": run.id, "thread": run.thread_id, "status": run.status})
     else:
         console.write(f"Decided: {decision}. Thread {run.thread_id} continues.")
+
+
+def approvals(
+    service: Target,
+    revoke: Annotated[
+        str | None, typer.Option(metavar="ID", help="End this standing approval.")
+    ] = None,
+    by: Annotated[str, typer.Option(help="Who ends it, for the audit.")] = "terminal",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those that are revoked or have expired.")
+    ] = False,
+    tenant: Tenant = None,
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Show by which standing approvals calls run without a question, or end one."""
+    found = load_service(service)
+    if revoke is not None:
+        try:
+            ended = found.revoke(revoke, by=by, tenant=tenant)
+        except AgentFactoryError as error:
+            raise CommandError(str(error), error) from error
+        if json:
+            console.write_json(asdict(ended))
+        else:
+            console.write(f"Revoked: {ended}. Such calls are asked about again.")
+        return
+    kept = found.approvals(tenant=tenant, active=not everything)
+    if json:
+        console.write_json([asdict(one) for one in kept])
+        return
+    if not kept:
+        console.write("There are no standing approvals.")
+        return
+    table = Table("id", "agent", "tool", "arguments", "by", "until", "uses", box=None)
+    for one in kept:
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.expires_at))
+        if one.revoked_at is not None:
+            until = f"revoked by {one.revoked_by}"
+        where = f"{one.condition}, in {one.thread}" if one.thread else one.condition
+        cells = (one.id, one.agent, one.tool, where, one.by, until, str(one.uses))
+        table.add_row(*map(Text, cells))
+    console.show(table)

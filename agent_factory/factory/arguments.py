@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -535,3 +536,15 @@ def _tool_warnings(
                 else f"Its tools are: {', '.join(sorted(known)) or 'none'}.",
                 code="AF210",
             )
+        if (covered := member.covered_tools) is None:
+            continue
+        for tool in tools:
+            if tool.kind is ToolKind.CLIENT and not any(fnmatchcase(tool.name, p) for p in covered):
+                yield BuildWarning(
+                    member.name,
+                    f"has no rule for all calls of the tool {tool.name!r}: a person is asked about "
+                    "the others.",
+                    f'Add a rule, such as Rule({tool.name!r}, "ask"), or Rule("*", "ask") at the '
+                    "end.",
+                    code="AF213",
+                )

@@ -133,7 +133,9 @@ def _make_nodes(
         "context_schema": context_schema,
     }
     nodes: dict[str, Runnable[Any, Any]] = {
-        bound.definition.node: HookNode(bound, plan, spec.rules, keys, **shared)
+        bound.definition.node: HookNode(
+            bound, plan, spec.rules, keys, tools=spec.toolbox.client, **shared
+        )
         for bound in spec.hooks
     }
     nodes[plan.style.model] = ModelNode(spec, graph.channels, **shared)

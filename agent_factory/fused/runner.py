@@ -223,7 +223,12 @@ class StepRunner:
         self._sent.clear()
         if self.done:
             return  # an edge has failed in a span
-        self._leave_to_own_step(replay(error, self._node_config, self._run))
+        # Graphs that a node has called keep what they returned in the namespace of its step: a run
+        # that is resumed finds it only if they are called there.
+        reruns = isinstance(error, GraphInterrupt) and next(self._graphs) > 0
+        reruns = reruns and not self._run.single_step
+        action = None if reruns else replay(error, self._node_config, self._run)
+        self._leave_to_own_step(action)
 
     def _take_deferred(self) -> None:
         """Process what the first node has returned or raised in the middle of an earlier step."""

@@ -59,6 +59,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         transformers: Stream transformers to add to the agent.
         ordering: Where it belongs in a stack; checked when an agent is built.
         expected_tools: Names of tools it is configured for; a build warns if one is missing.
+        covered_tools: Names or patterns of the tools that its rules cover; a build warns about a
+            tool that none of them covers. None: it does not have to cover all.
         needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
         unused: Names of hooks, layers and flows of this class that do nothing as configured. The
             plan leaves them out, because each node costs a step in every run. A class that
@@ -85,6 +87,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] = ()
     ordering: Ordering = Ordering()
     expected_tools: Collection[str] = ()
+    covered_tools: Collection[str] | None = None
     needs_checkpointer: bool = False
     unused: Collection[str] = ()
     keyed_by_name: Collection[str] = ()

@@ -15,7 +15,18 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from agent_factory.hooks.flows import arun, run
+from agent_factory.review.approvals import (
+    ApprovalStore,
+    StandingApproval,
+    StoredApprovals,
+    aapprovals,
+    approvals,
+    approvals_of_run,
+    arevoke,
+    revoke,
+)
 from agent_factory.review.pending_calls import Decision, Pending, PendingCall
+from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
 from agent_factory.review.steps import (
     DecideTogether,
     DecisionNotAllowed,
@@ -36,6 +47,7 @@ from agent_factory.review.stranded_threads import StrandedThread, astranded, str
 from agent_factory.runtime.spec import identity
 
 __all__ = [
+    "ApprovalStore",
     "DecideTogether",
     "Decision",
     "DecisionNotAllowed",
@@ -43,24 +55,35 @@ __all__ = [
     "NothingPending",
     "Pending",
     "PendingCall",
+    "PolicyRow",
     "ReviewError",
+    "Rule",
+    "StandingApproval",
+    "StoredApprovals",
     "StrandedThread",
+    "ToolPolicy",
     "UnknownCall",
     "aadd_input",
+    "aapprovals",
     "aapprove",
     "add_input",
     "adecide",
     "aedit",
     "apending",
+    "approvals",
+    "approvals_of_run",
     "approve",
     "areject",
     "arespond",
+    "arevoke",
     "astranded",
     "decide",
     "edit",
     "pending",
+    "policy_table",
     "reject",
     "respond",
+    "revoke",
     "stranded",
 ]
 

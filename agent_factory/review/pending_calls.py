@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.tools import BaseTool
 from langgraph.types import Interrupt, StateSnapshot
 
+from agent_factory.review.records import call_digest
+from agent_factory.review.records import digest as digest_of
 from agent_factory.state.history import DECIDED, answers_of, last_turn
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
@@ -52,6 +54,11 @@ class PendingCall:
         interrupt_id: The id of the interrupt, if there is one. Several calls may share it.
         decision: The decision made so far, while other calls are still open.
         batched: Whether the interrupt asks about all calls of a turn together.
+        call_digest: The digest of the tool and the arguments, which an approval names: what runs
+            must have it. Empty if it is not known.
+        reviewers: Who may decide, as names or roles; empty for everybody.
+        remember: The longest time in seconds for which later calls may be approved as well; None:
+            they may not.
         digest: A string that names this call and what is asked about it, and nothing that the
             thread waits for later, even if a model gives an id again. The actions take it in place
             of the id.
@@ -66,6 +73,9 @@ class PendingCall:
     interrupt_id: str = ""
     decision: Decision | None = None
     batched: bool = field(default=False, repr=False)
+    call_digest: str = field(default="", repr=False)
+    reviewers: tuple[str, ...] = field(default=(), repr=False)
+    remember: float | None = field(default=None, repr=False)
     digest: str = field(default="", repr=False)
 
 
@@ -110,8 +120,18 @@ class Pending:
         return [call for call in calls if call["id"] and call["id"] not in answered]
 
 
-def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
-    """What a thread waits for; `topology` is None for a graph that is not an agent."""
+def read_pending(
+    snapshot: StateSnapshot,
+    topology: Topology | None,
+    tools: Mapping[str, BaseTool] = MappingProxyType({}),
+) -> Pending:
+    """What a thread waits for.
+
+    Args:
+        snapshot: The state of the thread.
+        topology: The plan of the agent; None for a graph that is not an agent.
+        tools: The tools of the agent, by name.
+    """
     if not (snapshot.next or snapshot.tasks):
         return Pending()
     former = topology.former_nodes if topology is not None else {}
@@ -135,7 +155,7 @@ def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
     if any(task.interrupts for task in snapshot.tasks):
         calls = _interrupted_calls(snapshot, topology, turn)
     else:
-        calls = _stopped_calls(topology, turn)
+        calls = _stopped_calls(topology, turn, tools)
     decisions = recorded_decisions(turn, topology)
     calls = [replace(call, decision=decisions.get(call.id)) for call in calls]
     # The calls of nested agents that run in parallel may share ids.
@@ -156,8 +176,9 @@ def _digest(call: PendingCall, turn: Pending) -> str:
         call.args,
         call.kind,
         call.question,
+        call.call_digest,
     ]
-    return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
+    return digest_of(*parts)
 
 
 def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Decision]:
@@ -176,7 +197,9 @@ def with_decisions(pending: Pending, decisions: Mapping[str, Decision]) -> AIMes
     return pending.message.model_copy(update={"response_metadata": metadata})
 
 
-def _stopped_calls(topology: Topology | None, turn: Pending) -> Iterator[PendingCall]:
+def _stopped_calls(
+    topology: Topology | None, turn: Pending, tools: Mapping[str, BaseTool]
+) -> Iterator[PendingCall]:
     """The calls before or after which `interrupt_before` or `interrupt_after` stopped a run."""
     if topology is None or turn.message is None:
         return
@@ -186,7 +209,13 @@ def _stopped_calls(topology: Topology | None, turn: Pending) -> Iterator[Pending
         return
     answers = answers_of(turn.tail)
     for call in turn.message.tool_calls:
-        pending = PendingCall(str(call["id"]), call["name"], call["args"], "pause")
+        pending = PendingCall(
+            str(call["id"]),
+            call["name"],
+            call["args"],
+            "pause",
+            call_digest=call_digest(call, tools.get(call["name"])),
+        )
         if call["id"] in open_ids:
             yield pending
         elif not open_ids and (answer := answers.get(pending.id)):
@@ -237,5 +266,15 @@ def _reviewed_call(
     call_id: str, action: Mapping[str, Any], config: Mapping[str, Any], interrupt: Interrupt
 ) -> PendingCall:
     name, args, question = action["name"], action["args"], action.get("description")
-    allowed = tuple(config["allowed_decisions"])
-    return PendingCall(call_id, name, args, "review", allowed, question, interrupt.id)
+    return PendingCall(
+        call_id,
+        name,
+        args,
+        "review",
+        tuple(config["allowed_decisions"]),
+        question,
+        interrupt.id,
+        call_digest=action.get("digest") or "",
+        reviewers=tuple(config.get("reviewers") or ()),
+        remember=config.get("remember"),
+    )

@@ -3,7 +3,8 @@
 Response metadata is stored with the thread and is not sent to a provider. An agent drops records
 that a model returns.
 
-- `REVIEWED`: the ids of the calls that were decided about, by the name of the reviewer.
+- `REVIEWED`: by the name of the reviewer, the ids of the calls that were decided about, each with
+  the digest of the call that may run.
 - `EDITED`: the calls as the model made them, by id, where a reviewer replaced them.
 """
 
@@ -13,10 +14,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 from agent_factory.state.history import EDITED, REVIEWED
@@ -27,6 +30,27 @@ REJECTED = (
     "user asks for it; find another way, or ask what they want instead."
 )
 """What the model reads if a reviewer gave no reason."""
+
+
+def digest(*parts: Any) -> str:
+    """32 hexadecimal digits that name these values, in whatever process."""
+    text = json.dumps(parts, default=str, sort_keys=True)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def tool_digest(tool: BaseTool | None) -> str:
+    """The digest of a tool: of its name, its description and its arguments; empty for no tool."""
+    if tool is None:
+        return ""
+    schema: Any = tool.tool_call_schema
+    if not isinstance(schema, dict):
+        schema = schema.model_json_schema()
+    return digest(tool.name, tool.description, schema)
+
+
+def call_digest(call: Mapping[str, Any], tool: BaseTool | None) -> str:
+    """The digest of a call, which an approval names: of the tool and the arguments."""
+    return digest(call["name"], call["args"], tool_digest(tool))
 
 
 def split_decisions(
@@ -54,14 +78,21 @@ def split_decisions(
 def with_review(
     message: AIMessage,
     reviewer: str,
-    decided: Sequence[str | None],
+    decided: Mapping[str | None, str],
     edits: Mapping[str | None, ToolCall],
 ) -> AIMessage:
-    """The message with a record of its review, and with the edited calls in place."""
+    """The message with a record of its review, and with the edited calls in place.
+
+    Args:
+        message: The message that made the calls.
+        reviewer: The name of the reviewer.
+        decided: By the ids of the calls that were decided about, the digests of what may run.
+        edits: The calls that replace others, by id.
+    """
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
     record: dict[str, Any] = {
-        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: list(decided)},
+        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(decided)},
         EDITED: {**originals, **metadata.get(EDITED, {})},
     }
     content: Any = message.content
@@ -85,9 +116,10 @@ def with_review(
     )
 
 
-def was_decided(call: ToolCall, messages: Sequence[AnyMessage], reviewer: str) -> bool:
-    """Whether a reviewer decided about the call before it reached the tools."""
-    return call["id"] in _last_record(messages, REVIEWED).get(reviewer, ())
+def approved_digest(call: ToolCall, messages: Sequence[AnyMessage], reviewer: str) -> str | None:
+    """The digest of what a reviewer let run under the id of a call; None without a decision."""
+    approved: str | None = _last_record(messages, REVIEWED).get(reviewer, {}).get(call["id"])
+    return approved
 
 
 def original_of(call: ToolCall, messages: Sequence[AnyMessage]) -> ToolCall | None:

@@ -16,8 +16,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, StateSnapshot
 
 from agent_factory.errors import ArgumentError, TurnError, describe
-from agent_factory.factory.agent import topology_of
+from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.hooks.flows import Flow, arun, run
+from agent_factory.review.approvals import remember_error
 from agent_factory.review.pending_calls import (
     Decision,
     Pending,
@@ -189,7 +190,7 @@ def plan_decisions(
 ) -> Step:
     """Plan decisions about several calls, by the ids of the calls."""
     found = [(_find(pending, id_), decision) for id_, decision in new.items()]
-    checked = {call.id: _validated(call, decision) for call, decision in found}
+    checked = {call.id: validated(call, decision) for call, decision in found}
     decisions = {**recorded_decisions(pending, topology), **checked}
     if pending.asks:
         return _plan_answers(pending, topology, decisions)
@@ -208,7 +209,8 @@ def plan_decisions(
             for call in pending.calls
         )
         if edits and pending.message is not None:
-            messages.append(with_review(pending.message, REVIEWER, list(decisions), edits))
+            approved: dict[str | None, str] = {c.id: c.call_digest for c in pending.calls}
+            messages.append(with_review(pending.message, REVIEWER, approved, edits))
         messages += results
     if not messages:
         return Step()
@@ -218,14 +220,34 @@ def plan_decisions(
     return Step((({"messages": messages}, node),))
 
 
-def _validated(call: PendingCall, decision: Any) -> Decision:
+def validated(call: PendingCall, decision: Any) -> Decision:
+    """A decision about a call, which names what it is about.
+
+    Raises:
+        DecisionNotAllowed: It may not be made about this call, or names another one.
+        ArgumentError: It is incomplete.
+    """
+    subject = f"{call.name} ({call.id!r})"
     kind = decision.get("type") if isinstance(decision, Mapping) else None
     if kind not in call.allowed:
         raise DecisionNotAllowed(
-            f"{call.name} ({call.id!r})",
+            subject,
             f"{describe(decision if kind is None else kind)} is not allowed here.",
             f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
         )
+    named = decision.get("digest")
+    if named not in (None, call.call_digest, call.digest):
+        raise DecisionNotAllowed(
+            subject,
+            f"the decision names the digest {named!r}, and the call has changed since: its digest "
+            f"is {call.call_digest!r}.",
+            "Look at the call again, and decide about what it is now.",
+        )
+    if "remember" in decision:
+        check_remember(call, decision)
+    made: dict[str, Any] = dict(decision)
+    if call.kind == "review" and call.call_digest:
+        made["digest"] = call.call_digest
     if kind == "edit":
         action = {"name": call.name, "args": call.args, **(decision.get("edited_action") or {})}
         if not isinstance(action["args"], Mapping) or not isinstance(action["name"], str):
@@ -234,7 +256,7 @@ def _validated(call: PendingCall, decision: Any) -> Decision:
                 f"args must be a dict and name a string, got {describe(action)}.",
                 "Pass edit(agent, config, {'argument': value}).",
             )
-        return {**decision, "edited_action": {"name": action["name"], "args": dict(action["args"])}}
+        return {**made, "edited_action": {"name": action["name"], "args": dict(action["args"])}}
     if kind == "respond" and call.kind != "question":
         message = decision.get("message")
         if not isinstance(message, str):
@@ -243,7 +265,23 @@ def _validated(call: PendingCall, decision: Any) -> Decision:
                 f"the result of a call must be a string, got {describe(message)}.",
                 "Pass respond(agent, config, 'the result').",
             )
-    return dict(decision)
+    return made
+
+
+def check_remember(call: PendingCall, decision: Mapping[str, Any]) -> None:
+    """Raise DecisionNotAllowed if later calls may not be approved in this way."""
+    remember, subject = decision["remember"], f"{call.name} ({call.id!r})"
+    if call.remember is None or decision["type"] != "approve":
+        raise DecisionNotAllowed(
+            subject,
+            "later calls may not be approved with this decision."
+            if call.remember is None
+            else f"'remember' goes with 'approve' only, got {decision['type']!r}.",
+            f"Write Rule({call.name!r}, 'ask', remember=604800) in the policy, and approve.",
+        )
+    problem = remember_error(remember, call.args, call.remember)
+    if problem is not None:
+        raise DecisionNotAllowed(subject, problem, 'Pass {"seconds": 3600}, for example.')
 
 
 def _plan_answers(
@@ -340,15 +378,16 @@ def read_thread(
         MissingNode: Something does, and `stranded` is False.
     """
     topology = topology_or_none(agent)
+    tools = {} if topology is None else tools_of(agent)
     snapshot: StateSnapshot = yield getattr(agent, f"{prefix}get_state")(config)
     if snapshot.next or topology is None or snapshot.metadata is None:
-        return snapshot, read_pending(snapshot, topology)
+        return snapshot, read_pending(snapshot, topology, tools)
     saver, place = agent.stored(config)
     found = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
     missing = agent.missing_nodes(found, latest="checkpoint_id" not in config["configurable"])
     if missing and not stranded:
         raise agent.missing_node_error(config["configurable"]["thread_id"], missing)
-    return snapshot, read_pending(snapshot._replace(next=tuple(missing)), topology)
+    return snapshot, read_pending(snapshot._replace(next=tuple(missing)), topology, tools)
 
 
 def _apply(

@@ -31,6 +31,7 @@ from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
+from agent_factory.tools.registry import agent_tools
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
 
@@ -76,6 +77,7 @@ class HookNode(Runnable[Any, Any]):
         recorder: Recorder = NO_RECORDER,
         copies: StateCopies | None = None,
         context_schema: type[Any] | None = None,
+        tools: Mapping[str, Any] | None = None,
     ) -> None:
         definition = bound.definition
         self.name: str = definition.node
@@ -83,6 +85,7 @@ class HookNode(Runnable[Any, Any]):
         self._keys = frozenset(keys)
         self._copies = copies or StateCopies()
         self._context_schema = context_schema
+        self._tools = tools or {}
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
         reads_reason = REASON not in self._keys
@@ -107,6 +110,7 @@ class HookNode(Runnable[Any, Any]):
         if self._bound.func is None:
             raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
         disable_streaming(config)
+        agent_tools.set(self._tools)
         state = self._copies.copy(input)
         try:
             result = self._bound.func(state, get_runtime())
@@ -119,6 +123,7 @@ class HookNode(Runnable[Any, Any]):
         if update := self._skipped(input):
             return update
         disable_streaming(config)
+        agent_tools.set(self._tools)
         state, runtime = self._copies.copy(input), get_runtime()
         try:
             if self._bound.afunc is not None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
 
-from agent_factory.review.steps import DecisionNotAllowed
+from agent_factory.errors import ArgumentError
+from agent_factory.review.pending_calls import PendingCall
+from agent_factory.review.steps import DecisionNotAllowed, validated
 from agent_factory.service.audit import AuditEntry
 from agent_factory.service.database import Database
 from agent_factory.service.errors import (
@@ -53,8 +56,14 @@ class Wait:
         decided_by: Who decided.
         decision: The decision.
         checkpoint_id: The checkpoint at which the thread waits.
-        digest: What `agent_factory.review` takes in place of the call's id.
+        digest: Names the call, with its tool and its arguments, and this wait: what
+            `agent_factory.review` takes in place of the call's id.
         call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
+        call_digest: The digest of the tool and the arguments, which an approval names: what runs
+            must have it. Empty for a question.
+        reviewers: Who may decide, as names or roles; empty for everybody.
+        remember: The longest time in seconds for which later calls may be approved as well; None:
+            they may not.
     """
 
     id: str
@@ -78,6 +87,9 @@ class Wait:
     checkpoint_id: str | None
     digest: str
     call_id: str = ""
+    call_digest: str = ""
+    reviewers: tuple[str, ...] = ()
+    remember: float | None = None
 
 
 class Inbox:
@@ -194,7 +206,13 @@ class Inbox:
         return self.get(wait_id)
 
     def decide(
-        self, wait_id: str, decision: Mapping[str, Any], *, by: str, undo: bool = False
+        self,
+        wait_id: str,
+        decision: Mapping[str, Any],
+        *,
+        by: str,
+        roles: Collection[str] = (),
+        undo: bool = False,
     ) -> str:
         """Decide about a wait, and continue the run once all of its waits are decided.
 
@@ -204,6 +222,7 @@ class Inbox:
             wait_id: The wait.
             decision: The decision, in the form that HumanInTheLoopMiddleware takes.
             by: Who decides.
+            roles: The roles of the one who decides.
             undo: End the run here, and undo the effects that it has had.
 
         Returns:
@@ -214,17 +233,19 @@ class Inbox:
             AlreadyDecided: Somebody has decided otherwise.
             ClaimedByOther: Somebody else has claimed it.
             DecisionForbidden: `may_decide` does not allow it.
-            DecisionNotAllowed: This decision may not be made about this call.
+            DecisionNotAllowed: This decision may not be made about this call, or not by them; or it
+                names the digest of another call.
         """
         self._check_right(wait_id, by)
         with self._database.begin() as connection:
-            return self._decide(connection, wait_id, decision, by, undo=undo)
+            return self._decide(connection, wait_id, decision, by, roles, undo=undo)
 
     def decide_together(
         self,
         decisions: Mapping[str, Mapping[str, Any]],
         *,
         by: str,
+        roles: Collection[str] = (),
         stream: Collection[str] | None = None,
     ) -> str:
         """Decide about several waits of one run: about all of them, or about none.
@@ -232,6 +253,7 @@ class Inbox:
         Args:
             decisions: Decisions by the ids of the waits, as in `decide`.
             by: Who decides.
+            roles: The roles of the one who decides.
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
 
         Returns:
@@ -249,7 +271,7 @@ class Inbox:
         with self._database.begin() as connection:
             run = ""
             for wait_id, decision in decisions.items():
-                run = self._decide(connection, wait_id, decision, by, stream=stream)
+                run = self._decide(connection, wait_id, decision, by, roles, stream=stream)
             return run
 
     def _decide(
@@ -258,21 +280,36 @@ class Inbox:
         wait_id: str,
         decision: Mapping[str, Any],
         by: str,
+        roles: Collection[str],
         *,
         undo: bool = False,
         stream: Collection[str] | None = None,
     ) -> str:
         row = self._lock(connection, wait_id, by)
+        if "remember" in decision and isinstance(decision["remember"], Mapping):
+            decision = {**decision, "remember": {**decision["remember"], "by": by}}
+        call = PendingCall(
+            wait_id,
+            row.tool,
+            json.loads(row.args),
+            row.kind,
+            row.allowed.split(","),
+            call_digest=row.call_digest,
+            remember=row.remember,
+            digest=row.digest,
+        )
         if row.decided_at is not None:
-            if json.loads(row.decision) == dict(decision):
-                return str(row.run)
+            with suppress(DecisionNotAllowed, ArgumentError):
+                if json.loads(row.decision) == validated(call, decision):
+                    return str(row.run)
             raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
-        if decision.get("type") not in row.allowed.split(","):
+        if row.reviewers and not {by, *roles}.intersection(row.reviewers):
             raise DecisionNotAllowed(
                 f"{row.tool} ({wait_id!r})",
-                f"{decision.get('type')!r} is not allowed here.",
-                f"Allowed: {row.allowed.replace(',', ', ')}.",
+                f"{by!r} may not decide about this call.",
+                f"Reviewers: {', '.join(row.reviewers)}.",
             )
+        decision = validated(call, decision)
         self._write(connection, row, decision, by, continues=not undo, stream=stream)
         if undo:
             self._queue.end_run(connection, row, by, undo=True)
@@ -293,12 +330,7 @@ class Inbox:
             .where(waits.c.wait_id == row.wait_id)
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
-        together = select(waits).where(
-            waits.c.run == row.run,
-            waits.c.checkpoint_id == row.checkpoint_id,
-            # A run that went on from a pause may ask at the same checkpoint.
-            (waits.c.kind == "pause") == (row.kind == "pause"),
-        )
+        together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
         if continues and all(one.decided_at is not None for one in rows):
             self._queue.queue(
@@ -452,4 +484,7 @@ def _read(row: Row[Any], now: float) -> Wait:
         checkpoint_id=row.checkpoint_id,
         digest=row.digest,
         call_id=row.call_id,
+        call_digest=row.call_digest,
+        reviewers=tuple(row.reviewers),
+        remember=row.remember,
     )

@@ -22,7 +22,9 @@ from sqlalchemy import Connection, select, update
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
+from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
+from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import (
     AGENT_KEY,
     JOB_KEY,
@@ -126,7 +128,11 @@ class Runner:
         if attempt.continues:
             self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
-            with effects_of_run(SharedEffects(self._database, lease), work["run"]):
+            shared = SharedApprovals(
+                self._database, self._queue, lease, work["tenant"], work["agent"]
+            )
+            effects = effects_of_run(SharedEffects(self._database, lease), work["run"])
+            with effects, approvals_of_run(shared):
                 self._follow(job, attempt, parts)
         return self._finish(job, work, attempt, usage.added_to(run.usage))
 
@@ -416,6 +422,9 @@ def write_waits(
             "args": json.dumps(call.args, default=str, ensure_ascii=False),
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
+            "call_digest": call.call_digest,
+            "reviewers": [*call.reviewers],
+            "remember": call.remember,
         }
         for call in waiting_for.calls
     ]
@@ -432,6 +441,7 @@ def write_waits(
             tenant=work["tenant"],
             agent=agent.name,
             run=work["run"],
+            job=place["job"],
             priority=work["priority"],
             created_at=now,
             deadline=None if within is None else now + within,

@@ -21,8 +21,9 @@ from sqlalchemy import func, select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
-from agent_factory.review import StrandedThread, pending
+from agent_factory.review import StandingApproval, StrandedThread, pending
 from agent_factory.review.pending_calls import Decision
+from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
@@ -296,6 +297,9 @@ class Service:
         tenant: str | None = None,
         undo: bool = False,
         may_decide: Callable[[Wait], bool] | None = None,
+        roles: Collection[str] = (),
+        digest: str | None = None,
+        remember: Mapping[str, Any] | None = None,
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
 
@@ -310,6 +314,11 @@ class Service:
             undo: With "reject": end the run here, and undo the effects that it has had, by the
                 compensations of its OnceMiddleware.
             may_decide: As in `inbox`.
+            roles: The roles of the one who decides: a rule may say who the reviewers are.
+            digest: The digest of the wait that they have seen; about another one the decision is
+                not made.
+            remember: With "approve": approve later calls as well, for some `seconds`, as
+                `agent_factory.middleware.Remember`. The policy says for how long at most.
 
         Returns:
             The run that continues, or was ended.
@@ -319,7 +328,8 @@ class Service:
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
             ClaimedByOther: Somebody else has claimed it.
             DecisionForbidden: `may_decide` does not allow it.
-            DecisionNotAllowed: This decision may not be made about this call.
+            DecisionNotAllowed: This decision may not be made about this call, or not by them; or
+                the call is another than that of the digest.
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
         made: dict[str, Any] = {"type": decision} if isinstance(decision, str) else dict(decision)
@@ -327,9 +337,13 @@ class Service:
             made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
         if message is not None:
             made["message"] = message
+        if digest is not None:
+            made["digest"] = digest
+        if remember is not None:
+            made["remember"] = dict(remember)
         if undo and made["type"] != "reject":
             raise ArgumentError("undo", f"goes with 'reject' only, got {made['type']!r}.")
-        work = partial(inbox.decide, wait_id, made, by=by, undo=undo)
+        work = partial(inbox.decide, wait_id, made, by=by, roles=roles, undo=undo)
         return self.run(self._backend.call(work))
 
     def resume(
@@ -338,6 +352,7 @@ class Service:
         value: Any,
         *,
         by: str,
+        roles: Collection[str] = (),
         stream: Collection[str] | None = None,
         tenant: str | None = None,
         may_decide: Callable[[Wait], bool] | None = None,
@@ -349,6 +364,7 @@ class Service:
             value: The answer to its interrupt; if there are several, a mapping of their ids to
                 answers. The answer to a review is `{"decisions": [...]}`.
             by: Who answers, for the audit.
+            roles: The roles of the one who answers.
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
             tenant: The tenant of the one who answers.
             may_decide: As in `inbox`.
@@ -369,8 +385,37 @@ class Service:
         if not waits or not waits.keys() >= decisions.keys():
             raise NotFound(f"thread {thread!r}", "waits for no answer.")
         given = {waits[digest]: decision for digest, decision in decisions.items()}
-        work = partial(inbox.decide_together, given, by=by, stream=stream)
+        work = partial(inbox.decide_together, given, by=by, roles=roles, stream=stream)
         return self.run(self._backend.call(work))
+
+    def approvals(
+        self, *, tenant: str | None = None, agent: str | None = None, active: bool = True
+    ) -> list[StandingApproval]:
+        """Standing approvals, the newest first.
+
+        Args:
+            tenant: Only those of this tenant.
+            agent: Only those for this agent.
+            active: Only those that are neither revoked nor expired.
+        """
+        self._backend.create()
+        kept = Approvals(self._backend.database, self._backend.queue, tenant)
+        return [*kept.list(active=active, agent=agent)]
+
+    def revoke(self, approval: str, *, by: str, tenant: str | None = None) -> StandingApproval:
+        """End a standing approval: later calls are asked about again.
+
+        Args:
+            approval: The id of the approval.
+            by: Who ends it, for the audit.
+            tenant: The tenant of the one who ends it.
+
+        Raises:
+            NotFound: There is no such approval, or it belongs to another tenant.
+        """
+        self._backend.create()
+        kept = Approvals(self._backend.database, self._backend.queue, tenant)
+        return self._backend.call(partial(kept.revoke, approval, by))
 
     # Threads
 

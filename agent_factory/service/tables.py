@@ -62,6 +62,7 @@ waits = Table(
     Column("tenant", String, nullable=False),
     Column("agent", String, nullable=False),
     Column("run", String, nullable=False),
+    Column("job", String, nullable=False),  # that has led here: its waits are decided together
     Column("call_id", String, nullable=False),
     Column("digest", String, nullable=False),
     Column("tool", String, nullable=False),
@@ -69,6 +70,9 @@ waits = Table(
     Column("args", Text, nullable=False),  # JSON
     Column("question", Text),  # JSON
     Column("allowed", String, nullable=False),  # separated by commas
+    Column("call_digest", String, nullable=False, server_default=""),  # what an approval names
+    Column("reviewers", JSON, nullable=False, default=list),  # who may decide; everybody if empty
+    Column("remember", Float),  # the longest standing approval, in seconds
     Column("priority", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("deadline", Float),
@@ -113,6 +117,28 @@ runs = Table(
     Column("usage", JSON, nullable=False, default=list),  # lines of usage.total
     Column("error", Text),
     Column("created_at", Float, nullable=False),
+)
+
+approvals = Table(  # the fields of a StandingApproval, and the thread in which it was given
+    "service_approvals",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("tenant", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("tool", String, nullable=False),
+    Column("schema", String, nullable=False),
+    Column("args", JSON, nullable=False),
+    Column("when", JSON(none_as_null=True)),
+    Column("seconds", Float, nullable=False),
+    Column("by", String, nullable=False),
+    Column("thread", String),
+    Column("given_in", String, nullable=False),
+    Column("given_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("revoked_at", Float),
+    Column("revoked_by", String),
+    Column("uses", BigInteger, nullable=False, server_default="0"),
+    Index("service_approvals_tool", "tenant", "agent", "tool"),
 )
 
 audit = Table(  # agent_factory.service.audit alone writes to it

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
+from agent_factory.factory.agent import tools_of
 from agent_factory.review import StrandedThread, stranded
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
@@ -41,7 +42,9 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
     graph = agent.stored_in(FencedSaver(database))
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     snapshot = graph.get_state(config)
-    pending = read_pending(snapshot, topology_or_none(graph))
+    topology = topology_or_none(graph)
+    tools = {} if topology is None else tools_of(graph)
+    pending = read_pending(snapshot, topology, tools)
     with database.begin() as connection:
         found = database.insert(threads).values(
             thread_id=thread,
@@ -72,6 +75,9 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
         )
         connection.execute(known.on_conflict_do_nothing())
         if pending:
+            # A job that was asked about something else at once has stored no checkpoint.
+            newest = select(runs.c.job).where(runs.c.run_id == run)
+            job = connection.execute(newest).scalar_one() or job
             work = {"thread": thread, "tenant": tenant, "run": run, "priority": 0}
             place = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
             write_waits(connection, database, agent, work, pending, place)

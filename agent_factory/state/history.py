@@ -102,7 +102,7 @@ def with_reviewers(messages: list[AnyMessage], moved: Mapping[str, str]) -> list
             break
         metadata = {**message.response_metadata, REVIEWED: {}}
         for name, calls in record.items():
-            metadata[REVIEWED].setdefault(moved.get(name, name), []).extend(calls)
+            metadata[REVIEWED].setdefault(moved.get(name, name), {}).update(calls)
         renamed = message.model_copy(update={"response_metadata": metadata})
         return [*messages[:index], renamed, *messages[index + 1 :]]
     return messages

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import signature
+from types import MappingProxyType
 from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
@@ -22,6 +24,21 @@ from agent_factory.topology.model import Tool, ToolKind
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
 _function_tools: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictionary()
+
+
+agent_tools: ContextVar[Mapping[str, BaseTool]] = ContextVar(
+    "agent_tools", default=MappingProxyType({})
+)
+"""The tools of the agent whose hook runs."""
+
+
+def get_tools() -> Mapping[str, BaseTool]:
+    """Return the tools that the agent runs, by name: within a node hook; empty outside of a run.
+
+    >>> dict(get_tools())
+    {}
+    """
+    return agent_tools.get()
 
 
 @dataclass(frozen=True, slots=True)

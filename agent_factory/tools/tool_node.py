@@ -92,11 +92,14 @@ class ToolCallRecorder:
     def __exit__(self, *_: object) -> None:
         _recorder.reset(self._token)
 
-    def record(self, name: str) -> None:
-        """Add a name, here and in the recorder around this one."""
-        self.names.append(name)
+    def record(self, request: ToolCallRequest) -> None:
+        """Add the tool that starts, here and in the recorder around this one.
+
+        A subclass that raises here keeps the tool from running.
+        """
         if self._outer is not None:
-            self._outer.record(name)
+            self._outer.record(request)
+        self.names.append(request.tool_call["name"])
 
 
 _recorder: ContextVar[ToolCallRecorder | None] = ContextVar("tool_call_recorder", default=None)
@@ -434,7 +437,7 @@ class _Execution:
             self.result = _error_message(call, text)
             return None
         if (recorder := _recorder.get()) is not None:
-            recorder.record(call["name"])
+            recorder.record(request)
         known = tool is node.tools_by_name.get(call["name"])
         injection = node._injections[call["name"]] if known else injection_of(tool)
         self._injection = injection

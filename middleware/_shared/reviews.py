@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, NotRequired, get_args
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import TypedDict
 
+from agent_factory.review.approvals import remember_error
+from agent_factory.review.policy import DecisionType
+
 from .interrupts import BuiltOnce
-
-DecisionType = Literal["approve", "edit", "reject", "respond"]
-"""A type of decision about a call."""
-
-DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 
 
 class Action(TypedDict):
@@ -31,10 +29,13 @@ class ActionRequest(Action):
     Attributes:
         description: What the reviewer should know.
         tool_call_id: The id of the call.
+        digest: Names the tool, its description and its arguments, and the arguments of the call. A
+            decision with this digest is not applied to another call.
     """
 
     description: str
     tool_call_id: str | None
+    digest: NotRequired[str]
 
 
 class ReviewConfig(TypedDict):
@@ -44,11 +45,15 @@ class ReviewConfig(TypedDict):
         action_name: The tool.
         allowed_decisions: The types of decision.
         args_schema: A JSON schema of the arguments, for a form to edit them in.
+        reviewers: Who may decide, as names or roles.
+        remember: The longest time in seconds for which later calls may be approved as well.
     """
 
     action_name: str
     allowed_decisions: list[DecisionType]
     args_schema: NotRequired[dict[str, Any]]
+    reviewers: NotRequired[list[str]]
+    remember: NotRequired[float]
 
 
 class HITLRequest(TypedDict):
@@ -72,10 +77,33 @@ class ToolApprovalRequest(TypedDict):
     review_config: ReviewConfig
 
 
+class Remember(TypedDict):
+    """Approve later calls of the tool as well.
+
+    Attributes:
+        seconds: For how long.
+        when: A condition on their arguments; `{}` holds for any. Default: the same arguments.
+        thread: Only in this thread.
+        by: Who approves them.
+    """
+
+    seconds: float
+    when: NotRequired[dict[str, Any]]
+    thread: NotRequired[bool]
+    by: NotRequired[str]
+
+
 class ApproveDecision(TypedDict):
-    """Run the call as it is."""
+    """Run the call as it is.
+
+    Attributes:
+        remember: Approve later calls as well.
+        digest: The digest of the call that is approved; each decision may have one.
+    """
 
     type: Literal["approve"]
+    remember: NotRequired[Remember]
+    digest: NotRequired[str]
 
 
 class EditDecision(TypedDict):
@@ -87,6 +115,7 @@ class EditDecision(TypedDict):
 
     type: Literal["edit"]
     edited_action: Action
+    digest: NotRequired[str]
 
 
 class RejectDecision(TypedDict):
@@ -98,6 +127,7 @@ class RejectDecision(TypedDict):
 
     type: Literal["reject"]
     message: NotRequired[str | None]
+    digest: NotRequired[str]
 
 
 class RespondDecision(TypedDict):
@@ -109,6 +139,7 @@ class RespondDecision(TypedDict):
 
     type: Literal["respond"]
     message: str
+    digest: NotRequired[str]
 
 
 Decision = Annotated[
@@ -129,6 +160,7 @@ _RESPONSE, _DECISION = BuiltOnce(HITLResponse), BuiltOnce(Decision)
 def answer_schema(request: Any) -> tuple[Any, str]:
     """The type of a valid answer, and its name in errors."""
     batched = "action_requests" in request
+    actions = request["action_requests"] if batched else [request["action_request"]]
     configs = request["review_configs"] if batched else [request["review_config"]]
     key = "decisions" if batched else "type"
     names = ", ".join(config["action_name"] for config in configs)
@@ -150,13 +182,15 @@ def answer_schema(request: Any) -> tuple[Any, str]:
 
     shape = BeforeValidator(check_shape)
     if batched:
-        check = AfterValidator(partial(check_response, configs))
+        check = AfterValidator(partial(check_response, actions, configs))
         return Annotated[Any, _RESPONSE, check, shape], "HITLResponse"
-    check = AfterValidator(partial(_check_allowed, configs[0]))
+    check = AfterValidator(partial(_check_allowed, actions[0], configs[0]))
     return Annotated[Any, _DECISION, check, shape], "Decision"
 
 
-def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:
+def check_response(
+    actions: Sequence[ActionRequest], configs: Sequence[ReviewConfig], response: HITLResponse
+) -> HITLResponse:
     """The response, if it has an allowed decision for each action."""
     decisions = response["decisions"]
     if len(decisions) != len(configs):
@@ -165,15 +199,25 @@ def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> H
             f"{len(configs)} decisions are needed, one for each of {names} in this order; "
             f"got {len(decisions)}."
         )
-    for config, decision in zip(configs, decisions, strict=True):
-        _check_allowed(config, decision)
+    for action, config, decision in zip(actions, configs, decisions, strict=True):
+        _check_allowed(action, config, decision)
     return response
 
 
-def _check_allowed(config: ReviewConfig, decision: Decision) -> Decision:
+def _check_allowed(action: ActionRequest, config: ReviewConfig, decision: Decision) -> Decision:
+    name = config["action_name"]
     if decision["type"] not in config["allowed_decisions"]:
         raise ValueError(
-            f"{decision['type']!r} is not allowed for {config['action_name']}; allowed: "
+            f"{decision['type']!r} is not allowed for {name}; allowed: "
             f"{', '.join(config['allowed_decisions'])}."
         )
+    if decision["type"] == "approve" and "remember" in decision:
+        if "remember" not in config:
+            raise ValueError(
+                f"Later calls of {name} may not be approved. Write Rule({name!r}, 'ask', "
+                "remember=604800) in the policy."
+            )
+        problem = remember_error(decision["remember"], action["args"], config["remember"])
+        if problem is not None:
+            raise ValueError(f"{name}: {problem}")
     return decision

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,7 +14,8 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from agent_factory import AgentFactoryError, Flow, Invoke, TurnError
-from agent_factory.middleware._shared.errors import format_error, is_async
+from agent_factory.middleware._shared.errors import format_error
+from agent_factory.middleware._shared.invocable import Called
 
 _SERIALIZER = JsonPlusSerializer()
 _UNDO = "/undo"
@@ -166,21 +166,6 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
         yield
     finally:
         _recording.reset(token)
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """A function in the form that `Invoke` takes; async runs call a plain one in a thread."""
-
-    function: Callable[..., Any]
-
-    def invoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
-        return self.function(*input)
-
-    async def ainvoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
-        if is_async(self.function):
-            return await self.function(*input)
-        return await asyncio.to_thread(self.function, *input)
 
 
 def stored(operation: Callable[..., Any], *args: Any) -> Flow[Any]:

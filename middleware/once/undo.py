@@ -9,8 +9,9 @@ from langgraph.types import StateSnapshot
 
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import is_async, outcome_unknown
+from agent_factory.middleware._shared.invocable import Called
 
-from .effects import Called, Effect, EffectError, current_recording, dump, stored
+from .effects import Effect, EffectError, current_recording, dump, stored
 from .keys import run_id
 from .middleware import OnceMiddleware
 

@@ -108,6 +108,8 @@ def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
     result = go(agent, "Tidy up")
     (asked,) = result["__interrupt__"]
     every = ["approve", "edit", "reject", "respond"]
+    digests = [action.pop("digest") for action in asked.value["action_requests"]]
+    assert len(set(digests)) == 2
     assert asked.value == {
         "action_requests": [
             {
@@ -380,7 +382,10 @@ def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     go(agent, "Write to Ann")
     (asked,) = go(agent, decided(edit("send", to="Bob")))["__interrupt__"]
     assert asked.value["action_requests"][0]["args"] == {"to": "Bob"}
-    result = go(agent, decided(edit("send", to="Cid")))
+    (asked,) = go(agent, decided(edit("send", to="Cid")))["__interrupt__"]
+    # The one who decided first has not seen this call.
+    assert (asked.value["action_request"]["args"], mailbox.ran) == ({"to": "Cid"}, [])
+    result = go(agent, Command(resume=APPROVE))
     assert mailbox.ran == [("send", "Cid")]
     text = answers(result)["s"].text
     assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Cid"}' in text
@@ -496,6 +501,7 @@ def test_per_call_every_call_has_a_separate_interrupt(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], interrupt_mode="per_call")
     asked = asked_by_call(go(agent, "Tidy up"))
     assert len({i.id for i in asked.values()}) == 2
+    assert asked["d"].value["action_request"].pop("digest")
     assert asked["d"].value == {
         "tool_call_id": "d",
         "action_request": {

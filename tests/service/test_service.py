@@ -315,7 +315,8 @@ def test_a_review_is_approved(service: Service, thread: str) -> None:
     assert run.result(WAIT)["messages"][-1].text == "Paid."
     assert service.inbox().waits(thread=thread) == []
     decided = service.inbox().get(wait.id)
-    assert (decided.decided_by, decided.decision) == ("ann", {"type": "approve"})
+    approval = {"type": "approve", "digest": wait.call_digest}
+    assert (decided.decided_by, decided.decision) == ("ann", approval)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +412,8 @@ def test_the_audit(service: Service, thread: str) -> None:
     service.decide(wait.id, "reject", message="No.", by="ann")
     entries = service.inbox().audit(thread=thread)
     assert [(one.who, one.what) for one in entries] == [("ann", "reject"), ("ann", "claim")]
-    assert entries[0].detail == {"type": "reject", "message": "No."}
+    expected = {"type": "reject", "message": "No.", "digest": wait.call_digest}
+    assert entries[0].detail == expected
     assert entries[0].at >= entries[1].at
 
 
@@ -619,7 +621,8 @@ def test_several_calls_are_decided_together_or_not_at_all(service: Service, thre
     values = service.resume(thread, answer, by="ann").result(WAIT)
     said = {message.text for message in values["messages"][2:4]}
     assert said == {"Paid 1.", "No."}
-    assert service.inbox().get(second.id).decision == {"type": "reject", "message": "No."}
+    made = service.inbox().get(second.id).decision
+    assert made == {"type": "reject", "message": "No.", "digest": second.call_digest}
     assert service.inbox().get(first.id).decided_by == "ann"
 
 

@@ -156,7 +156,8 @@ class _Exchange:
         if None in decisions.values():
             run.cancel(by=by)
         else:
-            inbox.decide_together(decisions, by=by, stream=self._modes)
+            roles = self.principal.roles
+            inbox.decide_together(decisions, by=by, roles=roles, stream=self._modes)
         return run
 
     async def events(self) -> AsyncIterator[ag.BaseEvent]:

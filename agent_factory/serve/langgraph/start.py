@@ -31,7 +31,12 @@ def start_run(
     """
     tenant, modes = principal.tenant, recorded_modes(body)
     resume: Callable[..., Run] = partial(
-        service.resume, by=principal.name, stream=modes, tenant=tenant, may_decide=may_decide
+        service.resume,
+        by=principal.name,
+        roles=principal.roles,
+        stream=modes,
+        tenant=tenant,
+        may_decide=may_decide,
     )
     if thread is not None and body.if_not_exists == "reject":
         service.thread(thread, tenant=tenant)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
+from agent_factory.serve.pages.approvals import ApprovalPages
 from agent_factory.serve.pages.inbox import InboxPages
 from agent_factory.serve.pages.rendering import static_files
 from agent_factory.serve.pages.studio import StudioPages
@@ -13,6 +14,7 @@ from agent_factory.service import Service
 def routes(service: Service) -> list[Route]:
     """The routes of the inbox and the studio."""
     studio, inbox = StudioPages(service), InboxPages(service)
+    approvals = ApprovalPages(service)
     thread, wait = "/studio/threads/{thread}", "/inbox/{wait}"
     return [
         Route("/", studio.home),
@@ -21,6 +23,7 @@ def routes(service: Service) -> list[Route]:
         Route("/studio/threads", studio.begin, methods=["POST"]),
         Route("/studio/events", studio.events),
         Route("/studio/agents/{agent}", studio.agent),
+        Route("/studio/agents/{agent}/policy", approvals.policy),
         Route("/studio/agents/{agent}/plan.svg", studio.plan),
         Route(thread, studio.thread),
         Route(f"{thread}/messages", studio.write, methods=["POST"]),
@@ -33,6 +36,8 @@ def routes(service: Service) -> list[Route]:
         Route("/inbox/events", inbox.events),
         Route("/inbox/decisions", inbox.decide_many, methods=["POST"]),
         Route("/inbox/audit", inbox.audit),
+        Route("/inbox/approvals", approvals.approvals),
+        Route("/inbox/approvals/{approval}/revoke", approvals.revoke, methods=["POST"]),
         Route(wait, inbox.wait),
         Route(f"{wait}/decision", inbox.decide, methods=["POST"]),
         Route(f"{wait}/claim", inbox.claim, methods=["POST"]),

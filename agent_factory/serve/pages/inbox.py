@@ -117,7 +117,7 @@ class InboxPages:
         form = await read_form(request)
         wait = await run_in_threadpool(self._wait, request)
         kind = str(form.get("decision", ""))
-        if kind not in DECISIONS:
+        if kind not in (*DECISIONS, "remember"):
             raise HTTPException(422, f"decision must be one of {', '.join(DECISIONS)}.")
         message = str(form.get(kind, "")).strip() or None
         if kind == "respond" and message is None:
@@ -131,6 +131,14 @@ class InboxPages:
                 shown = {"fields": error.fields, "problem": str(error)}
                 return await self._page(request, **shown)
         options: dict[str, Any] = {"message": message, "args": args}
+        options["digest"] = str(form.get("digest", "")) or None
+        if kind == "remember":  # an approval of later calls, too
+            kind, seconds = "approve", str(form.get("seconds", ""))
+            if not seconds.isdecimal():
+                return await self._page(request, problem="Say for how long.")
+            any_args = {"when": {}} if form.get("calls") == "any" else {}
+            here = {"thread": True} if form.get("thread") == "1" else {}
+            options["remember"] = {"seconds": int(seconds), **any_args, **here}
         await run_in_threadpool(lambda: self._decided(request, wait.id, kind, options))
         if is_partial(request):
             return await self._page(request)
@@ -138,9 +146,15 @@ class InboxPages:
 
     def _decided(self, request: Request, wait: str, kind: str, options: Mapping[str, Any]) -> None:
         principal = request.state.principal
-        by, tenant = principal.name, principal.tenant
-        may_decide = request.state.may_decide
-        self._service.decide(wait, kind, by=by, tenant=tenant, may_decide=may_decide, **options)
+        self._service.decide(
+            wait,
+            kind,
+            by=principal.name,
+            roles=principal.roles,
+            tenant=principal.tenant,
+            may_decide=request.state.may_decide,
+            **options,
+        )
 
     @with_error_page
     async def decide_many(self, request: Request) -> Response:

@@ -13,6 +13,9 @@ from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
 
+SPANS = {3600: "an hour", 86400: "a day", 7 * 86400: "seven days", 30 * 86400: "30 days"}
+"""For how long people can approve later calls, in seconds."""
+
 KINDS = {
     "review": "wants to call",
     "result": "wants to return the result of",
@@ -47,6 +50,15 @@ class ShownWait:
     def short(self) -> str:
         """The arguments in one line."""
         return in_one_line(self.wait.args)
+
+    @property
+    def spans(self) -> list[tuple[int, str]]:
+        """For how long later calls can be approved, in seconds and in words."""
+        most = self.wait.remember or 0
+        found = [(seconds, text) for seconds, text in SPANS.items() if seconds <= most]
+        if most and most not in SPANS:
+            found.append((int(most), f"{most:,.0f} seconds"))
+        return found
 
     @property
     def is_open(self) -> bool:

@@ -1,0 +1,80 @@
+"""`agent-factory policy`: what happens to the calls of each tool of an agent."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from agent_factory.cli import console
+from agent_factory.cli.console import AsJson, Text
+from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.loading import load
+from agent_factory.review.policy import DECISIONS, PolicyRow
+
+EXAMPLES = """Examples:
+
+agent-factory policy shop.agent:agent
+
+agent-factory policy shop/agent.py --json"""
+
+_STYLES = {"allow": "green", "ask": "yellow", "deny": "red", "judge": "magenta"}
+
+
+def policy(
+    target: Annotated[str, typer.Argument(help="The agent: module:name or file.py:name.")],
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Show which calls of an agent's tools run, are asked about, judged or denied.
+
+    The first row of a tool that is about a call decides. Rows without a rule are marked.
+    """
+    from agent_factory.review.policy import policy_table
+
+    agent = load(target).agent
+    if agent is None:
+        raise CommandError(f"{target} is not an agent. Its rules are read from the agent itself.")
+    rows = policy_table(agent)
+    if json:
+        console.write_json([asdict(row) for row in rows])
+        return
+    if not rows:
+        console.write("The agent has no tools.")
+        return
+    table = Table("tool", "calls", "decision", "who", "notes", box=None)
+    shown = ""
+    for row in rows:
+        calls = row.when or ("other calls" if row.tool == shown else "all calls")
+        decision = f"{row.action}, or {row.otherwise}" if row.otherwise else row.action
+        table.add_row(
+            Text("" if row.tool == shown else row.tool, "cyan"),
+            Text(calls),
+            Text(decision, _STYLES[row.action]),
+            Text(", ".join(row.reviewers)),
+            Text("; ".join(_notes(row)), "" if row.is_covered else "bold"),
+        )
+        shown = row.tool
+    console.show(table)
+    left = list(dict.fromkeys(row.tool for row in rows if not row.is_covered))
+    if left:
+        verb = "is" if len(left) == 1 else "are"
+        console.write(f"{console.counted(len(left), 'tool')} {verb} not covered: {', '.join(left)}")
+
+
+def _notes(row: PolicyRow) -> list[str]:
+    """What else a row says."""
+    notes = [row.reason] if row.reason else []
+    if row.decisions and row.decisions != DECISIONS:
+        notes.append(f"only {', '.join(row.decisions)}")
+    if row.remember is not None:
+        days, seconds = divmod(row.remember, 86400)
+        longest = f"{days:g} d" if days and not seconds else f"{row.remember:g} s"
+        notes.append(f"may be remembered for {longest}")
+    if not row.is_covered:
+        notes.append("no rule" if row.middleware else "no policy")
+    elif row.rule != row.tool:
+        notes.append(f"rule {row.rule}")
+    return notes

@@ -1,0 +1,299 @@
+"""Standing approvals: a person approves a call, and later calls like it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Protocol
+
+from langchain_core.messages.tool import ToolCall
+from langgraph.store.base import BaseStore
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.review.policy import Condition, check_condition, condition_text, holds
+from agent_factory.review.records import digest
+
+NAMESPACE = "approvals"
+"""Namespace of a LangGraph store in which standing approvals are kept."""
+
+_BATCH = 1000
+"""Items that are read from a store at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingApproval:
+    """Approval of later calls of a tool.
+
+    It holds for calls of this tool with the same arguments, or with arguments for which `when`
+    holds; not for a tool whose description or arguments have changed since.
+
+    Args:
+        id: Its id: the same for the same decision.
+        tool: The name of the tool.
+        schema: The digest of the tool: of its name, its description and its arguments.
+        args: The arguments of the call that was approved.
+        when: A condition on the arguments of later calls; `{}` holds for any. None: they must be
+            the same as those of the call that was approved.
+        seconds: For how long.
+        by: Who gave it.
+        thread: The thread in which it holds; None for all.
+        given_at: When it was given, in seconds since 1970.
+        expires_at: When it ends.
+        revoked_at: When it was revoked.
+        revoked_by: Who revoked it.
+        uses: How many calls have run by it.
+        tenant: Whose threads it is for, in a service.
+        agent: For which agent, in a service.
+    """
+
+    id: str
+    tool: str
+    schema: str
+    args: Mapping[str, Any]
+    when: Condition | None
+    seconds: float
+    by: str = ""
+    thread: str | None = None
+    given_at: float = 0.0
+    expires_at: float = 0.0
+    revoked_at: float | None = None
+    revoked_by: str | None = None
+    uses: int = 0
+    tenant: str = ""
+    agent: str = ""
+
+    def covers(self, call: ToolCall, schema: str, thread: str | None, now: float) -> bool:
+        """Whether a call may run by it at this time."""
+        return (
+            self.is_active(now)
+            and (self.tool, self.schema) == (call["name"], schema)
+            and self.thread in (None, thread)
+            # By their digests: in Python, 1 == True.
+            and (
+                digest(self.args) == digest(call["args"])
+                if self.when is None
+                else holds(self.when, call["args"]) is True
+            )
+        )
+
+    @property
+    def condition(self) -> str:
+        """The calls it is about, in words."""
+        return condition_text(self.args if self.when is None else self.when)
+
+    def is_active(self, now: float) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked_at is None and now < self.expires_at
+
+    def __str__(self) -> str:
+        """What it is for, in one line."""
+        return f"{self.tool} with {self.condition}, approved by {self.by or 'a person'}"
+
+
+class ApprovalStore(Protocol):
+    """Where standing approvals are kept. In async runs the methods are called in threads."""
+
+    def add(self, approval: StandingApproval) -> None:
+        """Keep an approval from now on, unless one with its id is known: also a revoked one."""
+
+    def find(
+        self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
+    ) -> StandingApproval | None:
+        """An approval by which a call may run now; with an id, only that one."""
+
+    def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
+        """Note that a call runs by an approval."""
+
+    def list(self, *, active: bool = True) -> Sequence[StandingApproval]:
+        """The approvals, the newest first.
+
+        Args:
+            active: Only those that are neither revoked nor expired.
+        """
+
+    def revoke(self, approval_id: str, by: str) -> StandingApproval:
+        """End an approval; LookupError if there is none with this id."""
+
+
+class StoredApprovals:
+    """Standing approvals in a LangGraph store.
+
+    Args:
+        store: The store, such as that of an agent.
+        scope: Names that keep approvals apart: those of one scope are not found in another.
+
+    >>> from langgraph.store.memory import InMemoryStore
+    >>> approvals = StoredApprovals(InMemoryStore())
+    >>> approvals.add(StandingApproval("1", "pay", "", {}, {"euros": {"<=": 50}}, 3600, by="Ann"))
+    >>> print(approvals.list()[0])
+    pay with euros <= 50, approved by Ann
+    """
+
+    def __init__(self, store: BaseStore, scope: tuple[str, ...] = ()) -> None:
+        self._store = store
+        # Three records, each written by one method: none can undo what another has written.
+        self._given, self._revoked, self._used = (
+            (NAMESPACE, *scope, kind) for kind in ("given", "revoked", "used")
+        )
+
+    def add(self, approval: StandingApproval) -> None:
+        """Keep an approval from now on, unless one with its id is known: also a revoked one."""
+        if self._store.get(self._given, approval.id) is None:
+            now = time.time()
+            kept = replace(approval, given_at=now, expires_at=now + approval.seconds)
+            self._store.put(self._given, approval.id, asdict(kept), index=False)
+
+    def find(
+        self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
+    ) -> StandingApproval | None:
+        """An approval by which a call may run now; with an id, only that one."""
+        now = time.time()
+        for approval in self.list():
+            if approval_id in (None, approval.id) and approval.covers(call, schema, thread, now):
+                return approval
+        return None
+
+    def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
+        """Count a call that runs by an approval."""
+        known = self._store.get(self._used, approval.id)
+        times = 1 + (known.value["times"] if known else 0)
+        self._store.put(self._used, approval.id, {"times": times}, index=False)
+
+    def list(self, *, active: bool = True) -> Sequence[StandingApproval]:
+        """The approvals, the newest first."""
+        given, revoked, used = map(self._values, (self._given, self._revoked, self._used))
+        names = {field.name for field in fields(StandingApproval)}
+        found = []
+        for id_, value in given.items():
+            changes = {**revoked.get(id_, {}), "uses": used.get(id_, {"times": 0})["times"]}
+            merged = {**value, **changes}
+            found.append(StandingApproval(**{name: merged[name] for name in names}))
+        now = time.time()
+        kept = [one for one in found if one.is_active(now) or not active]
+        return sorted(kept, key=lambda one: one.given_at, reverse=True)
+
+    def revoke(self, approval_id: str, by: str) -> StandingApproval:
+        """End an approval; LookupError if there is none with this id."""
+        if self._store.get(self._given, approval_id) is None:
+            raise LookupError(f"There is no standing approval {approval_id!r}.")
+        if self._store.get(self._revoked, approval_id) is None:
+            value = {"revoked_at": time.time(), "revoked_by": by}
+            self._store.put(self._revoked, approval_id, value, index=False)
+        return next(one for one in self.list(active=False) if one.id == approval_id)
+
+    def _values(self, namespace: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        while True:
+            items = self._store.search(namespace, limit=_BATCH, offset=len(found))
+            found.update((item.key, item.value) for item in items)
+            if len(items) < _BATCH:
+                return found
+
+
+def remember_error(remember: Any, args: Mapping[str, Any], longest: float) -> str | None:
+    """What is wrong with the `remember` of a decision; None if nothing is.
+
+    Args:
+        remember: `seconds`, and optionally `when`, `by` and `thread`.
+        args: The arguments of the call that is approved.
+        longest: The most seconds that the policy allows.
+    """
+    if not isinstance(remember, Mapping):
+        return f"'remember' must be a dict, got {describe(remember)}."
+    seconds, when = remember.get("seconds"), remember.get("when")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not (is_number and 0 < seconds <= longest):  # type: ignore[operator]
+        return f"'remember' needs 'seconds' from 0 to {longest:g}, got {seconds!r}."
+    if when is None:
+        return None
+    try:
+        check_condition("when", when)
+    except ValueError as error:
+        return str(error)
+    if holds(when, args) is not True:
+        return f"the condition {condition_text(when)!r} does not hold for the approved call."
+    return None
+
+
+_announced: ContextVar[ApprovalStore | None] = ContextVar("approvals_of_run", default=None)
+
+
+@contextmanager
+def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
+    """Keep the standing approvals of the agents that run within the block in a store.
+
+    It takes the place of the agent's own store, also in subagents, and in the threads and tasks
+    that LangGraph starts.
+
+    Args:
+        store: Where approvals are kept.
+
+    >>> from langgraph.store.memory import InMemoryStore
+    >>> with approvals_of_run(StoredApprovals(InMemoryStore(), scope=("acme", "desk"))):
+    ...     pass  # agent.invoke(...)
+    """
+    token = _announced.set(store)
+    try:
+        yield
+    finally:
+        _announced.reset(token)
+
+
+def approval_store(store: BaseStore | None) -> ApprovalStore | None:
+    """What `approvals_of_run` has announced in this context, or else the store of an agent."""
+    return _announced.get() or (None if store is None else StoredApprovals(store))
+
+
+def approvals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
+    """The standing approvals in the store of an agent, the newest first.
+
+    Agents with the same store share them.
+
+    Args:
+        agent: An agent with a `store`.
+        active: Only those that are neither revoked nor expired.
+
+    Raises:
+        ArgumentError: The agent has no store.
+    """
+    return [*_store_of(agent).list(active=active)]
+
+
+async def aapprovals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
+    """Async variant of `approvals`."""
+    return await asyncio.to_thread(approvals, agent, active=active)
+
+
+def revoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
+    """End a standing approval: later calls are asked about again.
+
+    Args:
+        agent: An agent with a `store`.
+        approval_id: The id of the approval.
+        by: Who ends it.
+
+    Raises:
+        ArgumentError: The agent has no store.
+        LookupError: There is no approval with this id.
+    """
+    return _store_of(agent).revoke(approval_id, by)
+
+
+async def arevoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
+    """Async variant of `revoke`."""
+    return await asyncio.to_thread(revoke, agent, approval_id, by=by)
+
+
+def _store_of(agent: Any) -> StoredApprovals:
+    store = getattr(agent, "store", None)
+    if store is None:
+        raise ArgumentError(
+            "agent",
+            "must have a store, in which standing approvals are kept.",
+            "Build it with create_agent(..., store=InMemoryStore()).",
+        )
+    return StoredApprovals(store)

@@ -1,0 +1,420 @@
+"""Policy of tool calls: rules that allow, deny, judge, or ask a person."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from inspect import iscoroutinefunction
+from typing import Any, Literal, get_args
+
+from langchain_core.messages.tool import ToolCall
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from agent_factory.errors import describe
+from agent_factory.factory.agent import middleware_of, topology_of
+from agent_factory.topology.model import ToolKind
+
+Action = Literal["allow", "ask", "deny", "judge"]
+"""What happens to a call: it runs, a person decides, it does not run, or a model decides."""
+
+DecisionType = Literal["approve", "edit", "reject", "respond"]
+
+DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
+
+Condition = Mapping[str, Any]
+"""A condition on arguments: for each name, a value that it must equal, or comparisons such as
+`{"<=": 50}`, all of which must hold."""
+
+When = Condition | Callable[[ToolCallRequest], bool]
+"""Which calls a rule is about: a condition, or a function of the ToolCallRequest."""
+
+
+def _same_kind(value: Any, other: Any) -> bool:
+    """Whether two values can be compared: JSON has one kind of numbers, and True is none."""
+    kinds = [
+        float if isinstance(one, int | float) and not isinstance(one, bool) else type(one)
+        for one in (value, other)
+    ]
+    return kinds[0] is kinds[1] and not any(one != one for one in (value, other))  # NaN
+
+
+def _is_in(value: Any, options: Any) -> bool | None:
+    """Whether a value is one of several; None if none of them has its kind."""
+    alike = [option for option in options if _same_kind(value, option)]
+    return value in alike if alike else None
+
+
+def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
+    """A comparison that is None if the two values are of different kinds."""
+    return lambda value, other: compare(value, other) if _same_kind(value, other) else None
+
+
+def _opposite(compare: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
+    def opposite(value: Any, other: Any) -> bool | None:
+        found = compare(value, other)
+        return None if found is None else not found
+
+    return opposite
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool | None]] = {
+    "==": _compared(lambda value, other: bool(value == other)),
+    "!=": _compared(lambda value, other: bool(value != other)),
+    "<": _compared(lambda value, other: bool(value < other)),
+    "<=": _compared(lambda value, other: bool(value <= other)),
+    ">": _compared(lambda value, other: bool(value > other)),
+    ">=": _compared(lambda value, other: bool(value >= other)),
+    "in": _is_in,
+    "not in": _opposite(_is_in),
+    "like": _compared(fnmatchcase),
+    "not like": _compared(lambda value, other: not fnmatchcase(value, other)),
+}
+"""Comparisons of an argument with a value. None: they cannot be compared."""
+
+
+def holds(condition: Condition, args: Mapping[str, Any]) -> bool | None:
+    """Whether a condition holds for the arguments of a call.
+
+    None: this cannot be said, because an argument is missing or has another type than the value
+    that it is compared with. Nothing is converted: "50" is not 50.
+
+    >>> holds({"euros": {"<=": 50}, "to": {"like": "*@shop.example"}}, {"euros": 60, "to": "x"})
+    False
+    >>> holds({"euros": {"<=": 50}}, {"euros": "60"}) is None
+    True
+    """
+    found: list[bool | None] = []
+    for name, expected in condition.items():
+        comparisons = expected if is_comparison(expected) else {"==": expected}
+        for sign, value in comparisons.items():
+            found.append(COMPARISONS[sign](args[name], value) if name in args else None)
+    return False if False in found else None if None in found else True
+
+
+def is_comparison(value: Any) -> bool:
+    """Whether a value of a condition is a dict of comparisons, such as `{"<=": 50}`."""
+    return isinstance(value, Mapping) and bool(value) and value.keys() <= COMPARISONS.keys()
+
+
+def condition_text(when: Any) -> str:
+    """A condition in one line, for a table; the name of a function.
+
+    >>> condition_text({"euros": {">": 10, "<=": 50}, "to": "Ann"})
+    'euros > 10 and euros <= 50 and to == "Ann"'
+    """
+    if when is None:
+        return ""
+    if callable(when):
+        return f"{getattr(when, '__name__', type(when).__name__)}()"
+    parts = []
+    for name, expected in when.items():
+        comparisons = expected if is_comparison(expected) else {"==": expected}
+        for sign, value in comparisons.items():
+            parts.append(f"{name} {sign} {json.dumps(value, default=repr, ensure_ascii=False)}")
+    return " and ".join(parts) or "any arguments"
+
+
+def check_condition(name: str, when: Any) -> None:
+    """Raise a ValueError if a value is not a condition on arguments that JSON can hold."""
+    example = f'Pass {name}={{"euros": {{"<=": 50}}}}, for example.'
+    if not isinstance(when, Mapping) or not all(isinstance(key, str) for key in when):
+        raise ValueError(f"{name} must be a dict with names of arguments, got {when!r}. {example}")
+    for argument, expected in when.items():
+        if isinstance(expected, Mapping) and not is_comparison(expected):
+            signs = set(map(str, expected))
+            if signs & COMPARISONS.keys() or not expected:
+                raise ValueError(
+                    f"{name}[{argument!r}] must compare with some of {', '.join(COMPARISONS)}, "
+                    f"got {expected!r}. {example}"
+                )
+        for sign, value in (expected if is_comparison(expected) else {}).items():
+            is_list = isinstance(value, list | tuple)
+            if is_list != (sign in ("in", "not in")):
+                kind = "one value" if is_list else "a list"
+                raise ValueError(f"{name}[{argument!r}][{sign!r}] must be {kind}, got {value!r}.")
+            kinds = {"like": str, "not like": str, "<": str | int | float}
+            kinds.update(dict.fromkeys(("<=", ">", ">="), kinds["<"]))
+            if not isinstance(value, kinds.get(sign, object)):
+                kind = "a pattern such as '*.txt'" if "like" in sign else "a number or a string"
+                raise ValueError(f"{name}[{argument!r}][{sign!r}] must be {kind}, got {value!r}.")
+    try:
+        json.dumps(dict(when))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold what JSON can hold: {error}. {example}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens to some calls of some tools.
+
+    A condition that cannot be decided, because an argument is missing or of another type, is met
+    for "ask", "deny" and "judge", and is not met for "allow". Conditions see the arguments that
+    the model wrote, before they are converted and before defaults of the tool are added.
+
+    Args:
+        tool: The name of a tool, or a pattern such as "search*".
+        action: "allow" runs the call. "ask" lets a person decide. "deny" answers the call with an
+            error. "judge" asks the judge of the policy, and does what `otherwise` says unless the
+            judge finds the call harmless.
+        when: Only calls for which this holds: a condition on arguments, or a function of the
+            ToolCallRequest. It must depend only on the call and the state. None: all calls.
+        reason: Why; the model reads it if the call is denied.
+        reviewers: Who may decide, as names or roles; a service checks it. Empty: everybody.
+        otherwise: What happens to a call that the judge does not find harmless: "ask" or "deny".
+        allowed_decisions: The decisions that a person may make; default: all four.
+        description: What the reviewer should know: a string, or a function of the call, the state
+            and the runtime. Default: the tool and its arguments.
+        args_schema: A JSON schema of the arguments, passed to the reviewer for a form.
+        remember: The longest time in seconds for which a person may approve later calls as well;
+            None: each call is asked about. See `StandingApproval`.
+
+    Raises:
+        ValueError: An argument cannot be used; the message names it.
+
+    >>> Rule("refund", "allow", when={"euros": {"<=": 50}}).names("refund")
+    True
+    """
+
+    tool: str
+    action: Action
+    when: When | None = None
+    reason: str = ""
+    reviewers: Collection[str] = ()
+    otherwise: Literal["ask", "deny"] = "ask"
+    allowed_decisions: Sequence[DecisionType] = DECISIONS
+    description: str | Callable[[ToolCall, Any, Any], str] | None = None
+    args_schema: Mapping[str, Any] | None = None
+    remember: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tool, str) or not self.tool:
+            raise ValueError(f"tool must be the name of a tool or a pattern, got {self.tool!r}.")
+        for name, value, options in (
+            ("action", self.action, get_args(Action)),
+            ("otherwise", self.otherwise, ("ask", "deny")),
+        ):
+            if value not in options:
+                listed = ", ".join(map(repr, options))
+                raise ValueError(f"{name} of {self.tool!r} must be one of {listed}, got {value!r}.")
+        for name, (is_valid, expected) in OPTIONS.items():
+            if not is_valid(value := getattr(self, name)):
+                raise ValueError(f"{name} of {self.tool!r} must be {expected}, got {value!r}.")
+        if isinstance(self.when, Mapping):
+            check_condition("when", self.when)
+
+    def names(self, tool: str) -> bool:
+        """Whether the rule is about a tool of this name."""
+        return fnmatchcase(tool, self.tool)
+
+    def matches(self, request: ToolCallRequest) -> bool:
+        """Whether the rule is about a call."""
+        if not self.names(request.tool_call["name"]):
+            return False
+        if self.when is None:
+            return True
+        if callable(self.when):
+            return bool(self.when(request))
+        found = holds(self.when, request.tool_call["args"])
+        return self.action != "allow" if found is None else found
+
+
+def _is_plain_function(value: Any) -> bool:
+    return callable(value) and not iscoroutinefunction(value)
+
+
+OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "allowed_decisions": (
+        lambda value: (
+            isinstance(value, list | tuple) and bool(value) and all(v in DECISIONS for v in value)
+        ),
+        f"a list of some of {', '.join(DECISIONS)}",
+    ),
+    "description": (
+        lambda value: value is None or isinstance(value, str) or _is_plain_function(value),
+        "a string or a plain function",
+    ),
+    "args_schema": (
+        lambda value: value is None or isinstance(value, Mapping),
+        "a JSON schema, a dict",
+    ),
+    "when": (
+        lambda value: value is None or isinstance(value, Mapping) or _is_plain_function(value),
+        "a plain function of the ToolCallRequest",
+    ),
+    "reason": (lambda value: isinstance(value, str), "a string"),
+    "reviewers": (
+        lambda value: (
+            isinstance(value, list | tuple | set | frozenset)
+            and all(isinstance(one, str) for one in value)
+        ),
+        "a list of names or roles",
+    ),
+    "remember": (
+        lambda value: (
+            value is None
+            or (
+                (isinstance(value, int | float) and not isinstance(value, bool) and value > 0)
+                and math.isfinite(value)
+            )
+        ),
+        "a number of seconds greater than 0, or None",
+    ),
+}
+"""For each option of a rule: whether a value is valid, and what is expected."""
+
+UNCOVERED = Rule("*", "ask")
+"""What happens to a call that no rule of a policy is about."""
+
+
+class ToolPolicy:
+    """Rules about tool calls. The first one that is about a call decides.
+
+    A call that no rule is about is asked about. A build warns about tools whose calls are not all
+    covered (AF213); a last `Rule("*", "ask")` covers them.
+
+    Args:
+        rules: The rules, in order.
+        judge: For rules with "judge": a chat model, "provider:name", or a
+            `agent_factory.middleware.RiskJudge`.
+
+    Raises:
+        TypeError: An item is not a rule.
+        ValueError: A rule needs a judge, and there is none.
+
+    >>> policy = ToolPolicy(
+    ...     Rule("search*", "allow"),
+    ...     Rule("refund", "allow", when={"euros": {"<=": 50}}),
+    ...     Rule("refund", "ask", reviewers=["finance"]),
+    ... )
+    >>> [rule.tool for rule in policy.rules]
+    ['search*', 'refund', 'refund']
+    """
+
+    def __init__(self, *rules: Rule, judge: Any = None) -> None:
+        for index, rule in enumerate(rules):
+            if not isinstance(rule, Rule):
+                raise TypeError(
+                    f"rules[{index}] must be a Rule, got {describe(rule)}. "
+                    'Write ToolPolicy(Rule("refund", "ask"), ...).'
+                )
+        judged = [rule.tool for rule in rules if rule.action == "judge"]
+        if judged and judge is None:
+            raise ValueError(
+                f"judge is required, because it decides about {', '.join(judged)}. Pass a chat "
+                "model, ToolPolicy(..., judge=model)."
+            )
+        self.rules = rules
+        self.judge = judge
+
+    def __repr__(self) -> str:
+        return f"ToolPolicy({', '.join(map(repr, self.rules))})"
+
+    def rule_for(self, request: ToolCallRequest) -> Rule:
+        """The rule that decides about a call."""
+        return next((rule for rule in self.rules if rule.matches(request)), UNCOVERED)
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """Patterns of the tools all of whose calls are covered."""
+        return tuple(rule.tool for rule in self.rules if rule.when is None)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """A row of the table of a policy: what happens to some calls of one tool.
+
+    Args:
+        tool: The name of the tool.
+        rule: The name or pattern of the rule; empty if no rule covers these calls.
+        action: What happens: "allow", "ask", "deny" or "judge".
+        when: The calls it is about, in words; empty for all that the rows above leave.
+        otherwise: For "judge": what happens to a call that it does not find harmless.
+        reviewers: Who may decide; empty for everybody.
+        decisions: The decisions that a person may make.
+        remember: The longest time in seconds of a standing approval.
+        reason: Why.
+        middleware: The name of the middleware; empty if the agent has no policy.
+        is_covered: Whether a rule says so. If not, a build warns.
+    """
+
+    tool: str
+    rule: str
+    action: Action
+    when: str = ""
+    otherwise: str = ""
+    reviewers: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
+    remember: float | None = None
+    reason: str = ""
+    middleware: str = ""
+    is_covered: bool = True
+
+
+def policy_table(agent: Any) -> list[PolicyRow]:
+    """What happens to the calls of each tool of an agent, in the order in which rules are tried.
+
+    Args:
+        agent: What `create_agent` returned.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import HumanInTheLoopMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> def refund(euros: int) -> str:
+    ...     "Refund."
+    ...     return "done"
+    >>> policy = ToolPolicy(
+    ...     Rule("refund", "allow", when={"euros": {"<=": 50}}), Rule("refund", "ask")
+    ... )
+    >>> agent = create_agent(
+    ...     ScriptedChatModel([]), [refund], middleware=[HumanInTheLoopMiddleware(policy)],
+    ...     ignore=["AF211"],
+    ... )
+    >>> for row in policy_table(agent):
+    ...     print(row.tool, row.action, row.when or "otherwise")
+    refund allow euros <= 50
+    refund ask otherwise
+    """
+    tools = [tool.name for tool in topology_of(agent).tools if tool.kind is ToolKind.CLIENT]
+    members = middleware_of(agent)
+    policies = {one.name: one.policy for one in members if hasattr(one, "policy")}
+    policies = {name: one for name, one in policies.items() if isinstance(one, ToolPolicy)}
+    if not policies:
+        return [PolicyRow(tool, "", "allow", is_covered=False) for tool in tools]
+    return [
+        row
+        for name, policy in policies.items()
+        for tool in tools
+        for row in _rows(name, policy, tool)
+    ]
+
+
+def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
+    rows = []
+    for rule in policy.rules:
+        if not rule.names(tool):
+            continue
+        asks = rule.action == "ask" or (rule.action == "judge" and rule.otherwise == "ask")
+        rows.append(
+            PolicyRow(
+                tool,
+                rule.tool,
+                rule.action,
+                when=condition_text(rule.when),
+                otherwise=rule.otherwise if rule.action == "judge" else "",
+                reviewers=tuple(rule.reviewers) if asks else (),
+                decisions=tuple(rule.allowed_decisions) if asks else (),
+                remember=rule.remember if asks else None,
+                reason=rule.reason,
+                middleware=middleware,
+            )
+        )
+        if rule.when is None:
+            return rows
+    left = PolicyRow(tool, "", "ask", decisions=DECISIONS, middleware=middleware, is_covered=False)
+    return [*rows, left]

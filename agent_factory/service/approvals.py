@@ -1,0 +1,148 @@
+"""SharedApprovals: standing approvals in the database of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from langchain_core.messages.tool import ToolCall
+from sqlalchemy import Connection, Row, Select, select, update
+
+from agent_factory.review.approvals import StandingApproval
+from agent_factory.service.database import Database
+from agent_factory.service.errors import NotFound
+from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.tables import approvals
+from agent_factory.service.thread_queue import ThreadQueue, lock_thread
+
+_NAMES = tuple(field.name for field in fields(StandingApproval))
+
+
+class Approvals:
+    """The standing approvals of a service: of one tenant, or of all."""
+
+    def __init__(self, database: Database, queue: ThreadQueue, tenant: str | None = None) -> None:
+        self._database, self._queue, self._tenant = database, queue, tenant
+
+    def list(self, *, active: bool = True, agent: str | None = None) -> Sequence[StandingApproval]:
+        """The approvals, the newest first.
+
+        Args:
+            active: Only those that are neither revoked nor expired.
+            agent: Only those for this agent.
+        """
+        found = self._select(active=active).order_by(approvals.c.given_at.desc(), approvals.c.id)
+        if agent is not None:
+            found = found.where(approvals.c.agent == agent)
+        with self._database.read() as connection:
+            return [_read(row) for row in connection.execute(found)]
+
+    def revoke(self, approval_id: str, by: str) -> StandingApproval:
+        """End an approval.
+
+        Raises:
+            NotFound: There is none with this id, or it belongs to another tenant.
+        """
+        known = self._select(active=False).where(approvals.c.id == approval_id)
+        with self._database.begin() as connection:
+            row = connection.execute(known.with_for_update()).first()
+            if row is None:
+                raise NotFound(f"approval {approval_id!r}", "does not exist.")
+            if row.revoked_at is None:
+                ended = {"revoked_at": self._database.now, "revoked_by": by}
+                connection.execute(
+                    update(approvals).where(approvals.c.id == approval_id).values(**ended)
+                )
+                self._record(connection, row, by, "revoke", {"approval": approval_id})
+                row = connection.execute(known).one()
+            return _read(row)
+
+    def _select(self, *, active: bool) -> Select[Any]:
+        found = select(approvals)
+        if self._tenant is not None:
+            found = found.where(approvals.c.tenant == self._tenant)
+        if active:
+            in_time = approvals.c.expires_at > self._database.now
+            found = found.where(approvals.c.revoked_at.is_(None), in_time)
+        return found
+
+    def _record(
+        self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any
+    ) -> None:
+        """Add an entry about an approval to the audit, in the thread in which it was given."""
+        thread = lock_thread(connection, row.given_in)
+        if thread is not None:
+            self._queue.record(connection, thread, who, what, detail)
+
+
+class SharedApprovals(Approvals):
+    """Standing approvals for one run, whose lease is checked in each transaction that writes.
+
+    Args:
+        database: The database.
+        queue: Writes the audit.
+        lease: The lease of the run's thread.
+        tenant: Whose thread it is.
+        agent: The name of the agent.
+    """
+
+    def __init__(
+        self, database: Database, queue: ThreadQueue, lease: Lease, tenant: str, agent: str
+    ) -> None:
+        super().__init__(database, queue, tenant)
+        self._lease, self._agent = lease, agent
+
+    def add(self, approval: StandingApproval) -> None:
+        """Keep an approval from now on, unless one with its id is known: also a revoked one."""
+        now = self._database.now
+        values = {
+            **asdict(approval),
+            "tenant": self._tenant,
+            "agent": self._agent,
+            "given_in": self._lease.thread_id,
+            "given_at": now,
+            "expires_at": now + approval.seconds,
+        }
+        new = self._database.insert(approvals).values(**values).on_conflict_do_nothing()
+        with aborting(), self._database.begin() as connection:
+            self._lease.check(connection)
+            row = connection.execute(new.returning(*approvals.c)).first()
+            if row is not None:
+                detail = {
+                    "approval": approval.id,
+                    "tool": approval.tool,
+                    "when": approval.condition,
+                    "seconds": approval.seconds,
+                }
+                self._record(connection, row, approval.by, "remember", detail)
+
+    def find(
+        self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
+    ) -> StandingApproval | None:
+        """An approval by which a call may run now; with an id, only that one."""
+        found = self._select(active=True).where(
+            approvals.c.agent == self._agent, approvals.c.tool == call["name"]
+        )
+        if approval_id is not None:
+            found = found.where(approvals.c.id == approval_id)
+        with aborting(), self._database.read() as connection:
+            now = connection.execute(select(self._database.now)).scalar_one()
+            rows = connection.execute(found).all()
+        covering = (one for one in map(_read, rows) if one.covers(call, schema, thread, now))
+        return next(covering, None)
+
+    def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
+        """Write to the audit that a call runs by an approval."""
+        counted = update(approvals).where(approvals.c.id == approval.id)
+        with aborting(), self._database.begin() as connection:
+            self._lease.check(connection)
+            connection.execute(counted.values(uses=approvals.c.uses + 1))
+            row = lock_thread(connection, self._lease.thread_id)
+            assert row is not None  # the lease is held
+            detail = {"approval": approval.id, "tool": call["name"], "args": call["args"]}
+            self._queue.record(connection, row, approval.by, "allow", detail)
+
+
+def _read(row: Row[Any]) -> StandingApproval:
+    return StandingApproval(**{name: getattr(row, name) for name in _NAMES})

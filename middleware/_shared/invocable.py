@@ -1,0 +1,71 @@
+"""Functions and flows in the form that `Invoke` takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from langgraph.func import entrypoint
+
+from agent_factory import Flow, Invoke, arun, run
+
+from .errors import is_async
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A function in the form that `Invoke` takes; async runs call a plain one in a thread."""
+
+    function: Callable[..., Any]
+
+    def invoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+        return self.function(*input)
+
+    async def ainvoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+        if is_async(self.function):
+            return await self.function(*input)
+        return await asyncio.to_thread(self.function, *input)
+
+
+@dataclass(frozen=True, slots=True)
+class _InOwnGraph:
+    """A flow in a graph, whose checkpoint holds what the flow returned and for which key."""
+
+    flow: Callable[[], Flow[Any]]
+
+    def invoke(self, input: Any, config: Any = None) -> Any:
+        @entrypoint()
+        def settle(key: Any) -> dict[str, Any]:
+            return {"key": key, "value": run(self.flow())}
+
+        return settle.invoke(input, config)
+
+    async def ainvoke(self, input: Any, config: Any = None) -> Any:
+        @entrypoint()
+        async def settle(key: Any) -> dict[str, Any]:
+            return {"key": key, "value": await arun(self.flow())}
+
+        return await settle.ainvoke(input, config)
+
+
+def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
+    """Run a flow once in a task, also if the task is interrupted after it and then resumed.
+
+    What decides whether a person is asked must be the same when the answer comes: what a model
+    says, or what a store holds, may have changed by then.
+
+    Args:
+        key: What the flow is about.
+        flow: Makes the flow. It must not interrupt.
+    """
+    while True:
+        # In a task that is resumed, a graph that has ended returns its old state. The next one has
+        # another namespace.
+        found = yield Invoke(_InOwnGraph(flow), key)
+        if found["key"] == key:
+            value: T = found["value"]
+            return value

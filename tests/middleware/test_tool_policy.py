@@ -1,0 +1,634 @@
+"""A policy in an agent: what runs, what is asked about, and what an approval is bound to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+from pydantic import ValidationError
+
+from agent_factory import AgentMiddleware, agent_tool, create_agent, get_tools, review
+from agent_factory.middleware import (
+    CallChanged,
+    HumanInTheLoopMiddleware,
+    RiskJudge,
+    Rule,
+    ToolPolicy,
+    ToolRetryMiddleware,
+)
+from agent_factory.review import (
+    DecisionNotAllowed,
+    UnknownCall,
+    approvals,
+    approvals_of_run,
+    approve,
+    decide,
+    edit,
+    pending,
+    reject,
+    respond,
+    revoke,
+)
+from agent_factory.review.approvals import StoredApprovals
+from agent_factory.testing import ScriptedChatModel
+
+Go = Callable[..., Any]
+Act = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+APPROVE = {"type": "approve"}
+WEEK = 7 * 86400
+RISKY = '{"reason": "Nobody asked for it.", "probability": 0.9}'
+HARMLESS = '{"reason": "It was asked for.", "probability": 0.1}'
+
+
+@pytest.fixture
+def go(call: Callable[..., Any]) -> Go:
+    """Start the thread with a message, or go on with a command."""
+
+    def go(agent: Any, given: Any, thread: str = "1") -> Any:
+        given = given if isinstance(given, Command) else {"messages": given}
+        return call(agent, given, {"configurable": {"thread_id": thread}})
+
+    return go
+
+
+@pytest.fixture
+def act(call: Callable[..., Any]) -> Act:
+    """Call a function of `review` on the thread "1", in the mode in which the agent runs."""
+
+    def act(name: str, agent: Any, *args: Any) -> Any:
+        if call.__name__ == "sync":
+            return getattr(review, name)(agent, ONE, *args)
+        return asyncio.run(getattr(review, f"a{name}")(agent, ONE, *args))
+
+    return act
+
+
+class Shop:
+    """The tools of these tests, with a record of what ran."""
+
+    def __init__(self, *steps: Any) -> None:
+        self.ran: list[Any] = []
+        self.steps = steps
+        self.saver, self.store = InMemorySaver(), InMemoryStore()
+
+    def agent(
+        self, policy: Any, *more: Any, first: Any = (), description: str = "Pay.", **options: Any
+    ) -> Any:
+        def pay(euros: int, to: str = "Ann") -> str:
+            self.ran.append((euros, to))
+            return f"paid {euros}"
+
+        pay.__doc__ = description
+
+        def find(query: str) -> str:
+            """Find."""
+            self.ran.append(query)
+            return "found"
+
+        mode = options.pop("interrupt_mode", "batched")
+        policy = policy if isinstance(policy, ToolPolicy | dict) else ToolPolicy(*policy)
+        reviews = HumanInTheLoopMiddleware(policy, interrupt_mode=mode)
+        return create_agent(
+            ScriptedChatModel([*self.steps, *["Done."] * 3]),
+            [pay, find],
+            middleware=[*first, reviews, *more],
+            **{"checkpointer": self.saver, "store": self.store, **options},
+        )
+
+
+def paying(*amounts: Any, to: str = "Ann") -> list[Any]:
+    """Calls that pay, all in one message."""
+    return [
+        {"name": "pay", "args": {"euros": euros, "to": to}, "id": f"call-{euros}"}
+        for euros in amounts
+    ]
+
+
+def answers(result: dict[str, Any]) -> list[str]:
+    return [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
+
+
+MODES = pytest.mark.parametrize("mode", ["batched", "per_call"])
+
+
+# What a rule does
+
+
+@MODES
+def test_calls_run_or_wait_or_are_denied(go: Go, act: Act, mode: Any) -> None:
+    shop = Shop([*paying(5, 60, 5000), {"name": "find", "args": {"query": "x"}, "id": "f"}])
+    agent = shop.agent(
+        [
+            Rule("f*", "allow"),
+            Rule("pay", "allow", when={"euros": {"<=": 50}}),
+            Rule("pay", "deny", when={"euros": {">": 1000}}, reason="That is too much."),
+            Rule("pay", "ask", reason="More than 50 euros.", reviewers=["boss"]),
+        ],
+        interrupt_mode=mode,
+    )
+    go(agent, "Go")
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.args["euros"], asked.reviewers, asked.remember) == (60, ("boss",), None)
+    assert asked.question.endswith("\nMore than 50 euros.")
+    result = act("approve", agent)
+    assert sorted(map(str, shop.ran)) == ["(5, 'Ann')", "(60, 'Ann')", "x"]
+    denied = [text for text in answers(result) if "policy" in text]
+    assert len(denied) == 1
+    assert "does not allow this call of pay, so it did not run. That is too much. Do" in denied[0]
+
+
+def test_what_no_rule_covers_is_asked_about(go: Go) -> None:
+    shop = Shop(paying(5))
+    agent = shop.agent([Rule("f*", "allow")])
+    go(agent, "Go")
+    assert [call.name for call in pending(agent, ONE).calls] == ["pay"]
+
+
+@MODES
+def test_a_reviewer_cannot_edit_a_call_into_one_that_is_denied(go: Go, mode: Any) -> None:
+    shop = Shop(paying(5))
+    rules = [Rule("pay", "deny", when={"euros": {">": 50}}), Rule("*", "ask")]
+    agent = shop.agent(rules, interrupt_mode=mode)
+    go(agent, "Go")
+    result = edit(agent, ONE, {"euros": 60})
+    assert shop.ran == []
+    assert "does not allow this call of pay" in answers(result)[0]
+
+
+@MODES
+def test_other_reviewers_are_asked_about_an_edit_that_concerns_them(go: Go, mode: Any) -> None:
+    shop = Shop(paying(5))
+    rules = [
+        Rule("pay", "ask", when={"euros": {">": 50}}, reviewers=["boss"]),
+        Rule("*", "ask"),
+    ]
+    agent = shop.agent(rules, interrupt_mode=mode)
+    go(agent, "Go")
+    edit(agent, ONE, {"euros": 60})
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.args, asked.reviewers, shop.ran) == ({"euros": 60}, ("boss",), [])
+    approve(agent, ONE)
+    assert shop.ran == [(60, "Ann")]
+
+
+# The judge
+
+
+def judged(*verdicts: Any, **options: Any) -> Any:
+    judge = ScriptedChatModel(verdicts)
+    return judge, ToolPolicy(Rule("pay", "judge", **options), Rule("*", "allow"), judge=judge)
+
+
+@MODES
+def test_a_judge_lets_harmless_calls_run(go: Go, mode: Any) -> None:
+    shop = Shop(paying(5))
+    judge, policy = judged(HARMLESS)
+    result = go(shop.agent(policy, interrupt_mode=mode), "Pay Ann 5 euros")
+    assert (shop.ran, answers(result)) == ([(5, "Ann")], ["paid 5"])
+    judge.assert_done()
+
+
+@MODES
+def test_a_call_that_a_judge_finds_risky_is_asked_about(go: Go, act: Act, mode: Any) -> None:
+    """The judge is not asked again when the answer comes: it might say something else."""
+    shop = Shop(paying(5))
+    judge, policy = judged(RISKY)
+    agent = shop.agent(policy, interrupt_mode=mode)
+    go(agent, "Hi")
+    (asked,) = pending(agent, ONE).calls
+    assert asked.question.endswith("its risk was judged as 0.9: Nobody asked for it.")
+    act("approve", agent)
+    assert shop.ran == [(5, "Ann")]
+    judge.assert_done()
+
+
+def test_a_rejected_call_does_not_run_whatever_the_judge_would_say_now(go: Go, act: Act) -> None:
+    shop = Shop(paying(5))
+    _, policy = judged(RISKY, HARMLESS, HARMLESS)
+    agent = shop.agent(policy)
+    go(agent, "Hi")
+    act("reject", agent, "No.")
+    assert shop.ran == []
+
+
+@pytest.mark.parametrize("verdict", ["I cannot say.", '{"probability": 2}', RuntimeError("down")])
+@pytest.mark.parametrize("otherwise", ["ask", "deny"])
+def test_a_judge_fails_closed(go: Go, verdict: Any, otherwise: Any) -> None:
+    shop = Shop(paying(5))
+    _, policy = judged(verdict, otherwise=otherwise)
+    agent = shop.agent(policy)
+    result = go(agent, "Hi")
+    assert shop.ran == []
+    if otherwise == "deny":
+        assert "so it did not run. it could not be judged" in answers(result)[0]
+    else:
+        assert "it could not be judged" in pending(agent, ONE).calls[0].question
+
+
+def test_a_judge_may_have_its_own_criteria(go: Go) -> None:
+    model = ScriptedChatModel(['{"reason": "x", "probability": 0.3}'])
+    judge = RiskJudge(model, criteria="Payments", threshold=0.2)
+    shop = Shop(paying(5))
+    go(shop.agent(ToolPolicy(Rule("*", "judge"), judge=judge)), "Hi")
+    assert shop.ran == []
+    assert "Payments" in model.requests[0].messages[0].text
+
+
+# What an approval is bound to
+
+
+@MODES
+def test_a_new_version_of_the_tool_is_asked_about_again(go: Go, act: Act, mode: Any) -> None:
+    shop = Shop(paying(5))
+    rules = [Rule("pay", "ask")]
+    old = shop.agent(rules, interrupt_mode=mode)
+    go(old, "Go")
+    (seen,) = pending(old, ONE).calls
+    new = shop.agent(rules, description="Pay twice.", interrupt_mode=mode)
+    act("approve", new, seen.digest)
+    assert shop.ran == []
+    (asked,) = pending(new, ONE).calls
+    assert (asked.args, asked.call_digest == seen.call_digest) == (seen.args, False)
+    with pytest.raises(UnknownCall):
+        approve(new, ONE, seen.digest)
+    act("approve", new, asked.digest)
+    assert shop.ran == [(5, "Ann")]
+
+
+def test_a_new_version_is_another_call_where_a_run_was_stopped(go: Go, act: Act) -> None:
+    shop = Shop(paying(5))
+    stopped: Any = {"interrupt_before": ["tools"]}
+    old = shop.agent([Rule("*", "allow")], **stopped)
+    go(old, "Go")
+    (seen,) = pending(old, ONE).calls
+    new = shop.agent([Rule("*", "allow")], description="Pay twice.", **stopped)
+    with pytest.raises(UnknownCall):
+        act("approve", new, seen.digest)
+    act("approve", old, seen.digest)
+    assert shop.ran == [(5, "Ann")]
+
+
+def test_a_decision_that_names_another_digest_is_refused(go: Go) -> None:
+    shop = Shop(paying(5))
+    agent = shop.agent([Rule("pay", "ask")])
+    go(agent, "Go")
+    with pytest.raises(DecisionNotAllowed, match=r"names the digest 'x'.*Look at the call again"):
+        decide(agent, ONE, {"call-5": {"type": "approve", "digest": "x"}})
+    (asked,) = pending(agent, ONE).calls
+    decide(agent, ONE, {"call-5": {"type": "approve", "digest": asked.call_digest}})
+    assert shop.ran == [(5, "Ann")]
+
+
+class Rewrites(AgentMiddleware):
+    """Changes calls after a review: in a node, or in a layer."""
+
+    def __init__(self, euros: int, *, layer: bool, tool: str = "pay") -> None:
+        super().__init__()
+        self.euros, self.layer, self.tool, self.seen = euros, layer, tool, list[Any]()
+
+    def _changed(self, call: Any) -> Any:
+        args = {"query": "x"} if self.tool == "find" else {**call["args"], "euros": self.euros}
+        return {**call, "name": self.tool, "args": args}
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        message = state["messages"][-1]
+        if self.layer or not message.tool_calls:
+            return None
+        calls = [self._changed(call) for call in message.tool_calls]
+        return {"messages": [message.model_copy(update={"tool_calls": calls})]}
+
+    def around_tool(self, request: Any) -> Any:
+        if not self.layer:
+            return (yield request)
+        changed = self._changed(request.tool_call)
+        tools = {tool.name: tool for tool in request.runtime.tools}
+        try:
+            return (yield replace(request, tool_call=changed, tool=tools[changed["name"]]))
+        except CallChanged as error:
+            self.seen.append(error.request.tool_call["args"])
+            raise
+
+
+@MODES
+def test_a_call_that_a_layer_changes_is_asked_about_again(go: Go, act: Act, mode: Any) -> None:
+    shop, rewrites = Shop(paying(5)), Rewrites(7, layer=True)
+    agent = shop.agent([Rule("pay", "ask")], rewrites, ToolRetryMiddleware(), interrupt_mode=mode)
+    go(agent, "Go")
+    act("approve", agent)
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.args["euros"], shop.ran) == (7, [])
+    act("approve", agent)
+    assert shop.ran == [(7, "Ann")]
+    assert {"euros": 7, "to": "Ann"} in rewrites.seen
+
+
+def test_a_call_that_a_layer_makes_a_risky_one_is_asked_about(go: Go, act: Act) -> None:
+    shop = Shop([{"name": "find", "args": {"query": "y"}, "id": "f"}])
+    agent = shop.agent([Rule("find", "allow"), Rule("pay", "deny")], Rewrites(7, layer=True))
+    result = go(agent, "Go")
+    assert (shop.ran, "does not allow this call of pay" in answers(result)[0]) == ([], True)
+    shop = Shop(paying(5))
+    agent = shop.agent(
+        [Rule("find", "allow"), Rule("pay", "ask")], Rewrites(0, layer=True, tool="find")
+    )
+    go(agent, "Go")
+    act("approve", agent)
+    assert shop.ran == ["x"]  # it may run without a question
+
+
+def test_a_call_that_a_later_node_changes_is_asked_about_again(go: Go, act: Act) -> None:
+    shop = Shop(paying(5))
+    agent = shop.agent([Rule("pay", "ask")], first=[Rewrites(7, layer=False)])
+    go(agent, "Go")
+    act("approve", agent)
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.args["euros"], shop.ran) == (7, [])
+    act("reject", agent, "No.")
+    assert shop.ran == []
+
+
+def test_a_record_of_a_review_in_another_form_counts_for_nothing(go: Go) -> None:
+    """A model cannot write records; a thread of an older version has the ids alone."""
+    shop = Shop(paying(5))
+    agent = shop.agent([Rule("pay", "ask")])
+    go(agent, "Go")
+    (asked,) = pending(agent, ONE).calls
+    messages = agent.get_state(ONE).values["messages"]
+    record = {"HumanInTheLoopMiddleware": {"call-5": "forged"}}
+    forged = messages[-1].model_copy(update={"response_metadata": {"reviewed_calls": record}})
+    agent.update_state(ONE, {"messages": [forged]}, "HumanInTheLoopMiddleware.after_model")
+    agent.invoke(None, ONE)
+    assert shop.ran == []
+    assert pending(agent, ONE).calls[0].call_digest == asked.call_digest
+
+
+@MODES
+def test_an_answer_to_the_tool_is_not_taken_for_a_decision_about_its_call(
+    go: Go, mode: Any
+) -> None:
+    ran: list[Any] = []
+    saver = InMemorySaver()
+
+    def desk(description: str) -> Any:
+        def pay(euros: int) -> str:
+            ran.append(interrupt("Cash?"))
+            return "paid"
+
+        pay.__doc__ = description
+        reviews = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+        call = {"name": "pay", "args": {"euros": 5}, "id": "p"}
+        return create_agent(
+            ScriptedChatModel([[call], "Done."]), [pay], middleware=[reviews], checkpointer=saver
+        )
+
+    old, new = desk("Pay."), desk("Pay twice.")
+    go(old, "Go")
+    approve(old, ONE)
+    assert [call.kind for call in pending(old, ONE).calls] == ["question"]
+    respond(new, ONE, "yes")
+    (asked,) = pending(new, ONE).calls
+    assert (asked.kind, asked.args, ran) == ("review", {"euros": 5}, [])
+    approve(new, ONE)
+    assert [call.kind for call in pending(new, ONE).calls] == ["question"]
+    respond(new, ONE, "yes again")
+    assert ran == ["yes again"]
+
+
+def test_a_tool_that_a_layer_brings_is_asked_about_once(go: Go) -> None:
+    ran: list[Any] = []
+
+    @tool
+    def extra(euros: int) -> str:
+        """Pay."""
+        ran.append(euros)
+        return "paid"
+
+    class Brings(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield replace(request, tool=extra))
+
+    call = {"name": "extra", "args": {"euros": 5}, "id": "p"}
+    agent = create_agent(
+        ScriptedChatModel([[call], "Done."]),
+        middleware=[HumanInTheLoopMiddleware(ToolPolicy(Rule("extra", "ask"))), Brings()],
+        checkpointer=InMemorySaver(),
+    )
+    go(agent, "Go")
+    approve(agent, ONE)
+    assert ran == [5]
+
+
+def test_tools_of_an_agent_inside_are_not_held_to_the_approval_of_the_outer_call(go: Go) -> None:
+    shop = Shop()
+    clerk_shop = Shop(paying(5))
+    clerk = clerk_shop.agent([Rule("*", "allow")], name="clerk", checkpointer=None, store=None)
+    request = {"name": "clerk", "args": {"request": "Pay 5."}, "id": "c"}
+    boss = create_agent(
+        ScriptedChatModel([[request], "Done."]),
+        [agent_tool(clerk, description="Pays.")],
+        middleware=[HumanInTheLoopMiddleware(ToolPolicy(Rule("clerk", "ask")))],
+        checkpointer=shop.saver,
+    )
+    go(boss, "Go")
+    approve(boss, ONE)
+    assert clerk_shop.ran == [(5, "Ann")]
+
+
+# Standing approvals
+
+
+def remembered(**remember: Any) -> dict[str, Any]:
+    return {"type": "approve", "remember": {"seconds": 60, **remember}}
+
+
+@MODES
+def test_later_calls_run_by_a_standing_approval(go: Go, act: Act, mode: Any) -> None:
+    shop = Shop(paying(5), paying(5, 6), paying(5))
+    log: list[Any] = []
+    rules = [Rule("pay", "ask", remember=WEEK)]
+    agent = shop.agent(rules, interrupt_mode=mode, decisions=log.append)
+    go(agent, "Go")
+    assert pending(agent, ONE).calls[0].remember == WEEK
+    act("decide", agent, {"call-5": remembered(by="ann")})
+    (asked,) = pending(agent, ONE).calls
+    assert asked.args["euros"] == 6
+    act("approve", agent)
+    assert [euros for euros, _ in shop.ran].count(5) == 3
+    (approval,) = approvals(agent)
+    assert (approval.by, approval.uses, approval.thread) == ("ann", 2, None)
+    reasons = {decision.reason for decision in log}
+    assert f"standing approval {approval.id} by ann" in reasons
+
+
+def test_a_standing_approval_is_for_the_tool_as_it_was(go: Go, act: Act) -> None:
+    shop, rules = Shop(paying(5)), [Rule("pay", "ask", remember=WEEK)]
+    agent = shop.agent(rules)
+    go(agent, "Go")
+    act("decide", agent, {"call-5": remembered(when={})})
+    new = shop.agent(rules, description="Pay twice.")
+    go(new, "Go", thread="2")
+    assert len(shop.ran) == 1
+    same = shop.agent(rules)
+    go(same, "Go", thread="3")
+    assert len(shop.ran) == 2
+
+
+def test_a_standing_approval_may_hold_in_one_thread(go: Go, act: Act) -> None:
+    shop, rules = Shop(paying(5), "Done.", paying(6)), [Rule("pay", "ask", remember=WEEK)]
+    agent = shop.agent(rules)
+    go(agent, "Go")
+    act("decide", agent, {"call-5": remembered(when={"euros": {"<": 9}}, thread=True)})
+    go(agent, "Go on")
+    assert shop.ran == [(5, "Ann"), (6, "Ann")]
+    go(shop.agent(rules), "Go", thread="2")
+    assert len(shop.ran) == 2
+
+
+@MODES
+def test_a_decision_holds_whatever_was_approved_since_the_question(
+    go: Go, act: Act, mode: Any
+) -> None:
+    shop, rules = Shop(paying(5, 6)), [Rule("pay", "ask", remember=WEEK)]
+    agent = shop.agent(rules, interrupt_mode=mode)
+    go(agent, "Go")
+    go(shop.agent(rules, interrupt_mode=mode), "Go", thread="2")
+    other: Any = {"configurable": {"thread_id": "2"}}
+    decide(agent, other, {"call-5": remembered(when={}), "call-6": {"type": "reject"}})
+    assert shop.ran == [(5, "Ann")]
+    act("decide", agent, {"call-5": {"type": "reject"}, "call-6": APPROVE})
+    assert shop.ran == [(5, "Ann"), (6, "Ann")]
+
+
+def test_a_call_waits_again_if_its_approval_was_revoked_meanwhile(go: Go, act: Act) -> None:
+    shop, rules = Shop(paying(5), paying(5, 6)), [Rule("pay", "ask", remember=WEEK)]
+    agent = shop.agent(rules)
+    go(agent, "Go")
+    act("decide", agent, {"call-5": remembered()})  # of the next calls, 6 is asked about
+    (approval,) = approvals(agent)
+    revoke(agent, approval.id, by="bob")
+    act("approve", agent)
+    assert shop.ran == [(5, "Ann"), (6, "Ann")]
+    (asked,) = pending(agent, ONE).calls
+    assert asked.args["euros"] == 5
+    act("approve", agent)
+    assert shop.ran == [(5, "Ann"), (6, "Ann"), (5, "Ann")]
+
+
+def test_an_approval_that_was_revoked_while_its_call_waits_does_not_let_it_run(go: Go) -> None:
+    shop, ran = Shop(), list[Any]()
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        ran.append(interrupt("Cash?"))
+        return "paid"
+
+    call = {"name": "pay", "args": {"euros": 5}, "id": "p"}
+    policy = ToolPolicy(Rule("pay", "ask", remember=WEEK))
+    agent = create_agent(
+        ScriptedChatModel([[call], "Done.", [{**call, "id": "q"}], "Done."]),
+        [pay],
+        middleware=[HumanInTheLoopMiddleware(policy)],
+        checkpointer=shop.saver,
+        store=shop.store,
+    )
+    go(agent, "Go")
+    decide(agent, ONE, {"p": remembered()})
+    respond(agent, ONE, "yes")
+    go(agent, "Again")
+    assert [call.kind for call in pending(agent, ONE).calls] == ["question"]
+    revoke(agent, approvals(agent)[0].id, by="bob")
+    respond(agent, ONE, "no")
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.kind, ran) == ("review", ["yes"])
+    assert asked.question.endswith("Its standing approval was revoked or has expired.")
+    approve(agent, ONE)
+    respond(agent, ONE, "no")
+    assert ran == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("remember", "message"),
+    [
+        ({"seconds": WEEK + 1}, "'seconds' from 0 to 604800, got 604801"),
+        ({"seconds": 0}, "'seconds' from 0 to 604800, got 0"),
+        ({"when": {"euros": {">": 5}}}, "'euros > 5' does not hold for the approved call"),
+        ({"when": {"euros": {"=<": 5, "<": 9}}}, "must compare with some of"),
+    ],
+)
+def test_an_approval_that_the_policy_does_not_allow_is_refused(
+    go: Go, remember: Any, message: str
+) -> None:
+    shop = Shop(paying(5))
+    agent = shop.agent([Rule("pay", "ask", remember=WEEK)])
+    go(agent, "Go")
+    decision = remembered(**remember)
+    with pytest.raises(DecisionNotAllowed, match=message):
+        decide(agent, ONE, {"call-5": decision})
+    with pytest.raises(ValidationError, match=message):
+        go(agent, Command(resume={"decisions": [decision]}))
+    assert approvals(agent) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [(Rule("pay", "ask"), {}), (Rule("pay", "ask", remember=WEEK), {"store": None})],
+)
+def test_without_a_store_and_a_rule_for_it_nothing_is_remembered(
+    go: Go, rule: Rule, options: Any
+) -> None:
+    shop = Shop(paying(5))
+    agent = shop.agent([rule], **options)
+    go(agent, "Go")
+    with pytest.raises(DecisionNotAllowed, match="later calls may not be approved"):
+        decide(agent, ONE, {"call-5": remembered()})
+    with pytest.raises(ValidationError, match="Later calls of pay may not be approved"):
+        go(agent, Command(resume={"decisions": [remembered()]}))
+    with pytest.raises(DecisionNotAllowed, match=r"may not be approved|goes with 'approve'"):
+        decide(agent, ONE, {"call-5": {**remembered(), "type": "reject"}})
+
+
+def test_a_block_may_announce_where_approvals_are_kept(go: Go) -> None:
+    shop, kept = Shop(paying(5)), InMemoryStore()
+    agent = shop.agent([Rule("pay", "ask", remember=WEEK)], store=None)
+    for scope, thread, ran in (("acme", "1", 1), ("acme", "2", 2), ("other", "3", 2)):
+        with approvals_of_run(StoredApprovals(kept, scope=(scope,))):
+            agent = shop.agent([Rule("pay", "ask", remember=WEEK)], store=None)
+            go(agent, "Go", thread=thread)
+            if thread == "1":
+                decide(agent, ONE, {"call-5": remembered()})
+        assert len(shop.ran) == ran
+
+
+# What hooks know
+
+
+def test_a_hook_can_get_the_tools_of_its_agent(go: Go) -> None:
+    seen: list[Any] = []
+
+    class Looks(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            seen.append(sorted(get_tools()))
+
+    shop = Shop("Hi.")
+    go(shop.agent([Rule("*", "allow")], Looks()), "Go")
+    assert (seen, dict(get_tools())) == ([["find", "pay"]], {})
+
+
+def test_a_condition_may_stand_in_a_dict_of_tools(go: Go) -> None:
+    shop = Shop(paying(5, 60))
+    agent = shop.agent({"pay": {"when": {"euros": {">": 50}}}})
+    go(agent, "Go")
+    (asked,) = pending(agent, ONE).calls
+    assert asked.args["euros"] == 60
+    reject(agent, ONE, "No.")
+    assert shop.ran == [(5, "Ann")]
+    assert isinstance(agent.get_state(ONE).values["messages"][-1], AIMessage)

@@ -1,0 +1,172 @@
+"""Approvals in a service: bound to what was approved, for reviewers, and standing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+
+from agent_factory import create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
+from agent_factory.review import DecisionNotAllowed
+from agent_factory.service import NotFound, Service
+from agent_factory.service.inbox import Wait
+from agent_factory.testing import ScriptedChatModel
+
+WEEK = 7 * 86400
+WAIT = 30
+
+
+def desk(ran: list[Any], *rules: Rule, description: str = "Pay.", **options: Any) -> Any:
+    """An agent that pays as many euros as the user says."""
+
+    def pay(euros: int, to: str = "Ann") -> str:
+        ran.append(euros)
+        return f"Paid {euros}."
+
+    pay.__doc__ = description
+
+    def answer(messages: list[BaseMessage]) -> Any:
+        if isinstance(messages[-1], ToolMessage):
+            return "Done."
+        euros = next(int(m.text) for m in reversed(messages) if isinstance(m, HumanMessage))
+        return [{"name": "pay", "args": {"euros": euros}, "id": f"call-{len(messages)}"}]
+
+    return create_agent(
+        ScriptedChatModel([answer] * 100),
+        [pay],
+        middleware=[HumanInTheLoopMiddleware(ToolPolicy(*rules))],
+        ignore=["AF211"],
+        **options,
+    )
+
+
+@pytest.fixture
+def ran() -> list[Any]:
+    """The amounts that were paid."""
+    return []
+
+
+def asked(service: Service, euros: int, thread: str | None = None, tenant: str = "") -> Wait:
+    """What is asked after a message about these euros."""
+    run = service.submit("desk", thread=thread, message=str(euros), tenant=tenant)
+    for _ in run.stream():
+        pass
+    (wait,) = service.inbox(tenant).waits(thread=run.thread_id)
+    return wait
+
+
+def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[Any]) -> None:
+    service.add("desk", desk(ran, Rule("pay", "ask")))
+    service.start()
+    wait = asked(service, 5)
+    with pytest.raises(DecisionNotAllowed, match="the decision names the digest 'other'"):
+        service.decide(wait.id, "approve", by="ann", digest="other")
+    with pytest.raises(ArgumentError, match="must be a string"):
+        service.decide(wait.id, "respond", by="ann", message=5)
+    service.decide(wait.id, "approve", by="ann", digest=wait.digest).result(WAIT)
+    assert ran == [5]
+
+
+def test_a_new_version_of_the_tool_is_asked_about_again(url: str, ran: list[Any]) -> None:
+    with Service(url) as old:
+        old.add("desk", desk(ran, Rule("pay", "ask")))
+        first = asked(old, 5, thread="t-1")
+    with Service(url) as new:
+        new.add("desk", desk(ran, Rule("pay", "ask"), description="Pay twice."))
+        run = new.decide(first.id, "approve", by="ann", digest=first.digest)
+        for _ in run.stream():
+            pass
+        (second,) = new.inbox().waits(thread="t-1")
+        assert (second.args, ran) == (first.args, [])
+        assert second.call_digest != first.call_digest
+        new.decide(second.id, "approve", by="ann").result(WAIT)
+    assert ran == [5]
+
+
+def test_a_new_version_is_asked_about_again_where_a_run_was_stopped(
+    url: str, ran: list[Any]
+) -> None:
+    rule, stop = Rule("pay", "allow"), dict[str, Any](interrupt_before=["tools"])
+    with Service(url) as old:
+        old.add("desk", desk(ran, rule, **stop))
+        first = asked(old, 5, thread="t-1")
+    with Service(url) as new:
+        new.add("desk", desk(ran, rule, description="Pay twice.", **stop))
+        for _ in new.decide(first.id, "approve", by="ann").stream():
+            pass
+        (second,) = new.inbox().waits(thread="t-1")
+        assert (second.kind, ran) == ("pause", [])
+        new.decide(second.id, "approve", by="ann").result(WAIT)
+    assert ran == [5]
+
+
+def test_only_reviewers_decide(service: Service, ran: list[Any]) -> None:
+    service.add("desk", desk(ran, Rule("pay", "ask", reviewers=["finance", "eve"])))
+    service.start()
+    wait = asked(service, 5)
+    assert wait.reviewers == ("eve", "finance")
+    with pytest.raises(DecisionNotAllowed, match=r"'ann' may not decide .* eve, finance"):
+        service.decide(wait.id, "approve", by="ann", roles=["support"])
+    with pytest.raises(DecisionNotAllowed, match="'ann' may not decide"):
+        service.resume(wait.thread_id, {"decisions": [{"type": "approve"}]}, by="ann")
+    service.decide(wait.id, "approve", by="ann", roles=["finance"]).result(WAIT)
+    service.decide(asked(service, 6).id, "approve", by="eve").result(WAIT)
+    assert ran == [5, 6]
+
+
+def test_a_standing_approval_lets_later_calls_run(service: Service, ran: list[Any]) -> None:
+    service.add("desk", desk(ran, Rule("pay", "ask", remember=WEEK)))
+    service.start()
+    wait = asked(service, 5, tenant="acme")
+    assert wait.remember == WEEK
+    with pytest.raises(DecisionNotAllowed, match="'seconds' from 0 to 604800"):
+        service.decide(wait.id, "approve", by="ann", remember={"seconds": WEEK + 1})
+    too_high = {"seconds": 60, "when": {"euros": {">": 5}}}
+    with pytest.raises(DecisionNotAllowed, match="does not hold for the approved call"):
+        service.decide(wait.id, "approve", by="ann", remember=too_high)
+    remember = {"seconds": 60, "when": {"euros": {"<=": 5}}, "by": "somebody else"}
+    service.decide(wait.id, "approve", by="ann", remember=remember).result(WAIT)
+    (approval,) = service.approvals(tenant="acme")
+    assert (approval.by, approval.agent, approval.when) == ("ann", "desk", {"euros": {"<=": 5}})
+    service.submit("desk", message="4", tenant="acme").result(WAIT)
+    assert ran == [5, 4]
+    assert asked(service, 6, tenant="acme").args == {"euros": 6}
+    assert asked(service, 4, tenant="other").args == {"euros": 4}
+    assert service.approvals(tenant="other") == []
+    with pytest.raises(NotFound):
+        service.revoke(approval.id, by="bob", tenant="other")
+    assert service.approvals()[0].uses == 1
+    revoked = service.revoke(approval.id, by="bob", tenant="acme")
+    assert revoked.revoked_by == "bob"
+    assert service.revoke(approval.id, by="cid") == revoked
+    assert service.approvals() == []
+    assert asked(service, 4, tenant="acme").args == {"euros": 4}
+    assert ran == [5, 4]
+    said = {entry.what: entry for entry in service.inbox("acme").audit()}
+    assert (said["remember"].who, said["remember"].detail["when"]) == ("ann", "euros <= 5")
+    used = {"approval": approval.id, "tool": "pay", "args": {"euros": 4}}
+    assert (said["allow"].who, said["allow"].detail) == ("ann", used)
+    assert said["revoke"].who == "bob"
+    assert service.inbox("other").audit() == []
+
+
+def test_a_standing_approval_ends_in_time_and_with_the_tool(url: str, ran: list[Any]) -> None:
+    rules = [Rule("pay", "ask", remember=WEEK)]
+    with Service(url) as service:
+        service.add("desk", desk(ran, *rules))
+        short = {"seconds": 0.001, "when": {}}
+        service.decide(asked(service, 5).id, "approve", by="ann", remember=short).result(WAIT)
+        wait = asked(service, 5)
+        assert service.approvals() == []
+        assert len(service.approvals(active=False)) == 1
+        long = {"seconds": 60, "when": {}}
+        service.decide(wait.id, "approve", by="ann", remember=long).result(WAIT)
+        service.submit("desk", message="6").result(WAIT)
+    assert ran == [5, 5, 6]
+    with Service(url) as service:
+        service.add("desk", desk(ran, *rules, description="Pay twice."))
+        assert asked(service, 5).args == {"euros": 5}
+    assert ran == [5, 5, 6]
