@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from itertools import product
 from typing import Any
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -22,11 +23,11 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from agent_factory import create_agent
-from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.serve import Principal, create_app
 from agent_factory.service import Service
 from agent_factory.service.database import Database
-from agent_factory.service.tables import audit, runs, threads, waits
+from agent_factory.service.tables import approvals, audit, runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
 from serve.route_examples import (
     ANSWER,
@@ -104,7 +105,7 @@ class World:
         with database.read() as connection:
             found: list[Any] = [
                 row
-                for table in (threads, runs, waits, audit)
+                for table in (threads, runs, waits, audit, approvals)
                 for row in connection.execute(
                     select(table).where(table.c.tenant == "acme").order_by(*table.primary_key)
                 )
@@ -124,7 +125,7 @@ def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
         url = new_postgres(request.getfixturevalue("postgres_server"))
     patch = pytest.MonkeyPatch()
     patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
-    asks = [HumanInTheLoopMiddleware({"pay": True})]
+    asks = [HumanInTheLoopMiddleware(ToolPolicy(Rule("pay", "ask", remember=3600)))]
     saver = InMemorySaver()
     with Service(url) as service:
         service.add("echo", create_agent(ScriptedChatModel([echo] * 100_000), checkpointer=saver))
@@ -147,12 +148,17 @@ def things_of(service: Service, tenant: str) -> dict[str, str]:
     waiting = service.submit("desk", message=word, tenant=tenant)
     waiting.result(30)
     (wait,) = service.inbox(tenant).waits(thread=waiting.thread_id)
+    other = service.submit("desk", message=f"{word} {uuid4().hex}", tenant=tenant)
+    other.result(30)
+    (known,) = service.inbox(tenant).waits(thread=other.thread_id)
+    service.decide(known.id, "approve", by=word, remember={"seconds": 60}).result(30)
     return {
         "thread": thread,
         "run": run.id,
         "checkpoint": service.state(thread).config["configurable"]["checkpoint_id"],
         "waiting": waiting.thread_id,
         "wait": wait.id,
+        "approval": service.approvals(tenant=tenant)[0].id,
         "assistant": "echo",
         "name": "app.css",
         "namespace": "model",
