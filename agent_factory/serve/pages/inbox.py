@@ -136,9 +136,12 @@ class InboxPages:
             kind, seconds = "approve", str(form.get("seconds", ""))
             if not seconds.isdecimal():
                 return await self._page(request, problem="Say for how long.")
-            any_args = {"when": {}} if form.get("calls") == "any" else {}
-            here = {"thread": True} if form.get("thread") == "1" else {}
-            options["remember"] = {"seconds": int(seconds), **any_args, **here}
+            remember: dict[str, Any] = {"seconds": int(seconds)}
+            if form.get("calls") == "any":
+                remember["when"] = {}
+            if form.get("thread") == "1":
+                remember["thread"] = True
+            options["remember"] = remember
         await run_in_threadpool(lambda: self._decided(request, wait.id, kind, options))
         if is_partial(request):
             return await self._page(request)
