@@ -15,6 +15,8 @@ from agent_factory import create_agent
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     ModelCallLimitMiddleware,
+    Rule,
+    ToolPolicy,
     ToolRetryMiddleware,
 )
 from agent_factory.service import Service
@@ -22,6 +24,13 @@ from agent_factory.testing import ScriptedChatModel
 
 EVIL = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
 """What a model, a tool or a user may say to a page."""
+
+RULES = ToolPolicy(
+    Rule("search_*", "allow"),
+    Rule("ask", "allow"),
+    Rule("refund", "deny", when={"euros": {">": 5000}}, reason="The office does that."),
+    Rule("refund", "ask", remember=7 * 86400),
+)
 
 TOKENS: Any = {"input_tokens": 1200, "output_tokens": 80, "total_tokens": 1280}
 
@@ -79,7 +88,7 @@ def add_desk(service: Service, **options: Any) -> None:
         name="desk",
         middleware=[
             ModelCallLimitMiddleware(run_limit=20),
-            HumanInTheLoopMiddleware({"refund": True}),
+            HumanInTheLoopMiddleware(RULES),
             ToolRetryMiddleware(),
         ],
         checkpointer=InMemorySaver(),

@@ -32,7 +32,9 @@ def paths(desk: Desk) -> list[str]:
         f"/inbox/{first}",
         f"/inbox/{second}",
         f"/inbox/{done}",
+        "/inbox/approvals",
         "/inbox/audit",
+        "/studio/agents/desk/policy",
     ]
 
 
