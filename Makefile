@@ -97,6 +97,7 @@ $(NODE)/.installed: tests/web/package-lock.json
 pages: $(STAMP)   # write docs/checks.md and the pictures from the code
 	$(BIN)/python scripts/checks_page.py docs/checks.md
 	$(BIN)/python docs/pictures/make.py
+	$(BIN)/python docs/pictures/make_pages.py
 
 link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from agent_factory.errors import TurnError as TurnError
     from agent_factory.factory.agent import create_agent as create_agent
     from agent_factory.factory.agent import plan_agent as plan_agent
+    from agent_factory.factory.agent import tools_of as tools_of
     from agent_factory.factory.agent import topology_of as topology_of
     from agent_factory.factory.agent import warnings_of as warnings_of
+    from agent_factory.factory.agent import with_decisions as with_decisions
     from agent_factory.hooks.base import AgentMiddleware as AgentMiddleware
     from agent_factory.hooks.base import configure_trace_policy as configure_trace_policy
     from agent_factory.hooks.base import hook_config as hook_config
@@ -91,7 +93,9 @@ HOMES = {
     "agent_factory.errors": (
         "AgentFactoryError AgentFactoryWarning HistoryError OutputError SpecError TurnError"
     ),
-    "agent_factory.factory": "create_agent plan_agent topology_of warnings_of",
+    "agent_factory.factory": (
+        "create_agent plan_agent tools_of topology_of warnings_of with_decisions"
+    ),
     "agent_factory.hooks.base": "AgentMiddleware configure_trace_policy hook_config",
     "agent_factory.hooks.decorators": (
         "after_agent after_model before_agent before_model dynamic_prompt wrap_model_call "

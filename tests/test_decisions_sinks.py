@@ -28,6 +28,8 @@ from agent_factory import (
     SpecError,
     create_agent,
     set_reason,
+    topology_of,
+    with_decisions,
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add
@@ -255,3 +257,46 @@ def test_without_opentelemetry_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ImportError, match=r"agent-factory\[otel\]"):
         DecisionSpanEvents()
+
+
+# Agents that exist
+
+
+def test_an_agent_records_its_decisions_later(call: Any) -> None:
+    log: list[Decision] = []
+    plain = agent(None)
+    call(with_decisions(plain, log.append), ASK)
+    assert [decision.hook for decision in log] == RUN
+
+
+def test_a_copy_keeps_the_sinks_and_the_settings_of_an_agent() -> None:
+    kept: list[Decision] = []
+    added: list[Decision] = []
+    options: dict[str, Any] = {"name": "desk", "checkpointer": InMemorySaver()}
+    made = agent(kept.append, interrupt_before=["tools"], **options)
+    copy = with_decisions(made, [added.append, kept.append])
+    copy.invoke(ASK, {"configurable": {"thread_id": "1"}})
+    assert [one.hook for one in kept] == [one.hook for one in added] == RUN[:2]
+    assert copy.get_state({"configurable": {"thread_id": "1"}}).next == ("tools",)
+    assert (copy.name, copy.config, copy.checkpointer) == (
+        made.name,
+        made.config,
+        made.checkpointer,
+    )
+    assert topology_of(copy) == topology_of(made)
+    assert type(copy) is type(made)
+
+
+def test_a_route_that_is_taken_outside_of_a_run_goes_to_no_stream() -> None:
+    made = agent(True, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    made.invoke(ASK, thread)
+    made.update_state(thread, {"messages": [("ai", "Six.")]}, "model")  # warnings are errors
+
+
+def test_a_copy_records_only_what_it_does() -> None:
+    log: list[Decision] = []
+    plain = agent(None)
+    with_decisions(plain, log.append)
+    plain.invoke(ASK)
+    assert log == []

@@ -50,6 +50,7 @@ PAGE_NEEDS = {
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
     "docs/howto/mcp.md": ("langchain_mcp_adapters",),
     "docs/howto/web_service.md": ("fastapi",),
+    "docs/service/ag_ui.md": ("ag_ui",),
     "docs/telemetry.md": ("opentelemetry.sdk",),
     "docs/tutorial.md": ("typer", "syrupy"),
 }

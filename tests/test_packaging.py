@@ -141,7 +141,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / (src / "name").read_text()
 
 
-KINDS = (".py", ".css", ".js")
+KINDS = (".py", ".css", ".js", ".html", ".svg")
 
 
 def test_wheel_contents(wheel: Path) -> None:

@@ -7,7 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_factory.cli import check, demo, diff, explain, migrate, new, policy, service, show
+from agent_factory.cli import (
+    audit,
+    check,
+    demo,
+    diff,
+    explain,
+    migrate,
+    new,
+    policy,
+    service,
+    show,
+    studio,
+)
 from agent_factory.cli.error_reports import installed_version, reporting_errors
 
 SERVICE = "Agents as a service"
@@ -59,9 +71,11 @@ _add(app, migrate.migrate, epilog=migrate.EXAMPLES)
 _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
 _add(app, service.serve, rich_help_panel=SERVICE)
+_add(app, studio.studio, epilog=studio.EXAMPLES)
 _add(app, service.submit, rich_help_panel=SERVICE)
 _add(app, service.inbox, rich_help_panel=SERVICE)
 _add(app, service.decide, rich_help_panel=SERVICE)
+_add(app, audit.audit, rich_help_panel=SERVICE)
 _add(app, service.approvals, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)

@@ -119,6 +119,10 @@ AF366 agent_factory.service.RunCancelled
     Submit the message again if it is still wanted.
 AF367 agent_factory.service.DatabaseUnavailable
     Try again once it can be reached.
+AF368 agent_factory.service.AuditTampered
+    Compare entry `.number` with a backup, and find out who could write to the database.
+AF369 agent_factory.service.DecisionForbidden
+    Let somebody decide to whom `may_decide` allows it.
 """
 
 ERROR_CODES: Final = {

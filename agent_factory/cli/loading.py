@@ -168,6 +168,37 @@ def load(text: str) -> Loaded:
             return Loaded(load_topology(read_text(target), target.place))
         except TopologyFileError as error:
             raise CommandError(str(error), error) from None
+    with _imported(target) as module:
+        attribute, value = _attribute(target, module)
+        loaded = _loaded(f"{target.place}:{attribute}", value)
+    if file := getattr(module, "__file__", None):
+        loaded = replace(loaded, place=find_definition(Path(file), attribute.partition(".")[0]))
+    return loaded
+
+
+def load_agent(text: str) -> tuple[str, Any]:
+    """The agent of a target, and the name it has there.
+
+    A function without arguments is called. Any compiled graph is an agent here.
+    """
+    from langgraph.graph.state import CompiledStateGraph
+
+    target = target_of(text)
+    if target.is_plan:
+        raise CommandError(f"{target.place} is a plan. A plan cannot run; name the agent. {USAGE}")
+    with _imported(target) as module:
+        attribute, value = _attribute(target, module)
+        if inspect.isroutine(value):
+            value = value()
+    if not isinstance(value, CompiledStateGraph):
+        where = f"{target.place}:{attribute}"
+        raise CommandError(f"{where} must be an agent, got {describe(value)}. {USAGE}")
+    return attribute.rpartition(".")[2], value
+
+
+@contextmanager
+def _imported(target: Target) -> Iterator[ModuleType]:
+    """Import the module of a target; errors become sentences, also those of the block."""
     root, name = root_and_name(target.path) if target.is_file else (Path.cwd(), target.place)
     with (
         importing_from(root, target.folders),
@@ -176,12 +207,7 @@ def load(text: str) -> Loaded:
         warnings.catch_warnings(action="ignore", category=AgentFactoryWarning),
         _errors_as_sentences(target, name),
     ):
-        module = import_file(target.path, name) if target.is_file else importlib.import_module(name)
-        attribute, value = _attribute(target, module)
-        loaded = _loaded(f"{target.place}:{attribute}", value)
-    if file := getattr(module, "__file__", None):
-        loaded = replace(loaded, place=find_definition(Path(file), attribute.partition(".")[0]))
-    return loaded
+        yield import_file(target.path, name) if target.is_file else importlib.import_module(name)
 
 
 @contextmanager

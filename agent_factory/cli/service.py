@@ -111,6 +111,13 @@ def serve(
         str | None,
         typer.Option(help="A function that says who makes a request: module:name."),
     ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A server whose pages may make requests in a browser, such as "
+            "https://chat.example.com; once for each."
+        ),
+    ] = None,
     grace: Grace = 30.0,
     traceback: ShowTraceback = False,
 ) -> None:
@@ -119,22 +126,37 @@ def serve(
     A worker runs inside. Without --authenticate, only requests from this machine are served.
     """
     found = load_service(service)
-    try:
-        import uvicorn
-
-        from agent_factory.serve import create_app
-    except ImportError as error:
-        raise CommandError(
-            f"{error}. Install it with: pip install 'agent-factory[serve]'", error
-        ) from error
+    create_app = load_create_app()
     who = None if authenticate is None else _named("function", authenticate)
-    application = create_app(found, authenticate=who)
+    application = create_app(found, authenticate=who, origins=origin or ())
     if not no_worker:
         found.start(slots=slots)
     if who is None and host not in ("127.0.0.1", "::1", "localhost"):
         console.write("Only requests from this machine are served. --authenticate lets others in.")
     console.write(f"Serving {', '.join(found.agents)} at http://{host}:{port}. Ctrl-C stops it.")
     sys.stdout.flush()
+    run_server(found, application, host, port, grace)
+
+
+def load_create_app() -> Any:
+    """What makes the application; CommandError if its packages are missing."""
+    try:
+        import uvicorn  # noqa: F401  # missing packages are reported before anything starts
+
+        from agent_factory.serve import create_app
+    except ImportError as error:
+        raise CommandError(
+            f"{error}. Install it with: pip install 'agent-factory[serve]'", error
+        ) from error
+    return create_app
+
+
+def run_server(
+    service: Service, application: Any, host: str, port: int, grace: float, **options: Any
+) -> None:
+    """Serve an application until it is stopped, then end the worker and the service."""
+    import uvicorn
+
     try:
         uvicorn.run(
             application,
@@ -142,10 +164,11 @@ def serve(
             port=port,
             log_level="warning",
             timeout_graceful_shutdown=int(grace),
+            **options,
         )
     finally:
-        found.stop(seconds=grace)
-        found.close()
+        service.stop(seconds=grace)
+        service.close()
 
 
 def drain(

@@ -294,4 +294,8 @@ def decision_log(value: Any) -> DecisionLog | None:
 
 def to_stream(decision: Decision) -> None:
     """Send a custom stream event `{"decision": {...}}`: the sink of `decisions=True`."""
-    get_stream_writer()({"decision": decision.to_data()})
+    try:
+        write = get_stream_writer()
+    except (KeyError, RuntimeError):  # outside of a run: `update_state` also takes routes
+        return
+    write({"decision": decision.to_data()})

@@ -1,5 +1,12 @@
 """create_agent and what belongs to it: arguments, validation, wiring."""
 
-from agent_factory.factory.agent import create_agent, plan_agent, topology_of, warnings_of
+from agent_factory.factory.agent import (
+    create_agent,
+    plan_agent,
+    tools_of,
+    topology_of,
+    warnings_of,
+    with_decisions,
+)
 
-__all__ = ["create_agent", "plan_agent", "topology_of", "warnings_of"]
+__all__ = ["create_agent", "plan_agent", "tools_of", "topology_of", "warnings_of", "with_decisions"]

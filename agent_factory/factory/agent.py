@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Never, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -15,6 +15,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolCallTransformer
 from langgraph.store.base import BaseStore
 
+from agent_factory.decisions.log import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, raise_all
 from agent_factory.factory.arguments import UNKNOWN, make_spec, unknown_arguments, wrong_type
 from agent_factory.factory.settings import settings_of
@@ -415,15 +416,49 @@ def middleware_of(
 
 
 def tools_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, BaseTool]:
-    """Return the tools that an agent runs, by name.
+    """Return the tools that an agent runs, by name, with those that its middleware bring.
 
     Args:
         agent: What `create_agent` returned.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
+
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> [*tools_of(create_agent(ScriptedChatModel([]), [print]))]
+    ['print']
     """
-    return _spec_of(agent).toolbox.client
+    return dict(_spec_of(agent).toolbox.client)
+
+
+def with_decisions(
+    agent: CompiledStateGraph[Any, Any, Any, Any], decisions: Any = True
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return a copy of an agent that also records its decisions.
+
+    Args:
+        agent: What `create_agent` returned.
+        decisions: Where they go, as `create_agent` takes it. Sinks that the agent has stay.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`, or a sink cannot be called.
+
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> agent = with_decisions(create_agent(ScriptedChatModel(["Hi."]), [print]), print)
+    >>> _ = agent.invoke({"messages": [("user", "Hello")]})
+    model routed: __end__ [no calls left]
+    """
+    spec, graph = _spec_of(agent), cast("AgentGraph", agent.builder)
+    known, added = spec.decisions, decision_log(decisions)
+    if known is not None and added is not None:
+        sinks = dict.fromkeys([*known.sinks, *added.sinks])
+        added = DecisionLog(*sinks, contents=known.contents or added.contents)
+    plan = None if graph.fusion is None else graph.fusion.plan
+    wired = wire(replace(spec, decisions=added or known), agent.context_schema, plan)
+    services = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
+    copy = wired.compile(**{**graph.options, **services})
+    copy.config = agent.config
+    return copy
 
 
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:

@@ -55,9 +55,11 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             ) from error
         self.spec = spec
         self.fusion: Fusion | None = None
+        self.options: dict[str, Any] = {}
 
     def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Compile to an agent whose streams and states do not show the reserved keys."""
+        self.options = options
         agent = super().compile(*args, **options)
         shown = agent.stream_channels_list
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]

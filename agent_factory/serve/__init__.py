@@ -1,4 +1,4 @@
-"""Serve the agents of a service over HTTP, to clients that speak LangGraph's API.
+"""Serve the agents of a service over HTTP: LangGraph's API, AG-UI, OpenAI's chat completions.
 
 >>> from agent_factory.serve import create_app
 """
@@ -12,7 +12,8 @@ from agent_factory import lazy_names
 if TYPE_CHECKING:
     from agent_factory.serve.app import create_app as create_app
     from agent_factory.serve.principal import Principal as Principal
+    from agent_factory.serve.security import RateLimit as RateLimit
 
-_HOME = {".app": "create_app", ".principal": "Principal"}
+_HOME = {".app": "create_app", ".principal": "Principal", ".security": "RateLimit"}
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -2,66 +2,101 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.review import DecisionNotAllowed
-from agent_factory.serve import langgraph
+from agent_factory.serve import ag_ui, langgraph, openai, pages
+from agent_factory.serve.errors import error_response, status_of
 from agent_factory.serve.json_response import JsonResponse
-from agent_factory.serve.principal import Authenticate, principal_of
-from agent_factory.service import (
-    AlreadyDecided,
-    ClaimedByOther,
-    DatabaseUnavailable,
-    NotFound,
-    Service,
-    ThreadBusy,
+from agent_factory.serve.principal import Authenticate, MayDecide, principal_of
+from agent_factory.serve.security import (
+    RateLimit,
+    RateLimiter,
+    RequestGuard,
+    SecurityHeaders,
+    logger,
 )
-
-_STATUS: dict[type[Exception], int] = {
-    NotFound: 404,
-    ThreadBusy: 409,
-    AlreadyDecided: 409,
-    ClaimedByOther: 409,
-    DecisionNotAllowed: 422,
-    ArgumentError: 422,
-    DatabaseUnavailable: 503,
-}
+from agent_factory.service import Service
 
 
-def create_app(service: Service, authenticate: Authenticate | None = None) -> Starlette:
-    """An application that serves the agents of a service to clients of LangGraph's API.
+def create_app(
+    service: Service,
+    authenticate: Authenticate | None = None,
+    *,
+    may_decide: MayDecide | None = None,
+    rate_limit: RateLimit | None = RateLimit(),  # noqa: B008  it cannot change
+    body_limit: int = 10_000_000,
+    origins: Collection[str] = (),
+) -> Starlette:
+    """An application that serves the agents of a service over HTTP.
+
+    Its clients speak LangGraph's API, AG-UI or OpenAI's chat completions.
 
     It starts no worker: call `service.start()`, or run workers elsewhere.
 
     Args:
         service: The service.
         authenticate: Says who makes a request, and for which tenant: a function, or an async one,
-            that takes the request and returns a `Principal`, or None to refuse it. Without it,
-            only requests from this machine are served.
+            that takes the request and returns a `Principal`, or None to refuse it. It may return a
+            response in place of a principal, such as a redirect to a login page, or raise
+            Starlette's HTTPException. Without it, only requests from this machine are served.
+        may_decide: Says whether a principal may claim a wait and decide about it: a function that
+            takes a `Principal` and a `Wait`. None lets each principal decide within their tenant.
+        rate_limit: The most requests a minute; None sets no limit. Requests from this machine are
+            not limited if there is no `authenticate`.
+        body_limit: The most bytes of a request's body.
+        origins: Origins of other servers whose pages may make requests in a browser, such as
+            "https://chat.example.com".
 
     Returns:
         A Starlette application, for uvicorn or any other ASGI server.
 
+    Raises:
+        ArgumentError: `origins` is not a list of origins.
+
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
     >>> app = create_app(Service(f"sqlite:///{mkdtemp()}/desk.db"))
-    >>> sorted({route.path for route in app.routes})[:2]
-    ['/assistants/count', '/assistants/search']
+    >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
+    True
     """
+    if isinstance(origins, str) or not all(re.fullmatch(r"\w+://[^/*]+", one) for one in origins):
+        raise ArgumentError(
+            "origins",
+            f"must be a list of origins, got {origins!r}.",
+            "Pass origins=['https://chat.example.com'].",
+        )
+    if authenticate is None:
+        rate_limit = None
+        logger.warning(
+            "Nobody is authenticated, so only requests from this machine are served. Pass "
+            "authenticate= to create_app before others can reach it, also by a proxy."
+        )
+    principals = RateLimiter(None if rate_limit is None else rate_limit.principal)
+    addresses = RateLimiter(None if rate_limit is None else rate_limit.address)
 
     def known(route: Route) -> Route:
-        """A route whose endpoint knows the principal."""
+        """A route whose endpoint knows the principal, and whether they may decide about a wait."""
 
         async def serve(request: Request) -> Response:
-            request.state.principal = await principal_of(request, authenticate)
+            principal = await principal_of(request, authenticate)
+            if isinstance(principal, Response):
+                return principal
+            principals.check((principal.tenant, principal.name))
+            request.state.principal = principal
+            request.state.may_decide = may_decide and partial(may_decide, principal)
             response: Response = await route.endpoint(request)
             return response
 
@@ -77,17 +112,34 @@ def create_app(service: Service, authenticate: Authenticate | None = None) -> St
         routes=[
             Route("/ok", ok),
             Route("/info", info),
+            *pages.open_routes(),
             *map(known, langgraph.routes(service)),
+            *map(known, ag_ui.routes(service)),
+            *map(known, openai.routes(service)),
+            *map(known, pages.routes(service)),
+        ],
+        middleware=[
+            Middleware(SecurityHeaders),
+            Middleware(
+                CORSMiddleware,
+                allow_origins=origins,
+                allow_methods=["*"],
+                allow_headers=["*"],
+                expose_headers=["Content-Location", "Location", "Retry-After", "X-Thread-Id"],
+            ),
+            Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
 
 
-async def _refused(_: Request, error: Any) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     """A request that the service refuses."""
-    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
-    return JsonResponse({"detail": str(error)}, status_code=status)
+    status = status_of(error)
+    if status >= 500:
+        raise error  # RequestGuard answers without its details
+    return error_response(request, status, str(error))
 
 
-async def _failed(_: Request, error: Any) -> Response:
-    return JsonResponse({"detail": error.detail}, status_code=error.status_code)
+async def _failed(request: Request, error: Any) -> Response:
+    return error_response(request, error.status_code, error.detail, headers=error.headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -23,9 +24,13 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
     """The body of a request.
 
     Raises:
-        HTTPException: 422 if it is not what `kind` says.
+        HTTPException: 422 if it is not what `kind` says. 415 if it is not sent as JSON: what a
+            page of another site sends without asking first never is.
     """
     given = await request.body()
+    sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given and sent_as != "application/json":
+        raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
     try:
         return kind.model_validate_json(given or b"{}")
     except ValidationError as error:
@@ -37,9 +42,24 @@ def number(request: Request, name: str, default: int) -> int:
     given = request.query_params.get(name)
     if given is None:
         return default
-    if not given.isdecimal():
-        raise HTTPException(422, f"{name} must be a number, got {given!r}.")
+    if not given.isdecimal() or len(given) > 9:
+        raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {given!r:.30}.")
     return int(given)
+
+
+def several(request: Request, name: str) -> list[str]:
+    """The values of a name in the query of a request: repeated, or a list as JSON.
+
+    Raises:
+        HTTPException: 422 if a list is not JSON.
+    """
+    found: list[str] = []
+    for given in request.query_params.getlist(name):
+        try:
+            found += map(str, json.loads(given)) if given.startswith("[") else [given]
+        except ValueError as error:
+            raise HTTPException(422, f"{name} must be a list as JSON, got {given!r}.") from error
+    return [one for one in found if one]
 
 
 def _explained(error: ValidationError) -> str:

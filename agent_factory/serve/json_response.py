@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +32,17 @@ class JsonResponse(Response):
 def time_text(seconds: float) -> str:
     """Seconds since 1970 as ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def selected(shown: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
+    """The fields that a client asks for, or all. `values.key` is one key of the values."""
+    if not names:
+        return dict(shown)
+    kept = {name: shown[name] for name in names if name in shown}
+    inner = {name.removeprefix("values.") for name in names if name.startswith("values.")}
+    if inner and "values" not in kept:
+        kept["values"] = {key: value for key, value in shown["values"].items() if key in inner}
+    return kept
 
 
 def _plain(value: Any) -> Any:

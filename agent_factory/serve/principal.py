@@ -9,6 +9,9 @@ from ipaddress import ip_address
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_factory.service import Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +33,19 @@ class Principal:
     roles: frozenset[str] = frozenset()
 
 
-Authenticate = Callable[[Request], Principal | Awaitable[Principal | None] | None]
-"""Says who makes a request; None refuses it."""
+Answer = Principal | Response | None
+Authenticate = Callable[[Request], Answer | Awaitable[Answer]]
+"""Says who makes a request; None refuses it, and a response is the answer to it."""
+
+MayDecide = Callable[[Principal, Wait], bool]
+"""Says whether a principal may decide about a wait."""
 
 LOCAL = Principal(tenant="", name="local")
 """Who makes requests from this machine, where nobody authenticates them."""
 
 
-async def principal_of(request: Request, authenticate: Authenticate | None) -> Principal:
-    """Who makes a request.
+async def principal_of(request: Request, authenticate: Authenticate | None) -> Principal | Response:
+    """Who makes a request, or the response of `authenticate` in their place.
 
     Raises:
         HTTPException: 401 if `authenticate` refuses it. 403 if there is no `authenticate`, and the
@@ -60,6 +67,10 @@ async def principal_of(request: Request, authenticate: Authenticate | None) -> P
     return found
 
 
+_FORWARDED = frozenset({"forwarded", "via", "x-forwarded-for", "x-real-ip"})
+"""Headers that proxies add: behind one on this machine, all requests are from this machine."""
+
+
 def _is_local(request: Request) -> bool:
     """Whether a request comes from this machine, and was meant for it.
 
@@ -67,7 +78,8 @@ def _is_local(request: Request) -> bool:
     the host of the request.
     """
     client = request.client.host if request.client else ""
-    return all(map(_is_loopback, (client, request.url.hostname or "")))
+    is_forwarded = not _FORWARDED.isdisjoint(request.headers)
+    return not is_forwarded and all(map(_is_loopback, (client, request.url.hostname or "")))
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from agent_factory import lazy_names
 
 if TYPE_CHECKING:
+    from agent_factory.service.audit import AuditEntry as AuditEntry
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
+    from agent_factory.service.errors import AuditTampered as AuditTampered
     from agent_factory.service.errors import ClaimedByOther as ClaimedByOther
     from agent_factory.service.errors import DatabaseUnavailable as DatabaseUnavailable
+    from agent_factory.service.errors import DecisionForbidden as DecisionForbidden
     from agent_factory.service.errors import NotFound as NotFound
     from agent_factory.service.errors import RunCancelled as RunCancelled
     from agent_factory.service.errors import RunFailed as RunFailed
     from agent_factory.service.errors import ServiceError as ServiceError
     from agent_factory.service.errors import ThreadBusy as ThreadBusy
-    from agent_factory.service.inbox import AuditEntry as AuditEntry
     from agent_factory.service.inbox import Inbox as Inbox
     from agent_factory.service.inbox import Wait as Wait
     from agent_factory.service.ledger import SharedLedger as SharedLedger
@@ -29,11 +31,12 @@ if TYPE_CHECKING:
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
 
 _HOME = {
+    ".audit": "AuditEntry",
     ".errors": (
-        "AlreadyDecided ClaimedByOther DatabaseUnavailable NotFound RunCancelled RunFailed "
-        "ServiceError ThreadBusy"
+        "AlreadyDecided AuditTampered ClaimedByOther DatabaseUnavailable DecisionForbidden "
+        "NotFound RunCancelled RunFailed ServiceError ThreadBusy"
     ),
-    ".inbox": "AuditEntry Inbox Wait",
+    ".inbox": "Inbox Wait",
     ".ledger": "SharedLedger SpentBy",
     ".run": "Run RunInfo",
     ".service": "Service",

@@ -21,7 +21,10 @@ from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
+from agent_factory.service.public_state import INTERRUPT as INTERRUPT
+from agent_factory.service.public_state import PublicState
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
 
@@ -36,8 +39,15 @@ Busy = Literal["queue", "reject", "interrupt", "rollback"]
 Late = Literal["reject", "escalate"]
 """What happens to a review that nobody decides in time."""
 
-INTERRUPT = "__interrupt__"
-"""Key under which LangGraph returns what a run waits for."""
+
+RUN_KEY = "agent_factory_run"
+"""Key in the metadata of checkpoints: the run that stored it."""
+
+JOB_KEY = "agent_factory_job"
+"""Key in the metadata of checkpoints: the job that stored it."""
+
+AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
+"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
@@ -51,12 +61,23 @@ class RegisteredAgent:
     busy: Busy
     stream: tuple[str, ...]
     asynchronous: bool
+    decisions: bool
 
     @cached_property
     def plan(self) -> str | None:
         """The digest of the agent's plan; None if another library has built the graph."""
         topology = topology_or_none(self.graph)
         return None if topology is None else topology.digest
+
+    def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Any:
+        """The agent, with the checkpointer of the service, and with a store if it has none."""
+        kept = self.graph.store or store
+        return self.graph.copy(update={"checkpointer": saver, "store": kept})
+
+    @cached_property
+    def public(self) -> PublicState:
+        """What of the agent's state leaves the service."""
+        return PublicState(self.graph)
 
     @property
     def once(self) -> list[OnceMiddleware]:
@@ -101,8 +122,8 @@ class Backend:
             )
         return self.agents[name]
 
-    def graph_of(self, thread: str, tenant: str | None = None) -> Any:
-        """The agent of a thread, with a checkpointer that reads the thread.
+    def agent_of(self, thread: str, tenant: str | None = None) -> RegisteredAgent:
+        """The agent of a thread.
 
         Raises:
             NotFound: There is no such thread, it belongs to another tenant, it has no message yet,
@@ -115,15 +136,22 @@ class Backend:
             raise NotFound(f"thread {thread!r}", "does not exist.")
         if not row.agent:
             raise NotFound(f"thread {thread!r}", "has no message yet.", "Submit one first.")
-        return self.agent(row.agent).graph.copy(update={"checkpointer": FencedSaver(self.database)})
+        return self.agent(row.agent)
+
+    def graph_of(self, thread: str, tenant: str | None = None) -> Any:
+        """The agent of a thread, with a checkpointer that reads the thread.
+
+        Raises:
+            NotFound: As in `agent_of`.
+        """
+        return self.agent_of(thread, tenant).stored_in(FencedSaver(self.database))
 
     def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, Any]:
         """What the agent's `invoke` returned at a checkpoint, at which it may have paused."""
-        graph = self.graph_of(thread)
+        agent = self.agent_of(thread)
         place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}
-        snapshot = graph.get_state(place)
-        shown = graph.output_channels
-        values = {name: value for name, value in snapshot.values.items() if name in shown}
+        snapshot = agent.stored_in(FencedSaver(self.database)).get_state(place)
+        values = dict(agent.public.of_snapshot(snapshot).values)
         if waits:
             values[INTERRUPT] = list(snapshot.interrupts)
         return values

@@ -43,6 +43,8 @@ _LOCK_SECONDS = 30
 _MOST_BLOCKS = 32
 _TURN_SECONDS = 1.0
 
+_WRONG_VALUES = {"builtins.OverflowError", "builtins.UnicodeEncodeError", "psycopg.DataError"}
+
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
 _READS = {"agent_factory_begins": "BEGIN"}
@@ -104,19 +106,20 @@ class Database:
             DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
                 begun is rolled back.
         """
-        with _explained(), self.writing.begin() as connection:
+        with explained(), self.writing.begin() as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads; in SQLite it does not wait for writers."""
-        with _explained(), self._reading.connect() as connection:
+        with explained(), self._reading.connect() as connection:
             yield connection
 
     def create(self) -> None:
-        """Create the tables that are missing: those of the service, and those of checkpoints."""
+        """Create the tables that are missing: of the service, of checkpoints and of the store."""
         if self.is_sqlite:
             from langgraph.checkpoint.sqlite import SqliteSaver
+            from langgraph.store.sqlite import SqliteStore
 
             with self.begin() as connection:
                 metadata.create_all(connection)
@@ -124,8 +127,19 @@ class Database:
             assert path is not None
             with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as plain:
                 SqliteSaver(plain).setup()
+                plain.isolation_level = None
+                # Of two processes that add a column at once, one fails.
+                for attempt in Retrying(
+                    retry=retry_if_exception_type(sqlite3.Error),
+                    stop=stop_after_delay(_LOCK_SECONDS),
+                    wait=wait_random_exponential(multiplier=0.05, max=1),
+                    reraise=True,
+                ):
+                    with attempt:
+                        SqliteStore(plain).setup()
             return
         from langgraph.checkpoint.postgres import PostgresSaver
+        from langgraph.store.postgres import PostgresStore
         from psycopg import Connection as PsycopgConnection
         from psycopg.rows import dict_row
 
@@ -135,10 +149,11 @@ class Database:
         )
         with direct:
             # Two workers that start at once would both create them.
-            direct.execute("select pg_advisory_lock(%s)", (_number_of("create"),))
+            direct.execute("select pg_advisory_lock(%s)", (number_of("create"),))
             with self.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()
+            PostgresStore(direct).setup()
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -158,7 +173,7 @@ class Database:
             yield True
             return
         with self.begin() as connection:
-            got = connection.execute(select(func.pg_try_advisory_xact_lock(_number_of(name))))
+            got = connection.execute(select(func.pg_try_advisory_xact_lock(number_of(name))))
             yield bool(got.scalar())
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
@@ -289,17 +304,22 @@ class _SharedTransaction:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver."""
+def explained() -> Iterator[None]:
+    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver.
+
+    Raise ArgumentError for values that a database cannot store: NUL in a text, or huge numbers.
+    """
     try:
         yield
     except Exception as error:
         # A saver works on the connection of the driver, whose errors SQLAlchemy does not wrap.
         cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+        kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
+        if not kinds.isdisjoint(_WRONG_VALUES):
+            raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
         else:
-            kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
             passes = isinstance(error, PoolTimeout) or "psycopg.OperationalError" in kinds
         if not passes:
             raise
@@ -338,7 +358,7 @@ def begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql(begins)
 
 
-def _number_of(name: str) -> int:
+def number_of(name: str) -> int:
     """The number of an advisory lock."""
     from zlib import crc32
 

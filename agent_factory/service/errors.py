@@ -53,6 +53,27 @@ class DatabaseUnavailable(ServiceError):
     code = "AF367"
 
 
+class AuditTampered(ServiceError):
+    """An entry of the audit was changed, removed, inserted or moved.
+
+    Attributes:
+        number: The number of the first entry that is wrong.
+    """
+
+    code = "AF368"
+
+    def __init__(self, number: int, reason: str) -> None:
+        self.number = number
+        hint = "Compare it with a backup of the table service_audit."
+        super().__init__(f"entry {number} of the audit", reason, hint)
+
+
+class DecisionForbidden(ServiceError, PermissionError):
+    """This person may not decide about the wait."""
+
+    code = "AF369"
+
+
 class RunAborted(BaseException):
     """A run ends here without an outcome: another attempt continues it, or nobody.
 

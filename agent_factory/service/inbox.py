@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +13,14 @@ from sqlalchemy import Connection, Row, func, select, update
 from agent_factory.errors import ArgumentError
 from agent_factory.review.pending_calls import PendingCall
 from agent_factory.review.steps import DecisionNotAllowed, validated
+from agent_factory.service.audit import AuditEntry
 from agent_factory.service.database import Database
-from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
+from agent_factory.service.errors import (
+    AlreadyDecided,
+    ClaimedByOther,
+    DecisionForbidden,
+    NotFound,
+)
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.tables import audit, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, ThreadQueue, lock_thread
@@ -52,6 +58,7 @@ class Wait:
         checkpoint_id: The checkpoint at which the thread waits.
         digest: Names the call, with its tool and its arguments, and this wait: what
             `agent_factory.review` takes in place of the call's id.
+        call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
         call_digest: The digest of the tool and the arguments, which an approval names: what runs
             must have it. Empty for a question.
         reviewers: Who may decide, as names or roles; empty for everybody.
@@ -79,33 +86,10 @@ class Wait:
     decision: Mapping[str, Any] | None
     checkpoint_id: str | None
     digest: str
-    call_digest: str
-    reviewers: tuple[str, ...]
-    remember: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """Something that somebody did.
-
-    Args:
-        at: When, in seconds since 1970, by the database's clock.
-        tenant: The tenant.
-        thread_id: The thread.
-        wait_id: The wait, if it was about one.
-        who: A person, or "deadline".
-        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate" or "cancel";
-            for standing approvals "remember", "allow" (a call runs by one) or "revoke".
-        detail: More about it.
-    """
-
-    at: float
-    tenant: str
-    thread_id: str
-    wait_id: str | None
-    who: str
-    what: str
-    detail: Any
+    call_id: str = ""
+    call_digest: str = ""
+    reviewers: tuple[str, ...] = ()
+    remember: float | None = None
 
 
 class Inbox:
@@ -114,8 +98,15 @@ class Inbox:
     >>> from agent_factory.service import Service
     """
 
-    def __init__(self, database: Database, queue: ThreadQueue, tenant: str | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        queue: ThreadQueue,
+        tenant: str | None = None,
+        may_decide: Callable[[Wait], bool] | None = None,
+    ) -> None:
         self._database, self._queue, self._tenant = database, queue, tenant
+        self._may_decide = may_decide
 
     def waits(
         self,
@@ -124,6 +115,7 @@ class Inbox:
         tool: str | None = None,
         thread: str | None = None,
         claimed_by: str | None = None,
+        text: str | None = None,
         limit: int = 50,
         offset: int = 0,
     ) -> list[Wait]:
@@ -134,6 +126,7 @@ class Inbox:
             tool: Only those of this tool.
             thread: Only those of this thread.
             claimed_by: Only those that this person has claimed.
+            text: Only those whose arguments or thread id contain it.
             limit: The most to return.
             offset: How many to leave out before them.
         """
@@ -142,6 +135,9 @@ class Inbox:
         for column, value in given.items():
             if value is not None:
                 found = found.where(waits.c[column] == value)
+        if text:
+            has_text = waits.c.args.icontains(text, autoescape=True)
+            found = found.where(has_text | waits.c.thread_id.icontains(text, autoescape=True))
         found = found.order_by(waits.c.priority.desc(), waits.c.created_at)
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
@@ -153,6 +149,12 @@ class Inbox:
         counted = select(func.count()).where(waits.c.decided_at.is_(None), *self._own())
         with self._database.read() as connection:
             return connection.execute(counted).scalar_one()
+
+    def tools(self) -> list[str]:
+        """The tools that undecided waits are about."""
+        named = select(waits.c.tool).where(waits.c.decided_at.is_(None), *self._own()).distinct()
+        with self._database.read() as connection:
+            return sorted(connection.execute(named).scalars())
 
     def get(self, wait_id: str) -> Wait:
         """One wait, also a decided one.
@@ -190,6 +192,7 @@ class Inbox:
         return self._claim(wait_id, by, None, None, "release")
 
     def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
+        self._check_right(wait_id, by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
             if row.decided_at is not None:
@@ -229,9 +232,11 @@ class Inbox:
             NotFound: There is no such wait.
             AlreadyDecided: Somebody has decided otherwise.
             ClaimedByOther: Somebody else has claimed it.
+            DecisionForbidden: `may_decide` does not allow it.
             DecisionNotAllowed: This decision may not be made about this call, or not by them; or it
                 names the digest of another call.
         """
+        self._check_right(wait_id, by)
         with self._database.begin() as connection:
             return self._decide(connection, wait_id, decision, by, roles, undo=undo)
 
@@ -258,8 +263,11 @@ class Inbox:
             NotFound: As in `decide`.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
+            DecisionForbidden: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
+        for wait_id in decisions:
+            self._check_right(wait_id, by)
         with self._database.begin() as connection:
             run = ""
             for wait_id, decision in decisions.items():
@@ -322,26 +330,26 @@ class Inbox:
             .where(waits.c.wait_id == row.wait_id)
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
-        self._queue.record(connection, row, by, decision["type"], decision)
         together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
-        if not continues or any(one.decided_at is None for one in rows):
-            return
-        self._queue.queue(
-            connection,
-            row.run,
-            {
-                "kind": "decision",
-                "run": row.run,
-                "thread": row.thread_id,
-                "tenant": row.tenant,
-                "agent": row.agent,
-                "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
-                "trace": traceparent(),
-                "decisions": {one.digest: json.loads(one.decision) for one in rows},
-                "stream": None if stream is None else sorted(stream),
-            },
-        )
+        if continues and all(one.decided_at is not None for one in rows):
+            self._queue.queue(
+                connection,
+                row.run,
+                {
+                    "kind": "decision",
+                    "run": row.run,
+                    "thread": row.thread_id,
+                    "tenant": row.tenant,
+                    "agent": row.agent,
+                    "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
+                    "trace": traceparent(),
+                    "decisions": {one.digest: json.loads(one.decision) for one in rows},
+                    "stream": None if stream is None else sorted(stream),
+                },
+            )
+        # At the end: other transactions that write to the audit wait until this one has ended.
+        self._queue.record(connection, row, by, decision["type"], decision)
 
     def expire(self, late: Mapping[str, float]) -> int:
         """Decide about waits whose deadline has passed; return how many there were.
@@ -407,9 +415,16 @@ class Inbox:
                     row.who,
                     row.what,
                     json.loads(row.detail or "null"),
+                    row.id,
+                    row.hash,
                 )
                 for row in connection.execute(found)
             ]
+
+    def _check_right(self, wait_id: str, by: str) -> None:
+        """Raise DecisionForbidden if this person may not decide. No lock is held meanwhile."""
+        if self._may_decide is not None and not self._may_decide(self.get(wait_id)):
+            raise DecisionForbidden(f"wait {wait_id!r}", f"may not be decided by {by!r}.")
 
     def _own(self) -> list[Any]:
         return [] if self._tenant is None else [waits.c.tenant == self._tenant]
@@ -468,6 +483,7 @@ def _read(row: Row[Any], now: float) -> Wait:
         decision=json.loads(row.decision or "null"),
         checkpoint_id=row.checkpoint_id,
         digest=row.digest,
+        call_id=row.call_id,
         call_digest=row.call_digest,
         reviewers=tuple(row.reviewers),
         remember=row.remember,

@@ -14,9 +14,6 @@ from typing import Any, Literal, get_args
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.config import get_config
-from langgraph.constants import TAG_NOSTREAM
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -41,13 +38,13 @@ from agent_factory.middleware.budget import (
     Spent,
 )
 from agent_factory.middleware.budget.limits import Account
-from agent_factory.runtime.composition import calling_layer
+from agent_factory.service.backend import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.database import Database
 from agent_factory.service.leases import aborting
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
-from agent_factory.service.runner import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.service import Service
 from agent_factory.service.tables import AMOUNTS, LIMITED, breakdown, ledger, reservations
+from agent_factory.service.usage import current_config, spender
 
 Per = Literal["hour", "day", "month"]
 """How often spending starts from 0 again."""
@@ -274,7 +271,7 @@ class SharedLedger(Ledger):
         scope, amount = self._place(), replace(amount, seconds=0.0)
         with _outage(), self._database.begin() as connection:
             held = {f"{name}_held": 0 for name in AMOUNTS}
-            self._add(connection, scope, amount, held, _spender(records=True))
+            self._add(connection, scope, amount, held, spender(records=True))
         super().record(_NOTHING, message_id)  # the middleware asks in the process of the handler
 
     def close(self) -> None:
@@ -295,7 +292,7 @@ class SharedLedger(Ledger):
                 del self._clocks[scope]
         with _outage(), self._database.begin() as connection:
             held = end_reservation(connection, id)
-            self._add(connection, scope, actual, held, _spender(records=False))
+            self._add(connection, scope, actual, held, spender(records=False))
         return True
 
     def _add(
@@ -371,7 +368,7 @@ class SharedLedger(Ledger):
         """The scope, for the run that is under way."""
         if not self._fields:
             return self.scope
-        metadata = _config().get("metadata", {})
+        metadata = current_config().get("metadata", {})
         try:
             return self.scope.format(**{name: metadata[_FIELDS[name]] for name in self._fields})
         except KeyError:
@@ -480,30 +477,9 @@ def _spent(row: Mapping[str, Any], suffix: str = "") -> Spent:
     return Spent(**{name: row.get(name + suffix, 0) for name in AMOUNTS})
 
 
-def _config() -> RunnableConfig:
-    """The config of the run that is under way; empty outside of one."""
-    try:
-        return get_config()
-    except RuntimeError:
-        return {}
-
-
 def _outage() -> AbstractContextManager[None]:
     """Abort a run of a service if the database is not available; another attempt continues it."""
-    return aborting() if RUN_KEY in _config().get("metadata", {}) else nullcontext()
-
-
-def _spender(*, records: bool) -> tuple[str, str]:
-    """The agent and its part that spend now."""
-    config = _config()
-    metadata = config.get("metadata", {})
-    agent = metadata.get("lc_agent_name") or metadata.get(AGENT_KEY, "")
-    node = metadata.get("langgraph_node", "")
-    part = node.rpartition(".")[0] or node
-    # Layers run with this tag, and what they are around without it.
-    if records and part == node and TAG_NOSTREAM in (config.get("tags") or ()):
-        part = calling_layer.get().rpartition(".")[0] or "middleware"
-    return agent, part
+    return aborting() if RUN_KEY in current_config().get("metadata", {}) else nullcontext()
 
 
 def _fields_of(scope: Any) -> set[str]:

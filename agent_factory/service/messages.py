@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.service.backend import Backend, Busy
 from agent_factory.service.errors import NotFound, ThreadBusy
+from agent_factory.service.events import dump
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import runs
+from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
 
 
 def submit(
-    backend: Backend, run_id: str, payload: dict[str, Any], busy: Busy, metadata: dict[str, Any]
+    backend: Backend,
+    run_id: str,
+    payload: dict[str, Any],
+    busy: Busy,
+    metadata: dict[str, Any],
+    title: str | None,
 ) -> None:
     """Write a run, and queue it if its thread is not busy; one that is known stays as it is.
 
@@ -30,7 +37,10 @@ def submit(
     """
     thread_id, tenant = payload["thread"], payload["tenant"]
     with backend.database.begin() as connection:
-        row = insert_thread(connection, backend, thread_id, tenant)
+        if (delay := payload.pop("delay")) is not None:
+            now = connection.execute(select(backend.database.now)).scalar_one()
+            payload = {**payload, "begins_at": now + delay}
+        row = insert_thread(connection, backend, thread_id, tenant, title=title)
         again = select(runs.c.run_id).where(runs.c.run_id == run_id)
         if connection.execute(again).first() is not None:
             return
@@ -59,6 +69,9 @@ def submit(
                 ]
             else:
                 payload["rollback"] = row.run
+        if row.title is None and title is not None:  # it was created before its first message
+            named = update(threads).where(threads.c.thread_id == thread_id)
+            connection.execute(named.values(title=title))
         connection.execute(
             insert(runs).values(
                 **{name: values[name] for name in columns},
@@ -78,7 +91,7 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
     listed = given.get("messages", message)
     try:
         messages = convert_to_messages(listed if isinstance(listed, list) else [listed])
-    except (NotImplementedError, TypeError, ValueError) as error:
+    except (KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise ArgumentError(
             "message",
             f"must be a string, a message or a list of messages, got {describe(message)}.",
@@ -87,6 +100,14 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
     if messages and messages[-1].id is None:
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
     return {**given, "messages": messages}
+
+
+def as_text(given: Mapping[str, Any] | None) -> str:
+    """An input of the agent as text, which a worker loads."""
+    try:
+        return b64encode(dump(given)).decode()
+    except TypeError as error:  # such as a number of more than 64 bits
+        raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
 def as_config(config: RunnableConfig | None) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -14,8 +16,10 @@ from sqlalchemy import Row, select, update
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
+from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY, lock_thread
+from agent_factory.service.threads import roll_back_thread
 
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
@@ -41,6 +45,10 @@ class RunInfo:
         error: Why it has failed.
         metadata: What was noted about it when it was submitted.
         created_at: When it was submitted, in seconds since 1970, by the database's clock.
+        job: The id of its newest piece of work; a decision begins a new one. None if it has none.
+        usage: What its model calls have used, in a line for each part of the agent and each model:
+            "agent", "part", "model", "calls", "input_tokens", "output_tokens", "cached_tokens" and
+            "usd". It grows when the run pauses or ends.
     """
 
     id: str
@@ -51,6 +59,8 @@ class RunInfo:
     error: str | None
     metadata: Mapping[str, Any]
     created_at: float
+    job: str | None = None
+    usage: Sequence[Mapping[str, Any]] = ()
 
 
 class Run:
@@ -90,6 +100,8 @@ class Run:
             error=row.error,
             metadata=row.metadata,
             created_at=row.created_at,
+            job=row.job,
+            usage=row.usage,
         )
 
     def result(self, timeout: float | None = None) -> Any:
@@ -141,8 +153,10 @@ class Run:
         """Events of the run, from its beginning, until it has ended or pauses.
 
         Parts have the form of LangGraph's streams in version 2 (`type`, `ns`, `data`) and an `id`.
-        The last has the type "end"; its data are the outcome. If another worker takes the run over,
-        a part of the type "resumed" says so, and parts of the last step may come again.
+        Private keys of the state are left out. The last part has the type "end"; its data are the
+        outcome. If another worker takes the run over, a part of the type "resumed" says so, and
+        parts of the last step may come again. Parts that are recorded for the studio alone have
+        the key `asked`, which is False.
 
         Args:
             after: The `id` of the last part that was seen, to continue a stream.
@@ -175,12 +189,12 @@ class Run:
         """Parts of the stream, and None where the caller has to wait for the next one."""
         job, row, part = None, 0, -1
         if after is not None:
-            try:
-                job, *numbers = after.rsplit(":", 2)
-                row, part = map(int, numbers)
-            except ValueError:
+            # The id of a part names its job, which must not be one of another tenant's thread.
+            found_id = re.fullmatch(rf"({re.escape(self.thread_id)}/\d+):(\d+):(\d+)", after)
+            if found_id is None:
                 hint = "Pass the `id` of a part of this run's stream."
-                raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint) from None
+                raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint)
+            job, row, part = found_id[1], int(found_id[2]), int(found_id[3])
         log, since = self._backend.log, time.monotonic()
         while job is None:
             run = self._look()
@@ -214,7 +228,7 @@ class Run:
         outcome = {"status": run.status, "checkpoint_id": run.checkpoint_id, "error": run.error}
         yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
 
-    def cancel(self, *, by: str = "api", undo: bool = False) -> None:
+    def cancel(self, *, by: str = "api", undo: bool = False, roll_back: bool = False) -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.
 
         What it has written stays in the thread. Calls that wait for a decision do not run.
@@ -223,28 +237,48 @@ class Run:
             by: Who cancels it, for the audit.
             undo: Whether the effects that the run has had are undone, by the compensations of its
                 OnceMiddleware. The audit says what was undone, and what is unknown.
-        """
-        self._backend.call(partial(self._cancel, by, undo))
+            roll_back: Whether the thread goes back to its state before the run. The history keeps
+                what the run has written. It does not go with `undo`.
 
-    def _cancel(self, by: str, undo: bool) -> None:
-        queue = self._backend.queue
+        Raises:
+            ThreadBusy: With `roll_back`: another message came before the thread had gone back.
+        """
+        if undo and roll_back:
+            raise ArgumentError("roll_back", "does not go with undo.", "Pass one of them.")
+        to_roll_back = self._backend.call(partial(self._cancel, by, undo, roll_back))
+        if to_roll_back is not None:
+            self._backend.call(partial(roll_back_thread, self._backend, *to_roll_back))
+
+    def _cancel(self, by: str, undo: bool, goes_back: bool) -> tuple[Row[Any], Lease] | None:
+        """End the run; return the thread that goes back, unless its next message does it."""
+        queue, lease = self._backend.queue, None
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
             run = connection.execute(select(runs).where(runs.c.run_id == self.id)).one()
             if thread is None or run.status not in BUSY:
-                return
+                return None
             if thread.run == self.id:
+                following = queue.following(connection, self.thread_id)
+                if goes_back and following is not None:
+                    payload = {**json.loads(following.payload), "rollback": self.id}
+                    changed = update(runs).where(runs.c.run_id == following.run_id)
+                    connection.execute(changed.values(payload=json.dumps(payload)))
                 queue.end_run(connection, thread, by, undo=undo)
+                if goes_back and following is None:
+                    lease = take_lease(connection, self.thread_id)
             else:
                 withdrawn = update(runs).where(runs.c.run_id == self.id)
                 connection.execute(withdrawn.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
         if run.job is not None:
             self._backend.engine.cancel(run.job)
+        return None if lease is None else (thread, lease)
 
-    async def acancel(self, *, by: str = "api", undo: bool = False) -> None:
+    async def acancel(
+        self, *, by: str = "api", undo: bool = False, roll_back: bool = False
+    ) -> None:
         """Async variant of `cancel`."""
-        await asyncio.to_thread(self.cancel, by=by, undo=undo)
+        await asyncio.to_thread(self.cancel, by=by, undo=undo, roll_back=roll_back)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, thread_id={self.thread_id!r})"

@@ -25,26 +25,27 @@ from agent_factory.review import aadd_input, aapprove, add_input, adecide, appro
 from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
 from agent_factory.service.approvals import SharedApprovals
-from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
+from agent_factory.service.backend import (
+    AGENT_KEY,
+    JOB_KEY,
+    RUN_KEY,
+    TENANT_KEY,
+    Backend,
+    RegisteredAgent,
+)
 from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import load
 from agent_factory.service.leases import Fence, Lease, take_lease
+from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
+from agent_factory.service.usage import UsageHandler
 
 logger = logging.getLogger("agent_factory.service")
-
-RUN_KEY = "agent_factory_run"
-"""Key in the metadata of checkpoints: the run that stored it."""
-
-JOB_KEY = "agent_factory_job"
-"""Key in the metadata of checkpoints: the job that stored it."""
-
-AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
-"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
 
 
 class Runner:
@@ -64,26 +65,28 @@ class Runner:
             another worker has taken over or the run was cancelled.
         """
         work = json.loads(payload)
-        begun = monotonic()
+        begun, usage = monotonic(), UsageHandler()
         try:
-            outcome = self._database.retried(lambda: self._attempt(job, work))
+            outcome = self._database.retried(lambda: self._attempt(job, work, usage))
         except LeaseLost:
             return {"status": "lost"}
         except MissingNode as error:
             logger.exception("Thread %s waits at a node that is missing.", work["thread"])
             text = str(error)
             back = self._strand if work["kind"] == "decision" else self._fail
-            outcome = self._database.retried(lambda: back(work, text), seconds=math.inf)
+            outcome = self._database.retried(lambda: back(work, text, usage), seconds=math.inf)
         except (Exception, DatabaseLost) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
             text = f"{type(error).__name__}: {error}"
             # Without this, the thread would take no other message: as long as it takes.
-            outcome = self._database.retried(lambda: self._fail(work, text), seconds=math.inf)
+            outcome = self._database.retried(
+                lambda: self._fail(work, text, usage), seconds=math.inf
+            )
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
         self._backend.metrics.ended(work["agent"], outcome["status"], monotonic() - begun)
         return outcome
 
-    def _attempt(self, job: str, work: Mapping[str, Any]) -> dict[str, Any]:
+    def _attempt(self, job: str, work: Mapping[str, Any], usage: UsageHandler) -> dict[str, Any]:
         agent = self._backend.agent(work["agent"])
         with self._database.begin() as connection:
             row = lock_thread(connection, work["thread"])
@@ -120,7 +123,7 @@ class Runner:
         if work["kind"] == "undo":
             return self._undo(agent, work, lease)
         submitted = {"metadata": run.metadata, **json.loads(run.payload)}
-        attempt = _Attempt(self._backend, agent, job, work, lease, submitted)
+        attempt = _Attempt(self._backend, agent, job, work, lease, submitted, usage)
         parts = attempt.start()
         if attempt.continues:
             self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
@@ -131,7 +134,7 @@ class Runner:
             effects = effects_of_run(SharedEffects(self._database, lease), work["run"])
             with effects, approvals_of_run(shared):
                 self._follow(job, attempt, parts)
-        return self._finish(job, work, attempt)
+        return self._finish(job, work, attempt, usage.added_to(run.usage))
 
     def _follow(self, job: str, attempt: _Attempt, parts: Any) -> None:
         """Run to the end or to the next pause, and write what happens to the event log."""
@@ -139,8 +142,10 @@ class Runner:
         def note(part: Any) -> None:
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
                 attempt.paused = True
-            if part["type"] in attempt.modes:
-                self._log.add(job, part)
+            asked = part["type"] in attempt.asked and (attempt.subgraphs or not part["ns"])
+            if asked or part["type"] in attempt.watched:
+                shown = attempt.agent.public.of_part(part)
+                self._log.add(job, shown if asked else {**shown, "asked": False})
 
         if isinstance(parts, Iterator):
             for part in parts:
@@ -186,26 +191,34 @@ class Runner:
             self._queue.settle(connection, work["thread"], work["run"], "done")
         return {"status": "done", **found}
 
-    def _finish(self, job: str, work: Mapping[str, Any], attempt: _Attempt) -> dict[str, Any]:
+    def _finish(
+        self, job: str, work: Mapping[str, Any], attempt: _Attempt, usage: list[dict[str, Any]]
+    ) -> dict[str, Any]:
         waiting_for = attempt.pending() if attempt.paused else None
         place: dict[str, Any] = {"checkpoint_id": attempt.saver.latest}
         with self._database.begin() as connection:
             attempt.lease.check(connection)
             if not waiting_for:
-                self._queue.settle(connection, work["thread"], work["run"], "done", **place)
+                values = {**place, "usage": usage}
+                self._queue.settle(connection, work["thread"], work["run"], "done", **values)
                 return {"status": "done", **place}
             stop = {"job": job, **place}
             write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
+            counted = update(runs).where(runs.c.run_id == work["run"]).values(usage=usage)
+            connection.execute(counted)
         return {"status": "waiting", **place}
 
-    def _fail(self, work: Mapping[str, Any], text: str) -> dict[str, Any]:
+    def _fail(self, work: Mapping[str, Any], text: str, usage: UsageHandler) -> dict[str, Any]:
+        known = select(runs.c.usage).where(runs.c.run_id == work["run"])
         with self._database.begin() as connection:
             row = lock_thread(connection, work["thread"])
             if row is not None and row.run == work["run"] and row.owner == self._worker():
-                self._queue.settle(connection, work["thread"], work["run"], "failed", error=text)
+                counted = usage.added_to(connection.execute(known).scalar_one())
+                values = {"error": text, "usage": counted}
+                self._queue.settle(connection, work["thread"], work["run"], "failed", **values)
         return {"status": "failed", "error": text}
 
-    def _strand(self, work: Mapping[str, Any], text: str) -> dict[str, Any]:
+    def _strand(self, work: Mapping[str, Any], text: str, _: UsageHandler) -> dict[str, Any]:
         """Take decisions back that no node of the agent can carry out; they can be made again."""
         of_run = waits.c.run == work["run"]
         undone = {"decided_at": None, "decided_by": None, "decision": None}
@@ -238,6 +251,7 @@ class _Attempt:
         work: Mapping[str, Any],
         lease: Lease,
         submitted: Mapping[str, Any],
+        usage: UsageHandler,
     ) -> None:
         """Prepare an attempt.
 
@@ -248,15 +262,25 @@ class _Attempt:
             work: What the job does: a message or decisions.
             lease: The lease of the thread.
             submitted: The message that the run began with, whose settings hold to its end.
+            usage: Counts the model calls.
         """
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
         asked = (work.get("stream"), submitted.get("stream"), agent.stream)
-        self.modes = next(modes for modes in asked if modes is not None)
+        self.asked = {*next(modes for modes in asked if modes is not None)}
+        self.subgraphs = submitted.get("subgraphs", True)
+        self.watched = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = submitted.get("context")
         self.saver = FencedSaver(backend.database, lease)
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
-        self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
+        store = TenantStore(backend.database, work["tenant"], in_run=True)
+        stops = {
+            "interrupt_before_nodes": submitted.get("interrupt_before"),
+            "interrupt_after_nodes": submitted.get("interrupt_after"),
+        }
+        self._graph = agent.stored_in(self.saver, store).copy(
+            update={name: nodes for name, nodes in stops.items() if nodes is not None}
+        )
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,
@@ -269,14 +293,14 @@ class _Attempt:
                 TENANT_KEY: work["tenant"],
                 **({"traceparent": work["trace"]} if work["trace"] else {}),
             },
-            "callbacks": [Fence(backend.database, lease), *backend.callbacks],
+            "callbacks": [Fence(backend.database, lease), usage, *backend.callbacks],
         }
 
     def start(self) -> Any:
         """Begin or continue the run; return its stream, or None if the job is done."""
         options: dict[str, Any] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
-            "stream_mode": sorted({*self.modes, "updates"}),
+            "stream_mode": sorted({*self.asked, *self.watched, "updates"}),
             "subgraphs": True,
             "version": "v2",
         }
@@ -349,17 +373,26 @@ class _Attempt:
         """The config of the run: at the latest checkpoint, or where it goes back to."""
         if self._from is None:
             return self._config
-        configurable = {**self._config["configurable"], "checkpoint_id": self._from}
+        # LangGraph's update_state needs the namespace where there is an id.
+        place = {"checkpoint_ns": "", "checkpoint_id": self._from}
+        configurable = {**self._config["configurable"], **place}
         return {**self._config, "configurable": configurable}
 
     def _roll_back(self, run: str) -> CheckpointTuple | None:
         """Go back to the checkpoint before the first of a run, and return it."""
-        for stored in self.saver.list(self._config):
-            if stored.metadata.get(RUN_KEY) != run:
-                self._from = stored.checkpoint["id"]
-                return stored
-        self.saver.delete_thread(self._work["thread"])
-        return None
+        stored = checkpoint_before(self.saver, self._work["thread"], run)
+        if stored is None:
+            self.saver.delete_thread(self._work["thread"])
+        else:
+            self._from = stored.checkpoint["id"]
+        return stored
+
+
+def checkpoint_before(saver: FencedSaver, thread: str, run: str) -> CheckpointTuple | None:
+    """The newest checkpoint of a thread that another run than this one has stored."""
+    place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    found = saver.list(place)
+    return next((one for one in found if one.metadata.get(RUN_KEY) != run), None)
 
 
 def write_waits(
@@ -386,7 +419,7 @@ def write_waits(
             "digest": call.digest,
             "tool": call.name,
             "kind": call.kind,
-            "args": json.dumps(call.args, default=str),
+            "args": json.dumps(call.args, default=str, ensure_ascii=False),
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
             "call_digest": call.call_digest,

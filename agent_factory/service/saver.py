@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -111,6 +112,24 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """Delete all checkpoints of a thread."""
         with self._fenced() as saver:
             saver.delete_thread(thread_id)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints of a thread to that of the lease, with what tasks have written."""
+        source: RunnableConfig = {"configurable": {"thread_id": source_thread_id}}
+        for stored in reversed([*self.list(source)]):
+            place = {
+                "thread_id": target_thread_id,
+                "checkpoint_ns": stored.config["configurable"]["checkpoint_ns"],
+            }
+            if stored.parent_config is not None:
+                place["checkpoint_id"] = stored.parent_config["configurable"]["checkpoint_id"]
+            versions = stored.checkpoint["channel_versions"]
+            copied = self.put({"configurable": place}, stored.checkpoint, stored.metadata, versions)
+            writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+            for task, channel, value in stored.pending_writes or ():
+                writes[task].append((channel, value))
+            for task, written in writes.items():
+                self.put_writes(copied, written, task)
 
     @contextmanager
     def _fenced(self) -> Iterator[BaseCheckpointSaver[str]]:

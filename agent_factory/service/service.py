@@ -5,54 +5,47 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
-from base64 import b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
-from sqlalchemy import func, select, update
+from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.review import StandingApproval, StrandedThread, pending, stranded
+from agent_factory.factory import with_decisions
+from agent_factory.review import StandingApproval, StrandedThread, pending
 from agent_factory.review.pending_calls import Decision
 from agent_factory.service.approvals import Approvals
+from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
+from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
-from agent_factory.service.events import dump
-from agent_factory.service.inbox import Inbox
-from agent_factory.service.messages import as_config, as_input, submit
+from agent_factory.service.inbox import Inbox, Wait
+from agent_factory.service.messages import as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
-from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import limits, runs, threads, workers
-from agent_factory.service.thread_queue import HIGHEST_PRIORITY, queue_of
-from agent_factory.service.threads import (
-    ThreadInfo,
-    change_metadata,
-    change_state,
-    delete_thread,
-    found_threads,
-    history_of,
-    insert_thread,
-)
-from agent_factory.service.upkeep import forget, reindex
-from agent_factory.service.worker import DEAD_AFTER, Worker
+from agent_factory.service.store import TenantStore
+from agent_factory.service.tables import runs
+from agent_factory.service.thread_queue import HIGHEST_PRIORITY
+from agent_factory.service.thread_service import ThreadService
+from agent_factory.service.threads import title_of
+from agent_factory.service.upkeep import forget, reindex, stranded_threads
+from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
 
-class Service:
+class Service(ThreadService):
     """Runs agents as durable work: on SQLite in one machine, on Postgres with many workers.
 
     A message that was submitted is carried out, whatever dies: another worker continues the run
@@ -102,13 +95,15 @@ class Service:
         busy: Busy = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
         asynchronous: bool = False,
+        decisions: bool = False,
     ) -> None:
         """Let the service run an agent. Workers need it before they start.
 
         Args:
             name: The name that messages are submitted to.
             agent: What `create_agent` returns, or any compiled graph whose state has `messages`.
-                Its checkpointer is replaced by that of the service.
+                Its checkpointer is replaced by that of the service. If it has no store, it gets
+                that of the run's tenant.
             review_within: How long a review may wait, in seconds or as "30m", "4h", "2d"; None
                 lets it wait without end.
             late: What happens then. "reject" rejects the call. "escalate" raises its priority,
@@ -116,6 +111,8 @@ class Service:
             busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
             asynchronous: Run it with `astream`, in one event loop per process.
+            decisions: Record what hooks, layers and routes decide, and all that the studio shows
+                of a run while it works. The agent must be one of `create_agent`.
 
         Raises:
             ArgumentError: An argument cannot be used, or the name is taken.
@@ -128,16 +125,17 @@ class Service:
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
             )
-        _check_choice("late", late, get_args(Late))
-        _check_choice("busy", busy, get_args(Busy))
+        check_choice("late", late, get_args(Late))
+        check_choice("busy", busy, get_args(Busy))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
-            graph=agent,
-            review_within=_seconds("review_within", review_within),
+            graph=with_decisions(agent) if decisions else agent,
+            review_within=seconds_of("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
             asynchronous=asynchronous,
+            decisions=decisions,
         )
 
     @property
@@ -156,13 +154,7 @@ class Service:
             per_minute: The most runs that begin within a minute.
         """
         self._backend.create()
-        self._backend.engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
-        given = {"concurrency": concurrency, "per_minute": per_minute}
-        with self._backend.database.begin() as connection:
-            row = self._backend.database.insert(limits).values(tenant=tenant, **given)
-            connection.execute(
-                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
-            )
+        self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
 
     # Messages
 
@@ -180,15 +172,19 @@ class Service:
         context: Mapping[str, Any] | None = None,
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
+        subgraphs: bool = True,
         metadata: Mapping[str, Any] | None = None,
+        interrupt_before: Collection[str] | Literal["*"] | None = None,
+        interrupt_after: Collection[str] | Literal["*"] | None = None,
+        delay: float | None = None,
     ) -> Run:
         """Give a message to an agent, which a worker carries out. Returns at once.
 
         Args:
             agent: The name of the agent.
             thread: The thread; None for a new one.
-            message: A string, a message, a list of messages, or an input of the agent. With a
-                checkpoint, None goes on from it.
+            message: A string, a message, a list of messages, or an input of the agent. None goes on
+                from the checkpoint, or from where the last run of the thread has failed.
             checkpoint: The id of a checkpoint of the thread: the run begins there, and what came
                 after it stays in the history.
             message_id: Where the message comes from: submitted again with the same id, it is the
@@ -203,7 +199,11 @@ class Service:
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `tags` and `configurable` of the run, as JSON.
             stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
+            subgraphs: Whether what agents inside the agent do is recorded, too.
             metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
+            interrupt_before: Nodes before which the run pauses, or "*"; None takes the agent's.
+            interrupt_after: Nodes after which the run pauses, or "*"; None takes the agent's.
+            delay: Seconds until the run may begin. Later messages of the thread wait behind it.
 
         Raises:
             NotFound: There is no such agent or checkpoint, or the thread belongs to another tenant.
@@ -212,12 +212,13 @@ class Service:
         """
         known = self._backend.agent(agent)
         busy = busy or known.busy
-        _check_choice("busy", busy, get_args(Busy))
+        check_choice("busy", busy, get_args(Busy))
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
-        goes_on = message is None and checkpoint is not None
+        stops = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        goes_on = message is None and (checkpoint is not None or thread is not None)
         given = None if goes_on else as_input(message, message_id)
         run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
         payload = {
@@ -227,15 +228,19 @@ class Service:
             "tenant": tenant,
             "agent": agent,
             "priority": priority,
-            "input": b64encode(dump(given)).decode(),
+            "input": as_text(given),
             "checkpoint": checkpoint,
             "context": None if context is None else dict(context),
             "config": as_config(config),
             "stream": None if stream is None else sorted(stream),
+            "subgraphs": subgraphs,
+            **{name: nodes_of(known.graph, name, nodes) for name, nodes in stops.items()},
+            "delay": delay,
             "trace": traceparent(),
         }
         self._backend.create()
-        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}))
+        title = None if given is None else title_of(given["messages"])
+        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}), title)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -245,6 +250,7 @@ class Service:
         Raises:
             NotFound: There is none, or it belongs to another tenant.
         """
+        self._backend.create()
         found = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
             row = connection.execute(found).first()
@@ -254,10 +260,18 @@ class Service:
 
     # Reviews
 
-    def inbox(self, tenant: str | None = None) -> Inbox:
-        """What threads wait for: of one tenant, or of all."""
+    def inbox(
+        self, tenant: str | None = None, *, may_decide: Callable[[Wait], bool] | None = None
+    ) -> Inbox:
+        """What threads wait for.
+
+        Args:
+            tenant: Only threads of this tenant; None shows those of all.
+            may_decide: Says about a wait whether the one who reads may claim it and decide about
+                it.
+        """
         self._backend.create()
-        return Inbox(self._backend.database, self._backend.queue, tenant)
+        return Inbox(self._backend.database, self._backend.queue, tenant, may_decide)
 
     def decide(
         self,
@@ -269,6 +283,7 @@ class Service:
         args: Mapping[str, Any] | None = None,
         tenant: str | None = None,
         undo: bool = False,
+        may_decide: Callable[[Wait], bool] | None = None,
         roles: Collection[str] = (),
         digest: str | None = None,
         remember: Mapping[str, Any] | None = None,
@@ -285,6 +300,7 @@ class Service:
             tenant: The tenant of the one who decides.
             undo: With "reject": end the run here, and undo the effects that it has had, by the
                 compensations of its OnceMiddleware.
+            may_decide: As in `inbox`.
             roles: The roles of the one who decides: a rule may say who the reviewers are.
             digest: The digest of the wait that they have seen; about another one the decision is
                 not made.
@@ -298,10 +314,11 @@ class Service:
             NotFound: There is no such wait, or it belongs to another tenant.
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
             ClaimedByOther: Somebody else has claimed it.
+            DecisionForbidden: `may_decide` does not allow it.
             DecisionNotAllowed: This decision may not be made about this call, or not by them; or
                 the call is another than that of the digest.
         """
-        inbox = self.inbox(tenant)
+        inbox = self.inbox(tenant, may_decide=may_decide)
         made: dict[str, Any] = {"type": decision} if isinstance(decision, str) else dict(decision)
         if args is not None:
             made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
@@ -325,6 +342,7 @@ class Service:
         roles: Collection[str] = (),
         stream: Collection[str] | None = None,
         tenant: str | None = None,
+        may_decide: Callable[[Wait], bool] | None = None,
     ) -> Run:
         """Answer what a thread waits for with a value, as `Command(resume=...)` does.
 
@@ -336,15 +354,17 @@ class Service:
             roles: The roles of the one who answers.
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
             tenant: The tenant of the one who answers.
+            may_decide: As in `inbox`.
 
         Raises:
             NotFound: There is no such thread, it belongs to another tenant, or waits for nothing.
             ArgumentError: The value does not answer what the thread waits for.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
+            DecisionForbidden: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
-        inbox = self.inbox(tenant)
+        inbox = self.inbox(tenant, may_decide=may_decide)
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
         waits = {wait.digest: wait.id for wait in inbox.waits(thread=thread, limit=1000)}
         waiting_for = pending(self._backend.graph_of(thread, tenant), place)
@@ -384,199 +404,22 @@ class Service:
         kept = Approvals(self._backend.database, self._backend.queue, tenant)
         return self._backend.call(partial(kept.revoke, approval, by))
 
-    # Threads
+    # Stores and stranded threads
 
-    def create_thread(
-        self,
-        thread: str | None = None,
-        *,
-        metadata: Mapping[str, Any] | None = None,
-        tenant: str = "",
-    ) -> ThreadInfo:
-        """Create a thread before its first message; `submit` does it by itself, too.
+    def store(self, tenant: str = "") -> BaseStore:
+        """What a tenant's agents keep across threads: the store of agents that brought none.
 
         Args:
-            thread: Its id; None for a new one. A thread that exists stays as it is.
-            metadata: What is noted about it, as JSON.
-            tenant: Whose it is.
+            tenant: Whose items they are. Other tenants do not see them.
 
-        Raises:
-            NotFound: The thread belongs to another tenant.
+        >>> from tempfile import mkdtemp
+        >>> store = Service(f"sqlite:///{mkdtemp()}/desk.db").store("acme")
+        >>> store.put(("users", "ann"), "likes", {"food": "pizza"})
+        >>> store.get(("users", "ann"), "likes").value
+        {'food': 'pizza'}
         """
         self._backend.create()
-        name = thread or str(uuid4())
-        with self._backend.database.begin() as connection:
-            row = insert_thread(connection, self._backend, name, tenant, metadata)
-        return ThreadInfo.of(row)
-
-    def thread(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
-        """One thread.
-
-        Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
-        """
-        self._backend.create()
-        found = select(threads).where(threads.c.thread_id == thread)
-        with self._backend.database.read() as connection:
-            row = connection.execute(found).first()
-        if row is None or tenant not in (None, row.tenant):
-            raise NotFound(f"thread {thread!r}", "does not exist.")
-        return ThreadInfo.of(row)
-
-    def threads(
-        self,
-        *,
-        tenant: str | None = None,
-        ids: Collection[str] | None = None,
-        status: str | Collection[str] | None = None,
-        agent: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        limit: int = 50,
-        offset: int = 0,
-    ) -> list[ThreadInfo]:
-        """Threads, those that changed last first.
-
-        Args:
-            tenant: Only those of this tenant.
-            ids: Only these.
-            status: Only those in this state, or in one of these.
-            agent: Only those of this agent.
-            metadata: Only those whose metadata have these values.
-            limit: The most to return.
-            offset: How many to leave out before them.
-        """
-        self._backend.create()
-        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = found_threads(given, metadata or {})
-        found = found.order_by(threads.c.updated_at.desc(), threads.c.thread_id)
-        with self._backend.database.read() as connection:
-            rows = connection.execute(found.limit(limit).offset(offset)).all()
-        return [ThreadInfo.of(row) for row in rows]
-
-    def count_threads(
-        self,
-        *,
-        tenant: str | None = None,
-        ids: Collection[str] | None = None,
-        status: str | Collection[str] | None = None,
-        agent: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> int:
-        """How many threads `threads` would find with these arguments and no limit."""
-        self._backend.create()
-        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = select(func.count()).select_from(found_threads(given, metadata or {}).subquery())
-        with self._backend.database.read() as connection:
-            return int(connection.execute(found).scalar_one())
-
-    def change_thread(
-        self, thread: str, *, metadata: Mapping[str, Any], tenant: str | None = None
-    ) -> ThreadInfo:
-        """Change keys of a thread's metadata; the others stay.
-
-        Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
-        """
-        self._backend.create()
-        return change_metadata(self._backend, thread, metadata, tenant)
-
-    def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
-        """Delete a thread as a whole. A run that works on it is ended.
-
-        Args:
-            thread: The thread.
-            by: Who deletes it, for the audit, which keeps an entry.
-            tenant: The tenant of the one who deletes it.
-
-        Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
-        """
-        self._backend.create()
-        delete_thread(self._backend, thread, tenant, by)
-
-    def runs(
-        self, thread: str, *, tenant: str | None = None, limit: int = 50, offset: int = 0
-    ) -> list[Run]:
-        """The runs of a thread, the newest first.
-
-        Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
-        """
-        self.thread(thread, tenant=tenant)
-        found = select(runs.c.run_id).where(runs.c.thread_id == thread)
-        found = found.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
-        with self._backend.database.read() as connection:
-            ids = connection.execute(found).scalars().all()
-        return [Run(self._backend, one, thread) for one in ids]
-
-    def state(
-        self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
-    ) -> StateSnapshot:
-        """The state of a thread, as the agent's `get_state` returns it.
-
-        Args:
-            thread: The thread.
-            checkpoint: The id of a checkpoint; None takes the newest.
-            tenant: The tenant of the one who reads.
-
-        Raises:
-            NotFound: There is no such thread, or it belongs to another tenant, or its agent was
-                not added.
-        """
-        place: RunnableConfig = {"configurable": {"thread_id": thread}}
-        if checkpoint is not None:
-            place["configurable"]["checkpoint_id"] = checkpoint
-        self._backend.create()
-        snapshot: StateSnapshot = self._backend.graph_of(thread, tenant).get_state(place)
-        return snapshot
-
-    def history(
-        self,
-        thread: str,
-        *,
-        before: str | None = None,
-        limit: int | None = None,
-        tenant: str | None = None,
-    ) -> Iterator[StateSnapshot]:
-        """The states of a thread, the newest first, as the agent's `get_state_history` does.
-
-        Args:
-            thread: The thread.
-            before: The id of a checkpoint; only states before it.
-            limit: The most to return.
-            tenant: The tenant of the one who reads.
-
-        Raises:
-            NotFound: As in `state`.
-        """
-        self._backend.create()
-        return history_of(self._backend, thread, tenant, before=before, limit=limit)
-
-    def update_state(
-        self,
-        thread: str,
-        values: Any,
-        *,
-        as_node: str | None = None,
-        tenant: str | None = None,
-    ) -> RunnableConfig:
-        """Write to the state of a thread that no run works on, as the agent's `update_state` does.
-
-        Args:
-            thread: The thread.
-            values: What is written.
-            as_node: The node it is written for; None takes the last one that has run.
-            tenant: The tenant of the one who writes.
-
-        Returns:
-            The config of the new checkpoint.
-
-        Raises:
-            NotFound: As in `state`.
-            ThreadBusy: A run works on the thread, or waits in it.
-        """
-        self._backend.create()
-        return change_state(self._backend, thread, values, as_node, tenant)
+        return TenantStore(self._backend.database, tenant)
 
     def stranded(self, agent: str) -> Iterator[StrandedThread]:
         """Threads of an agent that wait at a node which the agent does not have any more.
@@ -587,15 +430,8 @@ class Service:
         Args:
             agent: The name of the agent.
         """
-        known = self._backend.agent(agent)
         self._backend.create()
-        found = select(threads.c.thread_id).where(
-            threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
-        )
-        with self._backend.database.read() as connection:
-            ids = connection.execute(found).scalars().all()
-        saver = FencedSaver(self._backend.database)
-        return stranded(known.graph.copy(update={"checkpointer": saver}), ids)
+        return stranded_threads(self._backend, agent)
 
     # Schedules
 
@@ -679,12 +515,7 @@ class Service:
     def workers(self) -> list[dict[str, Any]]:
         """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
         self._backend.create()
-        found = select(workers).order_by(workers.c.id)
-        with self._backend.database.read() as connection:
-            return [
-                {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-                for row in connection.execute(found)
-            ]
+        return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end once their runs have ended; return their ids.
@@ -692,11 +523,7 @@ class Service:
         Args:
             worker: The id of one; None means all.
         """
-        asked = update(workers).values(draining=True).returning(workers.c.id)
-        if worker is not None:
-            asked = asked.where(workers.c.id == worker)
-        with self._backend.database.begin() as connection:
-            return [*connection.execute(asked).scalars()]
+        return drain_workers(self._backend.database, worker)
 
     # Upkeep
 
@@ -723,9 +550,23 @@ class Service:
             An iterator over the ids of the threads; each one is deleted when it is read.
         """
         self._backend.create()
-        seconds = _seconds("older_than", older_than)
+        seconds = seconds_of("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
+
+    def verify_audit(self, *, head: str | None = None) -> str:
+        """Check the audit, and return the number and the hash of its newest entry, its head.
+
+        Args:
+            head: A head that was returned before. Only with it can be seen that the newest entries
+                were removed, or that all hashes were written again: keep it elsewhere.
+
+        Raises:
+            AuditTampered: Entries were changed, removed, inserted or moved.
+            ArgumentError: `head` is not a head.
+        """
+        self._backend.create()
+        return verify_entries(self._backend.database, head)
 
     def close(self) -> None:
         """Stop, and close all connections."""
@@ -757,20 +598,3 @@ class Service:
     async def astate(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
         """Async variant of `state`."""
         return await asyncio.to_thread(partial(self.state, thread, tenant=tenant))
-
-
-def _seconds(name: str, given: str | float | None) -> float | None:
-    if given is None or isinstance(given, int | float):
-        return given
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
-    if found is None:
-        raise ArgumentError(
-            name, f"must be seconds or a string like '30m', '4h' or '2d', got {given!r}."
-        )
-    return float(found[1]) * _UNITS[found[2]]
-
-
-def _check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    if value not in choices:
-        listed = ", ".join(map(repr, choices))
-        raise ArgumentError(name, f"must be one of {listed}, got {value!r}.")

@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Float,
     Index,
     Integer,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    event,
 )
 
 # A table is called service_threads, so that it is not taken for one of the product's own.
@@ -43,6 +45,7 @@ threads = Table(
         "jobs", BigInteger, nullable=False
     ),  # how many jobs there were: numbers keep their order
     Column("plan", String),  # the digest of the agent's topology at the last run
+    Column("title", String),  # the beginning of its first message
     Column("metadata", JSON, nullable=False, default=dict),  # what the product has noted
     Column("error", Text),
     Column("created_at", Float, nullable=False),
@@ -111,6 +114,7 @@ runs = Table(
     Column("job", String),  # the newest job of the engine; none while the thread is busy
     Column("checkpoint_id", String),  # at which it has ended or paused
     Column("metadata", JSON, nullable=False, default=dict),
+    Column("usage", JSON, nullable=False, default=list),  # lines of usage.total
     Column("error", Text),
     Column("created_at", Float, nullable=False),
 )
@@ -137,10 +141,10 @@ approvals = Table(  # the fields of a StandingApproval, and the thread in which 
     Index("service_approvals_tool", "tenant", "agent", "tool"),
 )
 
-audit = Table(
+audit = Table(  # agent_factory.service.audit alone writes to it
     "service_audit",
     metadata,
-    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),  # 1, 2, 3 without a gap
     Column("at", Float, nullable=False),
     Column("tenant", String, nullable=False),
     Column("thread_id", String, nullable=False, index=True),
@@ -148,7 +152,30 @@ audit = Table(
     Column("who", String, nullable=False),
     Column("what", String, nullable=False),
     Column("detail", Text),  # JSON
+    Column("hash", String, nullable=False),
 )
+_REFUSE_CHANGES = {
+    "sqlite": (
+        """CREATE TRIGGER service_audit_update BEFORE UPDATE ON service_audit
+        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+        """CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit
+        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+    ),
+    "postgresql": (
+        """CREATE FUNCTION service_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'service_audit is append-only'; END $$""",
+        """CREATE TRIGGER service_audit_refuse BEFORE UPDATE OR DELETE OR TRUNCATE
+        ON service_audit FOR EACH STATEMENT EXECUTE FUNCTION service_audit_refuse()""",
+    ),
+}
+
+
+@event.listens_for(audit, "after_create")
+def _make_append_only(_: Table, connection: Connection, **__: Any) -> None:
+    # Against mistakes. The owner of the table may remove triggers; the hashes show it.
+    for statement in _REFUSE_CHANGES[connection.dialect.name]:
+        connection.exec_driver_sql(statement)
+
 
 limits = Table(  # tenants with a queue of their own
     "service_limits",

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.engine import QUEUE, Engine, Job
 from agent_factory.service.leases import take_lease
-from agent_factory.service.tables import audit, limits, runs, threads, waits
+from agent_factory.service.tables import limits, runs, threads, waits
 
 BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
@@ -29,18 +30,29 @@ def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
 class ThreadQueue:
     """Queues, holds and cancels the work of threads, and keeps the rows of the tables in step.
 
-    All methods work in a transaction that has locked the row of the thread. Messages of a thread
-    that is busy have no job yet: they are queued one by one, each when the one before has ended.
+    Methods that take a connection work in a transaction that has locked the row of the thread.
+    Messages of a thread that is busy have no job yet: they are queued one by one, each when the one
+    before has ended.
     """
 
     def __init__(self, database: Database, engine: Engine) -> None:
         self._database, self._engine = database, engine
 
+    def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
+        """Limit the runs of a tenant, over all workers."""
+        given = {"concurrency": concurrency, "per_minute": per_minute}
+        self._engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
+        row = self._database.insert(limits).values(tenant=tenant, **given)
+        with self._database.begin() as connection:
+            connection.execute(
+                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
+            )
+
     def queue(self, connection: Connection, run_id: str, payload: Mapping[str, Any]) -> None:
         """Give the engine a job of a run, whose thread is not busy."""
         thread_id, tenant = payload["thread"], payload["tenant"]
         is_limited = select(limits.c.tenant).where(limits.c.tenant == tenant).exists()
-        number, limited = connection.execute(
+        number, limited, now = connection.execute(
             update(threads)
             .where(threads.c.thread_id == thread_id)
             .values(
@@ -50,11 +62,14 @@ class ThreadQueue:
                 status="queued",
                 updated_at=self._database.now,
             )
-            .returning(threads.c.jobs, is_limited)
+            .returning(threads.c.jobs, is_limited, self._database.now)
         ).one()
         job = f"{thread_id}/{number:08d}"
         queue = queue_of(tenant) if limited else QUEUE
-        self._engine.add(connection, Job(job, json.dumps(payload), payload["priority"], queue))
+        delay = max(0.0, payload.get("begins_at", now) - now) or None
+        self._engine.add(
+            connection, Job(job, json.dumps(payload), payload["priority"], queue, delay)
+        )
         queued = update(runs).where(runs.c.run_id == run_id).values(job=job, status="queued")
         connection.execute(queued)
 
@@ -79,14 +94,18 @@ class ThreadQueue:
                 updated_at=self._database.now,
             )
         )
-        held = select(runs.c.run_id, runs.c.payload).where(
+        following = self.following(connection, thread_id)
+        if following is not None:
+            self.queue(connection, following.run_id, json.loads(following.payload))
+
+    def following(self, connection: Connection, thread_id: str) -> Row[Any] | None:
+        """The run whose message comes next on a busy thread."""
+        held = select(runs).where(
             runs.c.thread_id == thread_id, runs.c.job.is_(None), runs.c.status == "queued"
         )
         # What undoes a run comes before the messages behind it.
         first = held.order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq).limit(1)
-        following = connection.execute(first).first()
-        if following is not None:
-            self.queue(connection, following.run_id, json.loads(following.payload))
+        return connection.execute(first).first()
 
     def end_run(
         self, connection: Connection, row: Row[Any], by: str, *, undo: bool = False
@@ -101,11 +120,7 @@ class ThreadQueue:
             by: Who does it, for the audit.
             undo: Whether the effects of the run are undone next.
         """
-        connection.execute(
-            update(waits)
-            .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
-            .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
-        )
+        self.withdraw(connection, row, by)
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
         if undo:
@@ -132,6 +147,14 @@ class ThreadQueue:
             )
         self.settle(connection, row.thread_id, row.run, "cancelled")
 
+    def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
+        """Ask no more what a thread waits for."""
+        connection.execute(
+            update(waits)
+            .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
+            .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
+        )
+
     def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
         """End the run of a busy thread and those of the messages behind it, and return them."""
         found = select(runs).where(runs.c.thread_id == thread.thread_id, runs.c.status.in_(BUSY))
@@ -146,16 +169,15 @@ class ThreadQueue:
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any = None
     ) -> None:
         """Add an entry to the audit, about the row of a thread or of a wait."""
-        connection.execute(
-            insert(audit).values(
-                at=self._database.now,
-                tenant=row.tenant,
-                thread_id=row.thread_id,
-                wait_id=getattr(row, "wait_id", None),
-                who=who,
-                what=what,
-                detail=None if detail is None else json.dumps(detail, default=str),
-            )
+        append_entry(
+            self._database,
+            connection,
+            tenant=row.tenant,
+            thread_id=row.thread_id,
+            wait_id=getattr(row, "wait_id", None),
+            who=who,
+            what=what,
+            detail=None if detail is None else json.dumps(detail, default=str),
         )
 
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from textwrap import shorten
+from typing import Any, Literal
 
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.constants import END
+from langgraph.errors import InvalidUpdateError
 from langgraph.types import StateSnapshot
-from sqlalchemy import Connection, Row, Select, delete, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
+from agent_factory.errors import ArgumentError
+from agent_factory.review import pending
+from agent_factory.review.pending_calls import Pending
 from agent_factory.service.backend import Backend
-from agent_factory.service.errors import NotFound, ThreadBusy
-from agent_factory.service.leases import take_lease
+from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
+from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import runs, threads, waits
+from agent_factory.service.tables import audit, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
+
+_LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
+
+ThreadSort = Literal["updated_at", "created_at", "status", "thread_id"]
+"""What threads are sorted by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +43,7 @@ class ThreadInfo:
         status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
         run: The id of the run that works on it, or did last.
         error: Why the last run has failed.
+        title: The beginning of its first message, if it had one.
         metadata: What the product has noted about it.
         created_at: When it was created, in seconds since 1970, by the database's clock.
         updated_at: When it changed.
@@ -42,6 +57,7 @@ class ThreadInfo:
     error: str | None
     updated_at: float
     created_at: float = 0.0
+    title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -56,16 +72,20 @@ class ThreadInfo:
             error=row.error,
             updated_at=row.updated_at,
             created_at=row.created_at,
+            title=row.title,
             metadata=row.metadata,
         )
 
 
-def found_threads(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> Select[Any]:
+def found_threads(
+    filters: Mapping[str, Any], metadata: Mapping[str, Any], text: str | None = None
+) -> Select[Any]:
     """A query for threads.
 
     Args:
         filters: The value that a column has, or several; None takes all.
         metadata: What the metadata of the threads contain.
+        text: What the title contains, or the id begins with.
     """
     found = select(threads)
     for column, value in filters.items():
@@ -73,6 +93,9 @@ def found_threads(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> Se
             found = found.where(threads.c[column] == value)
         elif value is not None:
             found = found.where(threads.c[column].in_(value))
+    if text:
+        has_text = threads.c.title.icontains(text, autoescape=True)
+        found = found.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     for key, value in metadata.items():
         known = threads.c.metadata[key]
         if isinstance(value, bool):
@@ -84,18 +107,30 @@ def found_threads(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> Se
     return found
 
 
+def title_of(messages: Iterable[BaseMessage]) -> str | None:
+    """The beginning of the first message of a user, in one line."""
+    texts = (" ".join(one.text.split()) for one in messages if isinstance(one, HumanMessage))
+    return shorten(next(texts, ""), 80, placeholder="…") or None
+
+
 def insert_thread(
     connection: Connection,
     backend: Backend,
     thread: str,
     tenant: str,
     metadata: Mapping[str, Any] | None = None,
+    title: str | None = None,
 ) -> Row[Any]:
     """The row of a thread, locked; a thread that does not exist is created.
 
     Raises:
         NotFound: The thread belongs to another tenant.
+        ArgumentError: Its id is too long.
     """
+    if len(thread) > _LONGEST_ID:
+        raise ArgumentError(
+            "thread", f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
+        )
     now = backend.database.now
     new = backend.database.insert(threads).values(
         thread_id=thread,
@@ -104,6 +139,7 @@ def insert_thread(
         status="idle",
         epoch=0,
         jobs=0,
+        title=title,
         metadata=dict(metadata or {}),
         created_at=now,
         updated_at=now,
@@ -124,6 +160,24 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
     return row
 
 
+def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
+    """What changes once threads or waits of a tenant, or of all, have changed."""
+
+    def of(table: Any) -> Any:
+        return True if tenant is None else table.c.tenant == tenant
+
+    selected = (
+        select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery(),
+        select(func.count(waits.c.wait_id))
+        .where(of(waits), waits.c.decided_at.is_(None))
+        .scalar_subquery(),
+        select(func.max(audit.c.id)).where(of(audit)).scalar_subquery(),
+    )
+    with backend.database.read() as connection:
+        found = connection.execute(select(*selected)).one()
+    return dict(zip(("threads", "waits", "audit"), found, strict=True))
+
+
 def change_metadata(
     backend: Backend, thread: str, metadata: Mapping[str, Any], tenant: str | None
 ) -> ThreadInfo:
@@ -140,23 +194,125 @@ def change_metadata(
 
 
 def change_state(
-    backend: Backend, thread: str, values: Any, as_node: str | None, tenant: str | None
+    backend: Backend,
+    thread: str,
+    values: Any,
+    place: tuple[str | None, str | None],
+    tenant: str | None,
+    by: str,
 ) -> RunnableConfig:
-    """Write to the state of a thread that no run works on, under a lease."""
+    """Write to the state of a thread that no run works on, under a lease.
+
+    What the thread waited for is withdrawn; what the new state waits for is asked instead.
+
+    Args:
+        backend: The parts of the service.
+        thread: The thread.
+        values: What is written.
+        place: The node it is written for and the id of the checkpoint it is based on, as in
+            `Service.update_state`.
+        tenant: The tenant of the one who writes.
+        by: Who writes, for the audit.
+    """
+    as_node, checkpoint = place
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
-        if row.status in BUSY:
+        if row.status in ("queued", "running"):
             raise ThreadBusy(
                 f"thread {thread!r}",
                 f"is {row.status}.",
                 "Change its state when its run has ended, or cancel the run first.",
             )
         lease = take_lease(connection, thread)
-    graph: Any = backend.agent(row.agent).graph
-    graph = graph.copy(update={"checkpointer": FencedSaver(backend.database, lease)})
-    place: RunnableConfig = {"configurable": {"thread_id": thread}}
-    changed: RunnableConfig = graph.update_state(place, values, as_node)
+        backend.queue.record(connection, row, by, "write", {"as_node": as_node})
+    agent = backend.agent(row.agent)
+    graph = agent.stored_in(FencedSaver(backend.database, lease))
+    config: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    if checkpoint is not None:
+        config["configurable"]["checkpoint_id"] = checkpoint
+    with yielding(thread):
+        try:
+            changed: RunnableConfig = graph.update_state(config, values, as_node)
+        except InvalidUpdateError as error:
+            raise ArgumentError("update_state", f"cannot write this: {error}.") from error
+        if row.status == "waiting":
+            waiting_for = pending(graph, {"configurable": {"thread_id": thread}})
+            with backend.database.begin() as connection:
+                lease.check(connection)
+                if waiting_for:
+                    backend.queue.withdraw(connection, row, by)
+                    ask_again(connection, backend, row, waiting_for, changed)
+                else:
+                    backend.queue.end_run(connection, row, by)
     return changed
+
+
+def ask_again(
+    connection: Connection,
+    backend: Backend,
+    thread: Row[Any],
+    waiting_for: Pending,
+    place: RunnableConfig,
+) -> None:
+    """Write what a thread waits for at a checkpoint that no run has stored."""
+    agent, checkpoint = backend.agent(thread.agent), place["configurable"]["checkpoint_id"]
+    work = {"thread": thread.thread_id, "tenant": thread.tenant, "run": thread.run, "priority": 0}
+    stop = {"job": checkpoint, "checkpoint_id": checkpoint}
+    write_waits(connection, backend.database, agent, work, waiting_for, stop)
+
+
+@contextmanager
+def yielding(thread: str) -> Iterator[None]:
+    """Say that the thread is busy if a run begins to work on it meanwhile."""
+    try:
+        yield
+    except LeaseLost as error:
+        raise ThreadBusy(f"thread {thread!r}", "has begun to work on a message.") from error
+
+
+def roll_back_thread(backend: Backend, thread: Row[Any], lease: Lease) -> None:
+    """Go back to the state before the last run of a thread; the history keeps what it has done."""
+    saver = FencedSaver(backend.database, lease)
+    before = checkpoint_before(saver, thread.thread_id, thread.run)
+    with yielding(thread.thread_id):
+        if before is None:
+            saver.delete_thread(thread.thread_id)
+        else:
+            backend.agent(thread.agent).stored_in(saver).update_state(before.config, None, END)
+
+
+def copy_thread(
+    backend: Backend, thread: str, copy: str, tenant: str | None, by: str
+) -> ThreadInfo:
+    """Copy a thread that no run works on: its checkpoints, and what it waits for."""
+    with backend.database.begin() as connection:
+        row = locked_thread(connection, thread, tenant)
+        if row.status in ("queued", "running"):
+            raise ThreadBusy(f"thread {thread!r}", f"is {row.status}.", "Copy it later.")
+        insert_thread(connection, backend, copy, row.tenant, row.metadata)
+        lease = take_lease(connection, copy, agent=row.agent, plan=row.plan)
+    saver = FencedSaver(backend.database, lease)
+    if row.agent:
+        saver.copy_thread(thread, copy)
+    waiting_for, place = Pending(), RunnableConfig(configurable={"thread_id": copy})
+    if row.status == "waiting":
+        graph = backend.agent(row.agent).stored_in(saver)
+        waiting_for, place = pending(graph, place), graph.get_state(place).config
+    with backend.database.begin() as connection:
+        lease.check(connection)
+        new = locked_thread(connection, copy, None)
+        backend.queue.record(connection, new, by, "copy", {"of": thread})
+        if not waiting_for:
+            return ThreadInfo.of(new)
+        known = connection.execute(select(runs).where(runs.c.run_id == row.run)).one()
+        run = f"copy-{copy}"
+        made = {**known._mapping, "run_id": run, "thread_id": copy, "job": None}
+        del made["seq"]
+        connection.execute(insert(runs).values(made))
+        named = update(threads).where(threads.c.thread_id == copy).values(run=run)
+        new = connection.execute(named.returning(threads)).one()
+        ask_again(connection, backend, new, waiting_for, place)
+        return ThreadInfo.of(locked_thread(connection, copy, None))
 
 
 def history_of(
@@ -168,13 +324,14 @@ def history_of(
     limit: int | None,
 ) -> Iterator[StateSnapshot]:
     """The states of a thread, the newest first."""
-    graph = backend.graph_of(thread, tenant)
+    agent = backend.agent_of(thread, tenant)
+    graph = agent.stored_in(FencedSaver(backend.database))
     place: RunnableConfig = {"configurable": {"thread_id": thread}}
     earlier: RunnableConfig | None = None
     if before is not None:
         earlier = {"configurable": {"thread_id": thread, "checkpoint_id": before}}
-    found: Iterator[StateSnapshot] = graph.get_state_history(place, before=earlier, limit=limit)
-    return found
+    found = graph.get_state_history(place, before=earlier, limit=limit)
+    return map(agent.public.of_snapshot, found)
 
 
 def delete_thread(

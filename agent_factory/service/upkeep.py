@@ -9,14 +9,15 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
 from agent_factory.factory.agent import tools_of
+from agent_factory.review import StrandedThread, stranded
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
-from agent_factory.service.backend import Backend
-from agent_factory.service.runner import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, write_waits
+from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
+from agent_factory.service.runner import write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
-from agent_factory.service.threads import delete_thread
+from agent_factory.service.threads import delete_thread, title_of
 
 
 def reindex(backend: Backend) -> Iterator[str]:
@@ -38,7 +39,7 @@ def reindex(backend: Backend) -> Iterator[str]:
 def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
     database, agent = backend.database, backend.agent(metadata[AGENT_KEY])
     tenant, run, job = metadata[TENANT_KEY], metadata[RUN_KEY], metadata[JOB_KEY]
-    graph: Any = agent.graph.copy(update={"checkpointer": FencedSaver(database)})
+    graph = agent.stored_in(FencedSaver(database))
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     snapshot = graph.get_state(config)
     topology = topology_or_none(graph)
@@ -53,6 +54,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             epoch=database.now * 1000,  # higher than that of any lease before
             jobs=int(job.rpartition("/")[2]),
             run=run,
+            title=title_of(snapshot.values.get("messages", ())),
             created_at=database.now,
             updated_at=database.now,
         )
@@ -101,3 +103,14 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
     for thread in ids:
         if delete_thread(backend, thread, None, "service", even_busy=False):
             yield thread
+
+
+def stranded_threads(backend: Backend, agent: str) -> Iterator[StrandedThread]:
+    """Threads of an agent that wait at a node which the agent does not have any more."""
+    known = backend.agent(agent)
+    found = select(threads.c.thread_id).where(
+        threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
+    )
+    with backend.database.read() as connection:
+        ids = connection.execute(found).scalars().all()
+    return stranded(known.stored_in(FencedSaver(backend.database)), ids)

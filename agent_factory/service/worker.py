@@ -9,11 +9,13 @@ import socket
 from collections.abc import Callable
 from datetime import datetime
 from threading import Event, Thread
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import delete, insert, select, update
 
 from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.reservations import expire_reservations
@@ -134,3 +136,22 @@ class Worker:
             Inbox(database, self._backend.queue).expire(
                 {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
             )
+
+
+def known_workers(database: Database) -> list[dict[str, Any]]:
+    """The workers that are alive."""
+    found = select(workers).order_by(workers.c.id)
+    with database.read() as connection:
+        return [
+            {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
+            for row in connection.execute(found)
+        ]
+
+
+def drain_workers(database: Database, worker: str | None) -> list[str]:
+    """Ask one worker, or all, to end once their runs have ended; return their ids."""
+    asked = update(workers).values(draining=True).returning(workers.c.id)
+    if worker is not None:
+        asked = asked.where(workers.c.id == worker)
+    with database.begin() as connection:
+        return [*connection.execute(asked).scalars()]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -83,6 +85,33 @@ def test_a_service_by_the_path_of_its_file(folder: Path) -> None:
     assert run("inbox", "shop/service.py:service") == "Nothing waits for a decision.\n"
 
 
+def test_the_audit(folder: Path) -> None:
+    assert run("audit", SHOP) == "The audit has no entries.\n"
+    head = f"0:{'0' * 64}"
+    assert run("audit", SHOP, "--verify") == f"The audit is intact. Its head is {head}\n"
+    run("submit", SHOP, "desk", "Refund A1", "--thread", "t-17", "--no-wait")
+    service = sys.modules["shop.service"].service
+    service.delete_thread("t-17", by="ann")
+    lines = run("audit", SHOP, "--thread", "t-17").splitlines()
+    assert re.search(r"^ 2 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +t-17 +ann +delete +$", lines[1])
+    newest, oldest = json.loads(run("audit", SHOP, "--json"))
+    assert (oldest["what"], newest["what"]) == ("cancel", "delete")
+    head = f"2:{newest['hash']}"
+    found = json.loads(run("audit", SHOP, "--verify", "--json"))
+    assert found == {"head": head, "wrong_entry": None, "error": None}
+    with sqlite3.connect(folder / "desk.db") as connection:
+        connection.execute("drop trigger service_audit_delete")
+        connection.execute("delete from service_audit where id = 2")
+    connection.close()
+    assert json.loads(run("audit", SHOP, "--thread", "other", "--json")) == []
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["audit", SHOP, "--head", head, *options])
+        assert result.exit_code == 1
+        assert "entry 2 of the audit: is missing" in result.output
+    assert json.loads(result.output)["wrong_entry"] == 2
+    assert "must be the number of an entry and its hash" in fails("audit", SHOP, "--head", "x")
+
+
 def test_wrong_arguments(folder: Path) -> None:
     assert "agent 'dekc': was not added" in fails("submit", SHOP, "dekc", "Hi")
     assert "wait 'nope': does not exist" in fails("decide", SHOP, "nope", "approve")
@@ -94,16 +123,89 @@ def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     def run_server(application: Any, **options: Any) -> None:
         client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
-        asked.append(client.get("/assistants/desk").json()["name"])
+        chat = {"Origin": "http://localhost:3000"}
+        answer = client.get("/assistants/desk", headers=chat)
+        asked.append(answer.json()["name"])
+        asked.append(answer.headers.get("access-control-allow-origin"))
         asked.append(options["port"])
 
     monkeypatch.setattr(uvicorn, "run", run_server)
-    text = run("serve", SHOP, "--port", "3000")
+    text = run("serve", SHOP, "--port", "3000", "--origin", "http://localhost:3000")
     assert text == "Serving desk at http://127.0.0.1:3000. Ctrl-C stops it.\n"
-    assert asked == ["desk", 3000]
+    assert asked == ["desk", "http://localhost:3000", 3000]
     text = run("serve", SHOP, "--no-worker", "--host", "0.0.0.0")
     assert "Only requests from this machine are served. --authenticate lets others in." in text
+    assert "must be a list of origins" in fails("serve", SHOP, "--origin", "localhost")
     assert "'who' names no function" in fails("serve", SHOP, "--authenticate", "who")
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a browser sees of the studio, instead of a server that stays."""
+    pages: list[str] = []
+
+    def run_server(application: Any, **options: Any) -> None:
+        client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
+        form = {"agent": pages.pop() if pages else "", "text": "Hello"}
+        pages.append(client.get("/studio").text)
+        if form["agent"]:
+            form["csrf_token"] = client.cookies["agent_factory_csrf"]
+            pages.append(client.post("/studio/threads", data=form).text)
+
+    monkeypatch.setattr(uvicorn, "run", run_server)
+    monkeypatch.setattr("agent_factory.cli.studio.webbrowser.open", pages.append)
+    return pages
+
+
+AGENT = """
+from langgraph.graph import START, MessagesState, StateGraph
+
+from agent_factory import create_agent
+from agent_factory.testing import ScriptedChatModel
+
+desk = create_agent(ScriptedChatModel(["Hi."]))
+builder = StateGraph(MessagesState)
+builder.add_node("answer", lambda state: {})
+builder.add_edge(START, "answer")
+
+
+def make_graph():
+    return builder.compile()
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> str:
+    (tmp_path / "studio_agents.py").write_text(AGENT)
+    return str(tmp_path / "studio_agents.py")
+
+
+def test_the_studio_of_an_agent(agent: str, seen: list[str]) -> None:
+    text = run("studio", f"{agent}:desk", f"{agent}:make_graph", "--port", "3000", "--no-open")
+    assert text == (
+        "The studio is at http://127.0.0.1:3000/studio. Ctrl-C stops it.\n"
+        "Threads end with it; --db FILE keeps them.\n"
+    )
+    assert "<option>desk</option>" in seen[0]
+    assert "<option>make_graph</option>" in seen[0]
+    assert "a graph without a plan" in seen[0]
+
+
+def test_the_studio_keeps_its_threads(agent: str, seen: list[str], tmp_path: Path) -> None:
+    seen.append("desk")
+    assert "Threads end" not in run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db")
+    assert "No threads yet." in seen[0]
+    seen.clear()
+    run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db", "--no-open")
+    assert "Hello" in seen[0]
+
+
+def test_what_is_no_agent_for_the_studio(agent: str, tmp_path: Path) -> None:
+    assert "must be an agent, got" in fails("studio", f"{agent}:builder")
+    assert "does not have 'dekc'" in fails("studio", f"{agent}:dekc")
+    plan = tmp_path / "desk.topology"
+    plan.write_text("")
+    assert "is a plan. A plan cannot run" in fails("studio", str(plan))
 
 
 @pytest.mark.long

@@ -708,6 +708,17 @@ def test_a_run_begins_at_a_checkpoint(service: Service, thread: str) -> None:
         service.submit("echo", thread=thread, message="Four", checkpoint="gone")
 
 
+def test_a_run_begins_in_the_middle_of_a_turn(service: Service, thread: str) -> None:
+    service.submit("desk", thread=thread, message="Pay").result(WAIT)
+    wait = service.inbox().waits(thread=thread)[0]
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    before = next(one for one in service.history(thread) if one.next == ("tools",))
+    place = before.config["configurable"]["checkpoint_id"]
+    run = service.submit("desk", thread=thread, message="Not so fast", checkpoint=place)
+    kinds = [message.type for message in run.result(WAIT)["messages"]]
+    assert kinds[:4] == ["human", "ai", "tool", "human"]  # the call has run, and runs once
+
+
 def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None:
     service.submit("echo", thread=thread, message="One").result(WAIT)
     place = service.update_state(thread, {"messages": [AIMessage("By hand.")]})
@@ -716,12 +727,6 @@ def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None
     assert place["configurable"]["checkpoint_id"] == newest
     service.submit("echo", thread=thread, message="Two").result(WAIT)
     assert texts(service, thread)[-2:] == ["human: Two", "ai: You said: Two"]
-
-
-def test_the_state_of_a_busy_thread_is_not_changed(service: Service, thread: str) -> None:
-    waiting(service, thread)
-    with pytest.raises(ThreadBusy, match="is waiting"):
-        service.update_state(thread, {"messages": []})
 
 
 def test_a_thread_is_deleted(service: Service, thread: str, closed: Gate) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from agent_factory.serve.body import read_body
-from agent_factory.serve.json_response import JsonResponse, time_text
+from agent_factory.serve.body import number, read_body
+from agent_factory.serve.json_response import JsonResponse, selected, time_text
 from agent_factory.serve.langgraph.requests import AgentSearch
 from agent_factory.service import Service
 
@@ -40,18 +41,28 @@ class Agents:
 
     async def search(self, request: Request) -> JsonResponse:
         """`POST /assistants/search`."""
-        found = await self._found(request)
-        body = await read_body(request, AgentSearch)
-        return JsonResponse([_shown(name) for name in found[body.offset :][: body.limit]])
+        body, found = await self._found(request)
+        page = [selected(one, body.select) for one in found[body.offset :][: body.limit]]
+        end = body.offset + body.limit
+        return JsonResponse(
+            page, headers={"X-Pagination-Next": str(end)} if end < len(found) else None
+        )
 
     async def count(self, request: Request) -> JsonResponse:
         """`POST /assistants/count`."""
-        return JsonResponse(len(await self._found(request)))
+        _, found = await self._found(request)
+        return JsonResponse(len(found))
 
-    async def _found(self, request: Request) -> list[str]:
+    async def _found(self, request: Request) -> tuple[AgentSearch, list[dict[str, Any]]]:
         body = await read_body(request, AgentSearch)
         asked = [name for name in (body.graph_id, body.name) if name is not None]
-        return [name for name in self._service.agents if all(name == one for one in asked)]
+        named = (name for name in self._service.agents if all(name == one for one in asked))
+        found = [
+            one for one in map(_shown, named) if body.metadata.items() <= one["metadata"].items()
+        ]
+        if body.sort_by is not None:
+            found.sort(key=itemgetter(body.sort_by), reverse=body.sort_order == "desc")
+        return body, found
 
     async def get(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}`."""
@@ -60,22 +71,22 @@ class Agents:
     async def graph(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}/graph`."""
         inner = request.query_params.get("xray", "false")
-        xray: Any = int(inner) if inner.isdecimal() else inner.lower() == "true"
+        xray: Any = inner.lower() == "true"
+        if inner.isdecimal():
+            xray = number(request, "xray", 0)
         return JsonResponse(self._agent(request).get_graph(xray=xray).to_json())
 
     async def schemas(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}/schemas`."""
-        agent = self._agent(request)
-        return JsonResponse(
-            {
-                "graph_id": self.name(request.path_params["assistant"]),
-                "input_schema": agent.get_input_jsonschema(),
-                "output_schema": agent.get_output_jsonschema(),
-                "state_schema": agent.get_output_jsonschema(),
-                "config_schema": None,
-                "context_schema": agent.get_context_jsonschema(),
-            }
-        )
+        name = self.name(request.path_params["assistant"])
+        return JsonResponse({"graph_id": name, **_schemas(self._agent(request))})
+
+    async def subgraphs(self, request: Request) -> JsonResponse:
+        """`GET /assistants/{assistant}/subgraphs` and `.../subgraphs/{namespace}`."""
+        recurse = request.query_params.get("recurse", "false").lower() in ("true", "1")
+        namespace = request.path_params.get("namespace")
+        found = self._agent(request).get_subgraphs(namespace=namespace, recurse=recurse)
+        return JsonResponse({name: {"graph_id": name, **_schemas(one)} for name, one in found})
 
     def _agent(self, request: Request) -> Any:
         return self._service.agents[self.name(request.path_params["assistant"])]
@@ -84,6 +95,17 @@ class Agents:
 def assistant_id(name: str) -> str:
     """The id by which clients know an agent; the same on all machines."""
     return str(uuid5(NAMESPACE_URL, f"agent_factory:{name}"))
+
+
+def _schemas(graph: Any) -> dict[str, Any]:
+    """The schemas of a graph. Private keys of its state are in none of them."""
+    return {
+        "input_schema": graph.get_input_jsonschema(),
+        "output_schema": graph.get_output_jsonschema(),
+        "state_schema": graph.get_output_jsonschema(),
+        "config_schema": None,
+        "context_schema": graph.get_context_jsonschema(),
+    }
 
 
 def _shown(name: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 
 from agent_factory.serve.body import StrictBody
 
@@ -36,9 +36,18 @@ class ThreadSearch(StrictBody):
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
-    sort_by: Literal["updated_at"] | None = None
-    sort_order: Literal["desc"] | None = None
+    sort_by: Literal["updated_at", "state_updated_at", "created_at", "status", "thread_id"] = (
+        "updated_at"
+    )
+    sort_order: Literal["asc", "desc"] = "desc"
     select: list[str] | None = None
+
+
+class ThreadPrune(StrictBody):
+    """Threads to delete."""
+
+    thread_ids: list[str]
+    strategy: Literal["delete"] = "delete"
 
 
 class Checkpoint(BaseModel):
@@ -48,6 +57,12 @@ class Checkpoint(BaseModel):
     checkpoint_ns: Literal[""] | None = ""
     checkpoint_id: str | None = None
     checkpoint_map: dict[str, Any] | None = None
+    configurable: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def place(self) -> str | None:
+        """The id of the checkpoint; the client for JavaScript may send a config instead."""
+        return self.checkpoint_id or self.configurable.get("checkpoint_id")
 
 
 class StateChange(StrictBody):
@@ -55,6 +70,14 @@ class StateChange(StrictBody):
 
     values: dict[str, Any] | list[dict[str, Any]] | None
     as_node: str | None = None
+    checkpoint: Checkpoint | None = None
+    checkpoint_id: str | None = None
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the state that are written."""
+        written = self.values if isinstance(self.values, list) else [self.values or {}]
+        return {key for one in written for key in one}
 
 
 class StateSearch(StrictBody):
@@ -62,19 +85,24 @@ class StateSearch(StrictBody):
 
     limit: int = Field(10, ge=1, le=1000)
     before: str | Checkpoint | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+    select: list[str] | None = None
 
 
 class StatePlace(StrictBody):
     """Which state of a thread is read."""
 
     checkpoint: Checkpoint
-    subgraphs: bool = False
+    subgraphs: Literal[False] = False
+    select: list[str] | None = None
 
 
 class Command(StrictBody):
-    """A command for a thread that waits."""
+    """A command for a thread that waits: an answer, or the end of its run."""
 
     resume: Any = None
+    goto: Literal["__end__"] | list[Literal["__end__"]] | None = None
 
 
 class NewRun(StrictBody):
@@ -94,6 +122,9 @@ class NewRun(StrictBody):
     if_not_exists: Literal["create", "reject"] = "reject"
     on_disconnect: Literal["cancel", "continue"] = "continue"
     on_completion: Literal["delete", "keep"] = "delete"
+    interrupt_before: Literal["*"] | list[str] | None = None
+    interrupt_after: Literal["*"] | list[str] | None = None
+    after_seconds: float | None = Field(None, ge=0)
     # All runs are like this here.
     stream_resumable: bool = True
     durability: Literal["sync", "async", "exit"] | None = None
@@ -104,7 +135,7 @@ class NewRun(StrictBody):
     def place(self) -> str | None:
         """The id of the checkpoint that the run begins at."""
         if self.checkpoint_id is None and self.checkpoint is not None:
-            return self.checkpoint.checkpoint_id
+            return self.checkpoint.place
         return self.checkpoint_id
 
     @property
@@ -121,10 +152,69 @@ class NewRun(StrictBody):
         return self.stream_mode if isinstance(self.stream_mode, list) else [self.stream_mode]
 
 
-class AgentSearch(BaseModel):
+class RunOfBatch(NewRun):
+    """One of several messages."""
+
+    thread_id: str | None = None
+    assistantId: str | None = None
+
+
+class Batch(RootModel[list[RunOfBatch]]):
+    """Several messages."""
+
+
+class Cancelled(StrictBody):
+    """Which runs are cancelled."""
+
+    thread_id: str | None = None
+    run_ids: list[str] | None = None
+    status: Literal["pending", "running", "all"] | None = None
+
+
+class AgentSearch(StrictBody):
     """Which agents are searched."""
 
     graph_id: str | None = None
     name: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
     limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] = "asc"
+    select: list[str] | None = None
+
+
+class NewItem(StrictBody):
+    """An item of the store."""
+
+    namespace: list[str]
+    key: str
+    value: dict[str, Any]
+    index: Literal[False] | None = None
+
+
+class ItemPlace(StrictBody):
+    """Where an item of the store is."""
+
+    namespace: list[str]
+    key: str
+
+
+class ItemSearch(StrictBody):
+    """Which items of the store are searched."""
+
+    namespace_prefix: list[str] = Field(default_factory=list)
+    filter: dict[str, Any] | None = None
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    refresh_ttl: bool | None = None  # items have no time to live here
+
+
+class NamespaceSearch(StrictBody):
+    """Which namespaces of the store are listed."""
+
+    prefix: list[str] | None = None
+    suffix: list[str] | None = None
+    max_depth: int | None = Field(None, ge=1)
+    limit: int = Field(100, ge=1, le=1000)
     offset: int = Field(0, ge=0)

@@ -7,18 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent_factory.serve.body import number, read_body
-from agent_factory.serve.json_response import JsonResponse, time_text, to_json
+from agent_factory.serve.body import number, read_body, several
+from agent_factory.serve.json_response import JsonResponse, selected, time_text, to_json
 from agent_factory.serve.langgraph.agents import Agents, assistant_id
-from agent_factory.serve.langgraph.requests import NewRun
-from agent_factory.serve.langgraph.stream import PING_SECONDS, stream_response
-from agent_factory.serve.principal import Principal
+from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun
+from agent_factory.serve.langgraph.start import start_run
+from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, RunInfo, Service
 
 _STATUS = {
@@ -30,7 +31,7 @@ _STATUS = {
     "failed": "error",
     "cancelled": "interrupted",
 }
-_BUSY = {"reject": "reject", "interrupt": "interrupt", "rollback": "rollback", "enqueue": "queue"}
+_ACTIVE = ("pending", "running")
 
 
 class Runs:
@@ -68,44 +69,20 @@ class Runs:
         tidy = partial(self._tidy, request, body, run)
         return self._waited(run, cancels=cancels, finally_=tidy)
 
-    async def _started(self, request: Request, body: NewRun) -> Run:
-        """Submit what a body says, or carry its command out."""
-        principal: Principal = request.state.principal
+    async def create_batch(self, request: Request) -> JsonResponse:
+        """`POST /runs/batch`."""
+        bodies = (await read_body(request, Batch)).root
+        made = [await self._started(request, body, body.thread_id) for body in bodies]
+        shown = await run_in_threadpool(lambda: [_shown(run.info) for run in made])
+        return JsonResponse(shown)
+
+    async def _started(self, request: Request, body: NewRun, thread: str | None = None) -> Run:
         agent = self._agents.name(body.assistant_id)
-        thread = request.path_params.get("thread")
-        modes = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
-
-        def work() -> Run:
-            if thread is not None and body.if_not_exists == "reject":
-                self._service.thread(thread, tenant=principal.tenant)
-            if body.command is not None:
-                if thread is None:
-                    raise HTTPException(422, "A command needs the thread that waits.")
-                return self._service.resume(
-                    thread,
-                    body.command.resume,
-                    by=principal.name,
-                    roles=principal.roles,
-                    stream=modes,
-                    tenant=principal.tenant,
-                )
-            if body.input is None and body.place is None:
-                raise HTTPException(422, "input is missing: the message, such as {'messages': []}.")
-            busy: Any = body.multitask_strategy and _BUSY[body.multitask_strategy]
-            return self._service.submit(
-                agent,
-                thread=thread,
-                message=body.input,
-                checkpoint=body.place,
-                tenant=principal.tenant,
-                busy=busy,
-                context=body.context,
-                config=body.settings,
-                stream=modes,
-                metadata=body.metadata,
-            )
-
-        return await run_in_threadpool(work)
+        thread = request.path_params.get("thread", thread)
+        principal, may_decide = request.state.principal, request.state.may_decide
+        return await run_in_threadpool(
+            start_run, self._service, agent, thread, body, principal, may_decide
+        )
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
         """Delete the thread that was made for one run, once that has ended."""
@@ -131,8 +108,8 @@ class Runs:
             most = limit + offset if status is None else 1000
             found = self._service.runs(thread, tenant=tenant, limit=most)
             shown = [_shown(run.info) for run in found]
-            kept = [one for one in shown if status in (None, one["status"])]
-            return kept[offset:][:limit]
+            kept = [one for one in shown if status in (None, one["status"])][offset:][:limit]
+            return [selected(one, several(request, "select")) for one in kept]
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -147,34 +124,57 @@ class Runs:
 
     async def join_stream(self, request: Request) -> Response:
         """`GET /threads/{thread}/runs/{run}/stream`."""
-        asked = [mode for mode in request.query_params.getlist("stream_mode") if mode]
-        after = request.headers.get("last-event-id")
+        asked = several(request, "stream_mode")
+        run = await self._run(request)
+        after = last_event_id(request, run.thread_id)
         return stream_response(
-            await self._run(request),
+            run,
             asked or None,
             subgraphs=True,
-            # "-1" is how clients ask for all.
             after=None if after == "-1" else after,
             cancels=request.query_params.get("cancel_on_disconnect") in ("true", "1"),
         )
 
     async def cancel(self, request: Request) -> Response:
         """`POST /threads/{thread}/runs/{run}/cancel`."""
-        if request.query_params.get("action", "interrupt") != "interrupt":
-            raise HTTPException(
-                422, "Only the action 'interrupt' is supported: what was written stays."
-            )
-        run = await self._run(request)
-        await run.acancel(by=request.state.principal.name)
+        await self._cancel(request, [await self._run(request)])
         return Response(status_code=204)
 
+    async def cancel_many(self, request: Request) -> Response:
+        """`POST /runs/cancel`."""
+        body, tenant = await read_body(request, Cancelled), request.state.principal.tenant
+        if (body.run_ids is None) == (body.status is None):
+            raise HTTPException(422, "Pass run_ids, or the status of the runs.")
+        statuses = _ACTIVE if body.status in ("all", None) else (body.status,)
+
+        def work() -> list[Run]:
+            if body.run_ids is not None:
+                found = [self._service.run(one, tenant=tenant) for one in body.run_ids]
+                for run in found:
+                    _check_thread(run, body.thread_id or run.thread_id)
+                return found
+            ids = None if body.thread_id is None else [body.thread_id]
+            busy = ("queued", "running", "waiting")  # messages may wait behind a review
+            threads = self._service.threads(tenant=tenant, ids=ids, status=busy, limit=1000)
+            runs = [run for one in threads for run in self._service.runs(one.id, limit=1000)]
+            return [run for run in runs if _STATUS[run.status] in statuses]
+
+        await self._cancel(request, await run_in_threadpool(work))
+        return Response(status_code=204)
+
+    async def _cancel(self, request: Request, runs: list[Run]) -> None:
+        action = request.query_params.get("action", "interrupt")
+        if action not in ("interrupt", "rollback"):
+            raise HTTPException(422, f"action must be 'interrupt' or 'rollback', got {action!r}.")
+        for run in runs:
+            await run.acancel(by=request.state.principal.name, roll_back=action == "rollback")
+
     async def _run(self, request: Request) -> Run:
-        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        thread, tenant = request.path_params.get("thread"), request.state.principal.tenant
         found = await run_in_threadpool(
             partial(self._service.run, request.path_params["run"], tenant=tenant)
         )
-        if found.thread_id != thread:
-            raise NotFound(f"run {found.id!r}", f"is not one of thread {thread!r}.")
+        _check_thread(found, thread or found.thread_id)
         return found
 
     def _waited(self, run: Run, *, cancels: bool, finally_: Any = None) -> StreamingResponse:
@@ -202,8 +202,13 @@ class Runs:
         return StreamingResponse(content(), headers=headers, media_type="application/json")
 
 
+def _check_thread(run: Run, thread: str) -> None:
+    if run.thread_id != thread:
+        raise NotFound(f"run {run.id!r}", f"is not one of thread {thread!r}.")
+
+
 def _place(run: Run) -> str:
-    return f"/threads/{run.thread_id}/runs/{run.id}"
+    return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
 
 
 def _shown(info: RunInfo) -> dict[str, Any]:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from langchain_core.messages import BaseMessage, BaseMessageChunk, message_chunk_to_message
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from agent_factory.serve.json_response import to_json
-from agent_factory.service import Run, RunCancelled
-from agent_factory.service.backend import INTERRUPT
+from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
+from agent_factory.service.public_state import INTERRUPT
 
 PING_SECONDS = 15
 """How often a stream without news says that it is alive."""
+
+POLL_SECONDS = 0.2
+"""How often the stream of a thread looks for a new run."""
+
+_ACTIVE = ("queued", "running")
 
 
 class Events:
@@ -34,10 +46,19 @@ class Events:
         """The events, until the run has ended or pauses."""
         if after is None:
             yield self._metadata()
+        begin = after
+        if after is not None and self._modes is not None and "messages" in self._modes:
+            # What is known of a message began before the last event that the client has seen.
+            begin = f"{after.rsplit(':', 2)[0]}:0:0"
         try:
-            async for part in self._run.astream(after=after):
-                for name, data in self._events_of(part):
-                    yield ServerSentEvent(to_json(data), event=name, id=part["id"])
+            async for part in self._run.astream(after=begin):
+                events = [*self._events_of(part)]
+                if begin != after and after and _numbers(part["id"]) <= _numbers(after):
+                    continue
+                for position, (name, data) in enumerate(events, 1):
+                    # A client that was cut off between them gets all of them again.
+                    id = part["id"] if position == len(events) else None
+                    yield ServerSentEvent(to_json(data), event=name, id=id)
         except RunCancelled as error:
             yield ServerSentEvent(to_json(error), event="error")
 
@@ -54,7 +75,7 @@ class Events:
         elif kind == "resumed":
             self._attempt += 1
             yield "metadata", {"run_id": self._run.id, "attempt": self._attempt}
-        elif part["ns"] and not self._subgraphs:
+        elif part.get("asked") is False or (part["ns"] and not self._subgraphs):
             return
         elif kind == "messages":
             if self._modes is None or "messages-tuple" in self._modes:
@@ -78,6 +99,70 @@ class Events:
         whole: Any = message if known is None else known + message
         self._partial[key] = whole
         yield "messages/partial", [message_chunk_to_message(whole)]
+
+
+def _numbers(id: str) -> list[int]:
+    """The place of an event among those of its job."""
+    return [int(number) for number in id.split(":")[-2:]]
+
+
+def last_event_id(request: Request, thread: str) -> str | None:
+    """The id of the last event of a thread that a client has seen; "-1" asks for all.
+
+    Raises:
+        HTTPException: 422 if it is not the id of an event of this thread.
+    """
+    after: str | None = request.headers.get("last-event-id")
+    if after in (None, "-1") or re.fullmatch(rf"{re.escape(thread)}/\d+:\d+:\d+", str(after)):
+        return after
+    raise HTTPException(422, f"Last-Event-ID is not of an event of this thread: {after!r}.")
+
+
+async def follow_thread(
+    service: Service, thread: str, tenant: str, after: str | None
+) -> AsyncIterator[ServerSentEvent]:
+    """The events of the runs of a thread, one after the other, until the client goes away.
+
+    Args:
+        service: The service.
+        thread: The thread.
+        tenant: The tenant of the one who reads.
+        after: What `last_event_id` returns. None begins with what runs now, "-1" with the oldest of
+            the newest 20 runs; of a run that was decided about, only what came since is shown.
+    """
+    seen: set[str] = set()
+    is_new, after = after is None, None if after == "-1" else after
+    last = "" if after is None else after.rsplit(":", 2)[0]
+    changed = None
+
+    def begun() -> list[tuple[Run, RunInfo]]:
+        """The newest runs of the thread, if it has changed, the oldest first."""
+        nonlocal changed
+        since, changed = changed, service.thread(thread, tenant=tenant).updated_at
+        if since == changed:
+            return []
+        found = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=20)]
+        if since is None and is_new:
+            seen.update(info.job for _, info in found if info.job and info.status not in _ACTIVE)
+        return found[::-1]
+
+    with suppress(NotFound):  # the thread was deleted
+        while True:
+            for run, info in await run_in_threadpool(begun):
+                # The jobs of a thread are numbered.
+                if info.job is None or info.job in seen or info.job < last:
+                    continue
+                events = Events(run, None, subgraphs=True)
+                if after is not None:  # the rest of a job that this run or one before it had then
+                    async for event in events.follow(after):
+                        yield event
+                    seen.add(last)
+                    after = None
+                if info.job not in seen:
+                    async for event in events.follow():
+                        yield event
+                    seen.add(info.job)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def stream_response(
@@ -112,10 +197,12 @@ def stream_response(
         if cancels:
             await run.acancel(by="the client has gone")
 
-    place = f"/threads/{run.thread_id}/runs/{run.id}"
+    place = f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
+    # Clients that are cut off ask there for the rest.
+    again = urlencode({"stream_mode": [*(modes or ())]}, doseq=True)
     return EventSourceResponse(
         events(),
-        headers={"Content-Location": place, "Location": f"{place}/stream"},
+        headers={"Content-Location": place, "Location": f"{place}/stream?{again}".rstrip("?")},
         ping=PING_SECONDS,
         client_close_handler_callable=cancel,
     )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
+from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.body import read_body
-from agent_factory.serve.json_response import JsonResponse, time_text
-from agent_factory.serve.langgraph.agents import assistant_id
+from agent_factory.serve.body import read_body, several
+from agent_factory.serve.json_response import JsonResponse, selected, time_text
+from agent_factory.serve.langgraph.agents import Agents, assistant_id
 from agent_factory.serve.langgraph.requests import (
     Checkpoint,
     NewThread,
@@ -21,9 +23,12 @@ from agent_factory.serve.langgraph.requests import (
     StatePlace,
     StateSearch,
     ThreadChange,
+    ThreadPrune,
     ThreadSearch,
 )
+from agent_factory.serve.langgraph.stream import PING_SECONDS, follow_thread, last_event_id
 from agent_factory.service import NotFound, Service, ThreadInfo
+from agent_factory.service.public_state import PublicState
 
 _STATUS = {
     "idle": "idle",
@@ -37,8 +42,8 @@ _STATUS = {
 class Threads:
     """Answers requests about the threads of a service."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, agents: Agents) -> None:
+        self._service, self._agents = service, agents
 
     async def create(self, request: Request) -> JsonResponse:
         """`POST /threads`."""
@@ -47,7 +52,7 @@ class Threads:
         def work() -> ThreadInfo:
             if body.thread_id is not None and body.if_exists == "raise":
                 try:
-                    self._service.thread(body.thread_id)
+                    self._service.thread(body.thread_id, tenant=tenant)
                 except NotFound:
                     pass
                 else:
@@ -83,21 +88,49 @@ class Threads:
         await run_in_threadpool(work)
         return Response(status_code=204)
 
+    async def copy(self, request: Request) -> JsonResponse:
+        """`POST /threads/{thread}/copy`."""
+        thread, principal = request.path_params["thread"], request.state.principal
+
+        def work() -> dict[str, Any]:
+            copied = self._service.copy_thread(thread, by=principal.name, tenant=principal.tenant)
+            return self._with_values(copied)
+
+        return JsonResponse(await run_in_threadpool(work))
+
+    async def prune(self, request: Request) -> JsonResponse:
+        """`POST /threads/prune`."""
+        body, principal = await read_body(request, ThreadPrune), request.state.principal
+
+        def work() -> int:
+            known = {"ids": body.thread_ids, "tenant": principal.tenant}
+            found = self._service.threads(**known, limit=len(body.thread_ids))
+            for one in found:
+                self._service.delete_thread(one.id, by=principal.name, tenant=principal.tenant)
+            return len(found)
+
+        return JsonResponse({"pruned_count": await run_in_threadpool(work)})
+
     async def search(self, request: Request) -> JsonResponse:
         """`POST /threads/search`."""
         body = await read_body(request, ThreadSearch)
 
         def work() -> list[ThreadInfo]:
             wanted = self._wanted(request, body)
-            return self._service.threads(**wanted, limit=body.limit, offset=body.offset)
+            column: Any = "updated_at" if body.sort_by == "state_updated_at" else body.sort_by
+            return self._service.threads(
+                **wanted,
+                sort_by=column,
+                descending=body.sort_order == "desc",
+                limit=body.limit,
+                offset=body.offset,
+            )
 
         found = await run_in_threadpool(work)
         wanted = set(body.select or ("values", "interrupts"))
         show = self._with_values if wanted & {"values", "interrupts"} else _shown
         shown = await run_in_threadpool(lambda: [show(one) for one in found])
-        if body.select is not None:
-            shown = [{key: one[key] for key in body.select if key in one} for one in shown]
-        return JsonResponse(shown)
+        return JsonResponse([selected(one, body.select) for one in shown])
 
     async def count(self, request: Request) -> JsonResponse:
         """`POST /threads/count`."""
@@ -108,8 +141,10 @@ class Threads:
     def _wanted(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
         """Which threads a search is about, in the words of the service."""
         metadata = dict(body.metadata)
-        agent = metadata.pop("graph_id", None)  # noted by us, not by the product
-        metadata.pop("assistant_id", None)
+        # Noted by us, not by the product.
+        agent, assistant = metadata.pop("graph_id", None), metadata.pop("assistant_id", None)
+        if assistant is not None:
+            agent = self._agents.name(assistant)
         statuses = [ours for ours, theirs in _STATUS.items() if theirs == body.status]
         return {
             "tenant": request.state.principal.tenant,
@@ -119,42 +154,71 @@ class Threads:
             "metadata": metadata,
         }
 
+    async def stream(self, request: Request) -> Response:
+        """`GET /threads/{thread}/stream`."""
+        if set(several(request, "stream_mode")) - {"run_modes"}:
+            raise HTTPException(422, "stream_mode of a thread must be 'run_modes'.")
+        info = await run_in_threadpool(self._info, request)
+        after = last_event_id(request, info.id)
+        events = follow_thread(self._service, info.id, info.tenant, after)
+        return EventSourceResponse(events, ping=PING_SECONDS)
+
     # State
 
     async def state(self, request: Request) -> JsonResponse:
         """`GET /threads/{thread}/state` and `GET /threads/{thread}/state/{checkpoint}`."""
+        if request.query_params.get("subgraphs", "false").lower() not in ("false", "0"):
+            raise HTTPException(422, "subgraphs is not supported: inner agents have no state here.")
         checkpoint = request.path_params.get("checkpoint")
-        return JsonResponse(await run_in_threadpool(self._state, request, checkpoint))
+        shown = await run_in_threadpool(self._state, request, checkpoint)
+        return JsonResponse(selected(shown, several(request, "select")))
 
     async def state_at(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/state/checkpoint`."""
         body = await read_body(request, StatePlace)
-        checkpoint = body.checkpoint.checkpoint_id
-        return JsonResponse(await run_in_threadpool(self._state, request, checkpoint))
+        shown = await run_in_threadpool(self._state, request, body.checkpoint.place)
+        return JsonResponse(selected(shown, body.select))
 
     async def change_state(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/state`."""
-        body = await read_body(request, StateChange)
-        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        body, principal = await read_body(request, StateChange), request.state.principal
+        checkpoint = body.checkpoint.place if body.checkpoint else body.checkpoint_id
 
-        def work() -> RunnableConfig:
-            return self._service.update_state(
-                thread, body.values, as_node=body.as_node, tenant=tenant
+        def work() -> dict[str, Any]:
+            info = self._info(request)
+            agent = self._service.agents.get(info.agent)
+            private = agent and {key for key in body.keys if key not in PublicState(agent)}
+            if private:
+                named = ", ".join(sorted(private))
+                raise HTTPException(422, f"values: {named} is not in the output of {info.agent!r}.")
+            changed = self._service.update_state(
+                info.id,
+                body.values,
+                as_node=body.as_node,
+                checkpoint=checkpoint,
+                tenant=principal.tenant,
+                by=principal.name,
             )
+            return _place(changed)
 
-        return JsonResponse({"checkpoint": _place(await run_in_threadpool(work))})
+        place = await run_in_threadpool(work)
+        return JsonResponse({"checkpoint": place, "configurable": place, **place})
 
     async def history(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/history`."""
         body = await read_body(request, StateSearch)
-        before = body.before.checkpoint_id if isinstance(body.before, Checkpoint) else body.before
-        info = await run_in_threadpool(self._info, request)
+        before = body.before.place if isinstance(body.before, Checkpoint) else body.before
 
         def work() -> list[dict[str, Any]]:
+            info = self._info(request)
             if not info.agent:
                 return []
-            found = self._service.history(info.id, before=before, limit=body.limit)
-            return [state_shown(one) for one in found]
+            most = None if body.metadata else body.limit
+            found = self._service.history(info.id, before=before, limit=most)
+            wanted = body.metadata.items()
+            fitting = (one for one in found if wanted <= {**(one.metadata or {})}.items())
+            shown = map(state_shown, islice(fitting, body.limit))
+            return [selected(one, body.select) for one in shown]
 
         return JsonResponse(await run_in_threadpool(work))
 

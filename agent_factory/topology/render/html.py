@@ -21,6 +21,21 @@ def _read(name: str) -> str:
 
 def css() -> str:
     """The style of a page: light or dark, by the reader's system or by choice."""
+    return f"{page_css()}\n{themes()}"
+
+
+def page_css() -> str:
+    """The style of a page without its palette."""
+    return _read("page.css")
+
+
+def script() -> str:
+    """The script of a page."""
+    return _read("page.js")
+
+
+def themes() -> str:
+    """The palette of a page and of its pictures: light or dark."""
 
     def theme_rules(theme: Theme, where: str, scheme: str) -> str:
         names = ("paper", "ink", "muted", "frame", "rim", "mark")
@@ -29,7 +44,7 @@ def css() -> str:
 
     night = theme_rules(NIGHT, ":root", "dark")
     fonts = f":root {{ --sans: {SANS}; --mono: {MONO}; }}"
-    parts = [_read("page.css"), fonts, theme_rules(DAY, ":root", "light")]
+    parts = [fonts, theme_rules(DAY, ":root", "light")]
     parts.append(f"@media (prefers-color-scheme: dark) {{ {night} }}")
     for theme, name, scheme in ((DAY, "day", "light"), (NIGHT, "night", "dark")):
         where = f":root[data-theme={name}]"
@@ -67,9 +82,26 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
     It needs nothing from the network, and its policy forbids it: only the script with this hash may
     run, whatever a name in the plan contains.
     """
-    script = _read("page.js")
-    digest = b64encode(sha256(script.encode()).digest()).decode()
+    digest = b64encode(sha256(script().encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            '<head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{text(plan.title)}</title><style>{css()}</style></head>",
+            "<body>",
+            body(plan, figure, picture, details),
+            f"<script>{script()}</script>",
+            "</body></html>\n",
+        ]
+    )
+
+
+def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str, Details]) -> str:
+    """What a page shows, without its style and its script."""
     owners = [hook.owner for hook in plan.hooks] + [layer.owner for layer in plan.layers]
     owners += [tool.owner for tool in plan.tools if tool.owner]
     names = list(dict.fromkeys(owners))
@@ -87,15 +119,8 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
     options = "".join(f'<option value="{text(name)}">' for name in names)
     return "\n".join(
         [
-            "<!doctype html>",
-            '<html lang="en">',
-            '<head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{text(plan.title)}</title><style>{css()}</style></head>",
-            "<body>",
             f"<header><h1>{text(plan.title)}</h1><p>{summary}</p>{_CONTROLS}</header>",
-            f'<main><div id="stage">{picture}</div>',
+            f'<main id="main"><div id="stage">{picture}</div>',
             f"<aside>{_overview(overview(plan, figure))}",
             *(
                 f'<article id="about-{key}"><h2>{text(part.title)}</h2>'
@@ -104,8 +129,6 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
             ),
             "</aside></main>",
             f'<datalist id="names">{options}</datalist>',
-            f"<script>{script}</script>",
-            "</body></html>\n",
         ]
     )
 

@@ -138,9 +138,22 @@ def to_svg(plan: TopologyData) -> str:
 
 
 def draw(
-    figure: Figure, layout: Layout, details: Mapping[str, Details], *, linked: bool = False
+    figure: Figure,
+    layout: Layout,
+    details: Mapping[str, Details],
+    *,
+    linked: bool = False,
+    styled: bool = True,
 ) -> str:
-    """The SVG of a figure; `linked` to the details of each part, `#about-<key>`, on a page."""
+    """The SVG of a figure.
+
+    Args:
+        figure: What it shows.
+        layout: Where.
+        details: The details of its parts.
+        linked: Whether each part links to its details, `#about-<key>`, on a page.
+        styled: Whether it has its style in it, and not in a file of a page.
+    """
     width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
     nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
     layers = sum(len(box.frames) for box in figure.boxes)
@@ -153,15 +166,14 @@ def draw(
         f'viewBox="{-MARGIN} {-MARGIN} {_n(width)} {_n(height)}" {sides}>',
         f'<title id="topology-title">{text(figure.title)}</title>',
         f'<desc id="topology-desc">{text(summary)}</desc>',
-        f"<style>{style()}</style>",
+        *([f"<style>{style()}</style>"] if styled else []),
         f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" {sides}/>',
     ]
     for left, top, right, bottom in layout.groups:
         lines.append(_rect("group", left, top, right - left, bottom - top, 10))
 
-    def part(key: str, kind: str, drawn: Iterator[str]) -> Iterator[str]:
-        title = text(details[key].title)
-        link = f'<a href="#about-{key}" aria-label="{title}">' if linked else ""
+    def part(key: str, kind: str, name: str, drawn: Iterator[str]) -> Iterator[str]:
+        link = f'<a href="#about-{key}" aria-label="{text(name)}">' if linked else ""
         yield f'<g id="{key}" class="{kind}" data-words="{text(details[key].words)}">{link}'
         yield f"<title>{text(details[key].as_text())}</title>"
         yield from drawn
@@ -169,7 +181,8 @@ def draw(
 
     for arrow in figure.arrows:
         kind = f"edge {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
-        lines += part(arrow.key, kind, _arrow(arrow, layout.routes[arrow.key]))
+        name = " ".join([details[arrow.key].title, *arrow.label])
+        lines += part(arrow.key, kind, name, _arrow(arrow, layout.routes[arrow.key]))
     # Titles of groups cover the arrows that still cross them, and boxes cover both.
     crossed = crossed_titles(figure, layout)
     for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
@@ -179,13 +192,25 @@ def draw(
         lines.append(_rect("behind", x, y - 11, width, LABEL_ROW, 4))
         lines.append(_text("note", x, y, group.title))
     for box in figure.boxes:
-        lines += part(box.key, f"node {box.kind}", _box(box, layout.boxes[box.key]))
+        drawn = _box(box, layout.boxes[box.key])
+        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), drawn)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def text(value: str) -> str:
     """A text for XML and HTML: escaped, and without characters that neither allows."""
     return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
+
+
+def _words(box: Box) -> Iterator[str]:
+    """What is written in a box, which is also its name for those who do not see it."""
+    for place, layer in enumerate(box.frames, 1):
+        yield f"{place} {shown(layer.owner)}"
+    if box.kind != "terminal":
+        yield box.note
+    yield shown(box.title)
+    for tool in box.tools:
+        yield f"{shown(tool.name)} {mark_of(tool)}".rstrip()
 
 
 def _box(box: Box, centre: Point) -> Iterator[str]:

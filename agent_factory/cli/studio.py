@@ -1,0 +1,76 @@
+"""`agent-factory studio`: see an agent work in a browser."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Timer
+from typing import Annotated
+
+import typer
+
+from agent_factory.cli import console
+from agent_factory.cli.error_reports import ShowTraceback
+from agent_factory.cli.loading import load_agent
+from agent_factory.cli.service import load_create_app, run_server
+
+GRACE = 2.0
+"""Seconds to wait for runs when it is stopped."""
+
+EXAMPLES = """Examples:
+
+agent-factory studio shop.agent:agent
+
+agent-factory studio shop/agent.py --db shop.db"""
+
+
+def studio(
+    agents: Annotated[
+        list[str],
+        typer.Argument(metavar="AGENT...", help="Where agents are: module:name or file.py:name."),
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port.")] = 2024,
+    db: Annotated[
+        Path | None,
+        typer.Option(help="A file that keeps the threads; without it, they end with the command."),
+    ] = None,
+    slots: Annotated[int, typer.Option(help="Runs at once.")] = 8,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """See agents work in a browser: messages, plan, decisions, cost, reviews, earlier moments.
+
+    It needs no service and no database: a worker and SQLite are inside. Only this machine can see
+    it.
+    """
+    create_app = load_create_app()
+    from agent_factory import topology_of
+    from agent_factory.errors import ArgumentError
+    from agent_factory.service import Service
+
+    with ExitStack() as stack:
+        folder = None if db else stack.enter_context(TemporaryDirectory(prefix="agent-factory-"))
+        file = db.resolve() if db else Path(str(folder), "studio.db")
+        service = Service(f"sqlite:///{file}")
+        for target in agents:
+            name, agent = load_agent(target)
+            try:
+                has_plan = bool(topology_of(agent))
+            except ArgumentError:  # another library has built it: its nodes can be seen, not why
+                has_plan = False
+            service.add(name, agent, decisions=has_plan)
+        service.start(slots=slots)
+        address = f"http://{host}:{port}/studio"
+        console.write(f"The studio is at {address}. Ctrl-C stops it.")
+        if db is None:
+            console.write("Threads end with it; --db FILE keeps them.")
+        sys.stdout.flush()
+        if not no_open:
+            timer = Timer(1.0, webbrowser.open, [address])
+            timer.daemon = True
+            timer.start()
+        run_server(service, create_app(service), host, port, GRACE)

@@ -1,0 +1,252 @@
+"""The endpoint of AG-UI: a request is a run, and its answer a stream of events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ag_ui.core import PROTOCOL_VERSION, RunAgentInput, TokenUsage
+from ag_ui.core import events as ag
+from langchain_core.messages import AIMessage, BaseMessage
+from sse_starlette import EventSourceResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.ag_ui.events import Events
+from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
+from agent_factory.serve.ag_ui.messages import new_messages
+from agent_factory.serve.body import read_body
+from agent_factory.serve.chat_thread import ChatThread
+from agent_factory.serve.json_response import to_json
+from agent_factory.serve.pages.waits import schema_of
+from agent_factory.serve.principal import Principal
+from agent_factory.service import Run, RunCancelled, Service, ThreadBusy, Wait
+
+
+async def run_agent(service: Service, request: Request) -> EventSourceResponse:
+    """`POST /ag-ui/{agent}`."""
+    agent, on_disconnect = request.path_params["agent"], request.query_params.get("on_disconnect")
+    if agent not in service.agents:
+        known = ", ".join(service.agents)
+        raise HTTPException(404, f"There is no agent {agent!r}. There are: {known}.")
+    if on_disconnect not in (None, "cancel", "continue"):
+        text = f"on_disconnect must be 'cancel' or 'continue', got {on_disconnect!r}."
+        raise HTTPException(422, text)
+    given = await read_body(request, RunAgentInput)
+    exchange = _Exchange(service, agent, given, request.state.principal, request.state.may_decide)
+    await run_in_threadpool(exchange.begin)
+
+    async def stop(_: object) -> None:
+        if on_disconnect != "continue" and not exchange.has_ended:
+            for run in exchange.runs:
+                await run.acancel(by=exchange.principal.name)
+
+    async def events() -> AsyncIterator[dict[str, str]]:
+        async for event in exchange.events():
+            yield {"data": event.model_dump_json(by_alias=True)}
+
+    # Clients take "\n" for the end of a line, and no other.
+    return EventSourceResponse(events(), sep="\n", client_close_handler_callable=stop)
+
+
+@dataclass
+class _Exchange:
+    """One request, and the runs of the service that answer it."""
+
+    service: Service
+    agent: str
+    given: RunAgentInput
+    principal: Principal
+    may_decide: Callable[[Wait], bool] | None
+    runs: list[Run] = field(default_factory=list)
+    used: Counter[tuple[str, str]] = field(default_factory=Counter)  # before this request
+    has_ended: bool = False
+    before: ChatThread = field(init=False)
+    new: list[BaseMessage] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Submit what is new, and carry out the answers to interrupts."""
+        given, service = self.given, self.service
+        if given.tools:
+            names = ", ".join(tool.name for tool in given.tools)
+            raise HTTPException(
+                422,
+                f"tools of the application ({names}) are not supported. Give them to the agent; "
+                "for an answer of the user, let the tool of the agent call interrupt().",
+            )
+        props = given.forwarded_props
+        if props is not None and not isinstance(props, Mapping):
+            raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
+        self.before = before = self._read()
+        self.new = new = new_messages(given.messages, before.messages)
+        if given.resume:
+            self.runs.append(self._resume())
+            if not new:
+                return
+        elif new and before.waits(service):
+            raise ThreadBusy(
+                f"thread {given.thread_id!r}",
+                "waits for an answer to its interrupts.",
+                "Send resume, with an entry for each of them.",
+            )
+        context = [one.model_dump() for one in given.context or ()]
+        takes_context = service.agents[self.agent].get_context_jsonschema() is not None
+        asks = bool(given.messages) and given.messages[-1].role == "user"
+        run = before.submit(
+            service,
+            self.agent,
+            {"messages": new, **self._changes(before)},
+            message_id=str(new[-1].id) if new else given.run_id,
+            again=given.run_id if asks else None,
+            principal=self.principal,
+            busy="queue" if self.runs else None,  # behind what was answered
+            stream=self._modes,
+            context=props if props and takes_context else None,
+            config={"configurable": {"ag_ui_context": context}} if context else None,
+        )
+        if not self.runs:
+            self.used = _used([run])
+        self.runs.append(run)
+
+    def _read(self) -> ChatThread:
+        return ChatThread.read(self.service, self.given.thread_id, self.principal)
+
+    @property
+    def _keys(self) -> list[str]:
+        """The keys of the state that are shown: the output of the agent, without its messages."""
+        shown = self.service.agents[self.agent].output_channels
+        return [] if isinstance(shown, str) else [key for key in shown if key != "messages"]
+
+    @property
+    def _modes(self) -> set[str]:
+        """What is recorded of the runs."""
+        changes = {*self._keys} - {"structured_response"}  # which is there at the end
+        return {"messages", "custom", "values"} if changes else {"messages", "custom"}
+
+    def _changes(self, before: ChatThread) -> dict[str, Any]:
+        """What the client has changed in the state, if the agent takes it as input."""
+        state = self.given.state
+        if not isinstance(state, Mapping):
+            return {}
+        takes = self.service.agents[self.agent].get_input_jsonschema().get("properties", {})
+        return {
+            key: value
+            for key, value in state.items()
+            if key in takes and key in self._keys
+            if to_json(value) != to_json(before.values.get(key))
+        }
+
+    def _resume(self) -> Run:
+        """Decide about what the thread waits for."""
+        tenant, by = self.principal.tenant, self.principal.name
+        inbox = self.service.inbox(tenant, may_decide=self.may_decide)
+        decisions: dict[str, Any] = {}
+        for entry in self.given.resume or ():
+            wait = inbox.get(entry.interrupt_id)
+            if wait.thread_id != self.given.thread_id:
+                text = f"There is no interrupt {entry.interrupt_id!r} in this thread."
+                raise HTTPException(404, text)
+            decisions[wait.id] = to_decision(wait, entry)
+        run = self.service.run(wait.run, tenant=tenant)
+        self.used = _used([run])
+        if None in decisions.values():
+            run.cancel(by=by)
+        else:
+            roles = self.principal.roles
+            inbox.decide_together(decisions, by=by, roles=roles, stream=self._modes)
+        return run
+
+    async def events(self) -> AsyncIterator[ag.BaseEvent]:
+        """The events of the answer."""
+        given = self.given
+        ids: Any = {"thread_id": given.thread_id, "run_id": given.run_id}
+        yield ag.RunStartedEvent(
+            **ids, protocol_version=PROTOCOL_VERSION, parent_run_id=given.parent_run_id
+        )
+        before = {**self.before.values, "messages": [*self.before.messages, *self.new]}
+        has = {message.id for message in given.messages}
+        stored = {str(message.id) for message in before["messages"]}
+        made = Events(has | stored, given.state, self._keys)
+        if not given.state:
+            for event in made.state(before):
+                yield event
+        if not stored <= has:
+            yield made.messages(before)
+        outcome: ag.RunFinishedOutcome | str = ""
+        try:
+            for run in self.runs:
+                outcome = ""
+                while not outcome:
+                    end: Mapping[str, Any] = {}
+                    async for part in run.astream():
+                        end = part["data"] if part["type"] == "end" else end
+                        for event in made.of(part):
+                            yield event
+                    # It is none if somebody has decided meanwhile, so that the run continues.
+                    outcome = await run_in_threadpool(self._outcome, end)
+                if not isinstance(outcome, ag.RunFinishedSuccessOutcome):
+                    break
+        except RunCancelled:
+            outcome = ag.RunFinishedCancelledOutcome()
+        except AgentFactoryError as error:
+            outcome = f"{type(error).__name__}: {error}"
+        self.has_ended = True
+        for event in made.close():
+            yield event
+        after, usage = await run_in_threadpool(lambda: (self._read(), self._usage()))
+        if isinstance(outcome, str):
+            name, _, text = outcome.partition(": ")
+            yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
+            return
+        for event in made.state(after.values):
+            yield event
+        yield made.messages(after.values)
+        yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
+
+    def _outcome(self, end: Mapping[str, Any]) -> ag.RunFinishedOutcome | str:
+        """How a run has ended: an error as a string, and "" if it continues."""
+        if end["status"] == "failed":
+            return str(end["error"])
+        if end["status"] == "done":
+            return ag.RunFinishedSuccessOutcome()
+        now = self._read()
+        calls = {
+            str(call["id"])
+            for message in now.messages
+            if isinstance(message, AIMessage)
+            for call in message.tool_calls
+        }
+        interrupts = [
+            to_interrupt(wait, calls, schema_of(self.service, wait)[0])
+            for wait in now.waits(self.service)
+        ]
+        return ag.RunFinishedInterruptOutcome(interrupts=interrupts) if interrupts else ""
+
+    def _usage(self) -> list[TokenUsage] | None:
+        """What the model calls of this request have used."""
+        used = _used(self.runs)
+        used.subtract(self.used)
+        return [
+            TokenUsage(
+                model=model,
+                input_tokens=used[model, "input_tokens"],
+                output_tokens=used[model, "output_tokens"],
+                total_tokens=used[model, "input_tokens"] + used[model, "output_tokens"],
+                cached_input_tokens=used[model, "cached_tokens"] or None,
+            )
+            for model in dict.fromkeys(model for model, _ in used)
+            if used[model, "input_tokens"] + used[model, "output_tokens"] > 0
+        ] or None
+
+
+def _used(runs: Collection[Run]) -> Counter[tuple[str, str]]:
+    """The tokens that runs have used, by model and kind."""
+    used: Counter[tuple[str, str]] = Counter()
+    for line in (line for run in runs for line in run.info.usage):
+        for name in ("input_tokens", "output_tokens", "cached_tokens"):
+            used[line["model"], name] += line[name]
+    return used

@@ -1,0 +1,159 @@
+"""Events of AG-UI, from the parts of a run's stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ag_ui.core import events as ag
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+
+from agent_factory.serve.ag_ui.messages import reasoning_id, reasoning_of, to_ag_ui
+from agent_factory.serve.json_response import to_json
+
+
+class Events:
+    """Makes the events of one request, and remembers what the client has.
+
+    Args:
+        known: The ids of messages that the client has: they are not streamed.
+        state: The state that the client has.
+        keys: The keys of the state that are shown.
+    """
+
+    def __init__(self, known: Iterable[str], state: Any, keys: Iterable[str]) -> None:
+        self._known = {*known}
+        self._state: dict[str, Any] = dict(state) if isinstance(state, Mapping) else {}
+        self._keys = [*keys]
+        self._message = ""  # the message whose pieces come now
+        self._speaks = self._reasons = False
+        self._calls: dict[int | None, str] = {}  # its open tool calls, by their index
+
+    def of(self, part: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
+        """The events of a part. What agents inside the agent do is not shown."""
+        kind, data = part["type"], part["data"]
+        if part["ns"]:
+            return
+        if kind == "messages":
+            yield from self._piece(data[0])
+            return
+        yield from self.close()
+        if kind == "values":
+            yield from self._delta(data)
+        # The decision log is for those who run the agent, not for its users.
+        elif kind == "custom" and not (isinstance(data, Mapping) and {*data} == {"decision"}):
+            plain = _plain(data)
+            named = isinstance(data, Mapping) and {*data} == {"name", "value"}
+            event = plain if named else {"name": "custom", "value": plain}
+            yield ag.CustomEvent(name=str(event["name"]), value=event["value"])
+
+    def _piece(self, message: BaseMessage) -> Iterator[ag.BaseEvent]:
+        """The events of a message, or of a piece of one."""
+        id = str(message.id)
+        if id in self._known:
+            return
+        if isinstance(message, ToolMessage):
+            yield from self.close()
+            self._known.add(id)
+            yield ag.ToolCallResultEvent(
+                message_id=id,
+                tool_call_id=message.tool_call_id,
+                content=message.text,
+                role="tool",
+            )
+            return
+        if not isinstance(message, AIMessage):
+            return
+        if id != self._message:
+            yield from self.close()
+            self._message = id
+        if reasoning := reasoning_of(message):
+            span = reasoning_id(id)
+            if not self._reasons:
+                self._reasons = True
+                yield ag.ReasoningStartEvent(message_id=span)
+                yield ag.ReasoningMessageStartEvent(message_id=span, role="reasoning")
+            yield ag.ReasoningMessageContentEvent(message_id=span, delta=reasoning)
+        if message.text:
+            yield from self._end_reasoning()
+            if not self._speaks:
+                self._speaks = True
+                yield ag.TextMessageStartEvent(message_id=id, role="assistant")
+            yield ag.TextMessageContentEvent(message_id=id, delta=message.text)
+        yield from self._tool_calls(message)
+        if not isinstance(message, AIMessageChunk) or message.chunk_position == "last":
+            self._known.add(id)
+            yield from self.close()
+
+    def _end_reasoning(self) -> Iterator[ag.BaseEvent]:
+        if self._reasons:
+            self._reasons, id = False, reasoning_id(self._message)
+            yield ag.ReasoningMessageEndEvent(message_id=id)
+            yield ag.ReasoningEndEvent(message_id=id)
+
+    def _tool_calls(self, message: AIMessage) -> Iterator[ag.BaseEvent]:
+        if isinstance(message, AIMessageChunk):
+            pieces: Iterable[Mapping[str, Any]] = message.tool_call_chunks
+        else:
+            pieces = [
+                {**call, "args": json.dumps(call["args"], default=str), "index": index}
+                for index, call in enumerate(message.tool_calls)
+            ]
+        for piece in pieces:
+            index, id = piece["index"], piece["id"]
+            # Some providers repeat the id in each piece, and some give no index.
+            if id and id not in self._calls.values():
+                yield from self._end_reasoning()
+                if index in self._calls:
+                    yield ag.ToolCallEndEvent(tool_call_id=self._calls[index])
+                self._calls[index] = id
+                yield ag.ToolCallStartEvent(
+                    tool_call_id=id,
+                    tool_call_name=piece["name"] or "",
+                    parent_message_id=self._message,
+                )
+            if piece["args"] and index in self._calls:
+                yield ag.ToolCallArgsEvent(tool_call_id=self._calls[index], delta=piece["args"])
+
+    def close(self) -> Iterator[ag.BaseEvent]:
+        """End what is open."""
+        yield from self._end_reasoning()
+        if self._speaks:
+            yield ag.TextMessageEndEvent(message_id=self._message)
+        for call in self._calls.values():
+            yield ag.ToolCallEndEvent(tool_call_id=call)
+        self._speaks, self._calls, self._message = False, {}, ""
+
+    def _delta(self, values: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
+        """What has changed in the state."""
+        shown = {key: _plain(values[key]) for key in self._keys if key in values}
+        changes: list[Any] = []
+        for key in self._keys:
+            path = "/" + key.replace("~", "~0").replace("/", "~1")
+            if key in shown and (key not in self._state or self._state[key] != shown[key]):
+                changes.append({"op": "add", "path": path, "value": shown[key]})
+            elif key in self._state and key not in shown:
+                changes.append({"op": "remove", "path": path})
+        if changes:
+            self._keep(shown)
+            yield ag.StateDeltaEvent(delta=changes)
+
+    def _keep(self, shown: Mapping[str, Any]) -> None:
+        others = {key: value for key, value in self._state.items() if key not in self._keys}
+        self._state = {**others, **shown}
+
+    def state(self, values: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
+        """The state as a whole, if there is more than messages."""
+        self._keep({key: _plain(values[key]) for key in self._keys if key in values})
+        if self._state:
+            yield ag.StateSnapshotEvent(snapshot=self._state)
+
+    def messages(self, values: Mapping[str, Any]) -> ag.BaseEvent:
+        """The messages as a whole."""
+        return ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ()))])
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    return json.loads(to_json(value))

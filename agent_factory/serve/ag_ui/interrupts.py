@@ -1,0 +1,96 @@
+"""Interrupts of AG-UI: what a thread waits for, and the answers to it as decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from ag_ui.core import Interrupt, ResumeEntry
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.serve.json_response import time_text
+from agent_factory.service import Wait
+
+ABANDONED = "The user has not answered."
+"""What the model reads about a call whose review was abandoned."""
+
+
+def to_interrupt(wait: Wait, calls: Container[str], schema: Mapping[str, Any] | None) -> Interrupt:
+    """What a thread waits for, as an interrupt.
+
+    Args:
+        wait: The wait.
+        calls: The ids of the tool calls that the client knows.
+        schema: The JSON schema of the call's arguments, if it is known.
+    """
+    is_call = wait.call_id in calls
+    reason = "tool_call" if is_call else "confirmation"
+    message = wait.question if isinstance(wait.question, str) else None
+    if wait.kind == "question":
+        reason = "input_required"
+    return Interrupt(
+        id=wait.id,
+        reason=reason,
+        message=message or f"{wait.tool} waits for an answer.",
+        tool_call_id=wait.call_id if is_call else None,
+        response_schema=_answers(wait, schema),
+        expires_at=None if wait.deadline is None else time_text(wait.deadline),
+        metadata={
+            "tool": wait.tool,
+            "args": dict(wait.args),
+            "question": wait.question,
+            "allowed": list(wait.allowed),
+        },
+    )
+
+
+def _answers(wait: Wait, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A JSON schema of the answers that `to_decision` takes."""
+    if wait.kind == "question":
+        return {}
+    properties: dict[str, Any] = {"approved": {"type": "boolean"}}
+    if "edit" in wait.allowed:
+        about = "All arguments, as they are to be; nothing is merged."
+        properties["editedArgs"] = {"type": "object", **(schema or {}), "description": about}
+    if "reject" in wait.allowed:
+        about = "Why not, with approved: false; the model reads it."
+        properties["message"] = {"type": "string", "description": about}
+    if "respond" in wait.allowed:
+        properties["response"] = {"description": "The result; the call does not run."}
+    return {"type": "object", "properties": properties}
+
+
+def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, Any] | None:
+    """The decision that an answer makes; None if it ends the run.
+
+    Args:
+        wait: What is answered.
+        entry: The answer.
+
+    Raises:
+        ArgumentError: The answer decides nothing.
+    """
+    if entry.status == "cancelled":
+        abandoned = {"type": "reject", "message": ABANDONED}
+        return abandoned if "reject" in wait.allowed else None
+    payload = entry.payload
+    if wait.kind == "question":
+        return {"type": "respond", "message": payload}
+    given = payload if isinstance(payload, Mapping) else {"approved": payload}
+    if "type" in given:  # as HumanInTheLoopMiddleware takes it
+        return dict(given)
+    if "response" in given:
+        return {"type": "respond", "message": given["response"]}
+    if given.get("approved") is True:
+        if "editedArgs" not in given:
+            return {"type": "approve"}
+        edited = {"name": wait.tool, "args": given["editedArgs"]}
+        return {"type": "edit", "edited_action": edited}
+    if given.get("approved") is False:
+        said = {"message": given["message"]} if given.get("message") else {}
+        return {"type": "reject", **said}
+    raise ArgumentError(
+        "resume",
+        f"must have a decision about {wait.tool} as its payload, got {describe(payload)}.",
+        'Pass {"approved": true}, or {"approved": false, "message": "why"}.',
+    )

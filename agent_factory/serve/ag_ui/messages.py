@@ -1,0 +1,128 @@
+"""Messages of AG-UI as messages of LangChain, and the reverse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ag_ui.core import types
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+_BLOCKS = {"image": "image", "audio": "audio", "video": "video", "document": "file"}
+_PARTS = {
+    "image": types.ImagePart,
+    "audio": types.AudioPart,
+    "video": types.VideoPart,
+    "file": types.DocumentPart,
+}
+
+
+def new_messages(given: Iterable[types.Message], known: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """The messages of a client that its thread does not have yet.
+
+    Only the service writes tool results, reasoning and activities.
+
+    Args:
+        given: The messages of the client.
+        known: Those of the thread.
+    """
+    ids = {message.id for message in known}
+    made = (_to_langchain(message) for message in given if message.id not in ids)
+    return [message for message in made if message is not None]
+
+
+def _to_langchain(message: types.Message) -> BaseMessage | None:
+    if isinstance(message, types.UserMessage):
+        content: Any = message.content
+        if not isinstance(content, str):
+            content = [_block(part) for part in content]
+        return HumanMessage(content, id=message.id, name=message.name)
+    if isinstance(message, types.SystemMessage | types.DeveloperMessage):
+        return SystemMessage(message.content, id=message.id)
+    if isinstance(message, types.AssistantMessage) and message.content:
+        return AIMessage(message.content, id=message.id)
+    return None
+
+
+def _block(part: types.ContentPart) -> dict[str, Any]:
+    """A content block of LangChain."""
+    if isinstance(part, types.TextPart):
+        return {"type": "text", "text": part.text}
+    source = part.source
+    block = {"type": _BLOCKS[part.type], "mime_type": source.mime_type}
+    place = {"data": "base64", "url": "url", "file": "file_id"}[source.type]
+    return {name: value for name, value in {**block, place: source.value}.items() if value}
+
+
+def to_ag_ui(messages: Iterable[BaseMessage]) -> Iterator[types.Message]:
+    """The messages of a thread as those of a client."""
+    for message in messages:
+        id = str(message.id)
+        if isinstance(message, AIMessage):
+            if reasoning := reasoning_of(message):
+                yield types.ReasoningMessage(id=reasoning_id(id), content=reasoning)
+            calls = [
+                types.ToolCall(
+                    id=str(call["id"]),
+                    function=types.FunctionCall(
+                        name=call["name"], arguments=json.dumps(call["args"], default=str)
+                    ),
+                )
+                for call in message.tool_calls
+            ]
+            yield types.AssistantMessage(
+                id=id, content=message.text or None, tool_calls=calls or None
+            )
+        elif isinstance(message, HumanMessage):
+            yield types.UserMessage(id=id, content=_content(message), name=message.name)
+        elif isinstance(message, SystemMessage):
+            yield types.SystemMessage(id=id, content=message.text)
+        elif isinstance(message, ToolMessage):
+            text = message.text
+            failed = text if message.status == "error" else None
+            yield types.ToolMessage(
+                id=id, content=text, tool_call_id=message.tool_call_id, error=failed
+            )
+
+
+def _content(message: HumanMessage) -> str | list[types.ContentPart]:
+    if isinstance(message.content, str):
+        return message.content
+    parts: list[types.ContentPart] = []
+    for block in message.content_blocks:
+        known: dict[str, Any] = dict(block)
+        kind, mime_type = known["type"], known.get("mime_type")
+        source: types.PartSource
+        if kind == "text":
+            parts.append(types.TextPart(text=known["text"]))
+        elif kind in _PARTS:
+            if "base64" in known:
+                source = types.DataSource(
+                    value=known["base64"], mime_type=mime_type or "application/octet-stream"
+                )
+            elif "url" in known:
+                source = types.UrlSource(value=known["url"], mime_type=mime_type)
+            else:
+                source = types.FileSource(value=known.get("file_id", ""), mime_type=mime_type)
+            parts.append(_PARTS[kind](source=source))
+    return parts
+
+
+def reasoning_of(message: AIMessage) -> str:
+    """What a model says about its reasoning in a message, or in a piece of one."""
+    if isinstance(message.content, str) and not message.additional_kwargs:
+        return ""  # reading the blocks of each token takes time
+    blocks: Iterable[Any] = message.content_blocks
+    return "".join(one.get("reasoning") or "" for one in blocks if one["type"] == "reasoning")
+
+
+def reasoning_id(message: str) -> str:
+    """The id of the reasoning that belongs to a message."""
+    return f"{message}:reasoning"

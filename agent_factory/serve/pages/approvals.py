@@ -1,0 +1,52 @@
+"""Approvals: the rules for the calls of each tool, and what people have approved for later."""
+
+from __future__ import annotations
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from agent_factory.errors import ArgumentError
+from agent_factory.review import PolicyRow, policy_table
+from agent_factory.serve.pages.rendering import page, with_error_page
+from agent_factory.serve.security import read_form
+from agent_factory.service import Service
+
+
+class ApprovalPages:
+    """Answers requests for pages about rules and standing approvals."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @with_error_page
+    async def approvals(self, request: Request) -> Response:
+        """`GET /inbox/approvals`: standing approvals, and a way to end each."""
+        tenant, ended = request.state.principal.tenant, request.query_params.get("ended") == "1"
+        found = await run_in_threadpool(
+            lambda: self._service.approvals(tenant=tenant, active=not ended)
+        )
+        return page(request, "approvals.html", approvals=found, ended=ended)
+
+    @with_error_page
+    async def revoke(self, request: Request) -> Response:
+        """`POST /inbox/approvals/{approval}/revoke`."""
+        await read_form(request)
+        principal, approval = request.state.principal, request.path_params["approval"]
+        ended = {"by": principal.name, "tenant": principal.tenant}
+        await run_in_threadpool(lambda: self._service.revoke(approval, **ended))
+        return RedirectResponse("/inbox/approvals", status_code=303)
+
+    @with_error_page
+    async def policy(self, request: Request) -> Response:
+        """`GET /studio/agents/{agent}/policy`: what happens to the calls of each tool."""
+        name = request.path_params["agent"]
+        agent = self._service.agents.get(name)
+        if agent is None:
+            raise HTTPException(404, f"There is no agent {name!r}.")
+        try:
+            rows: list[PolicyRow] = policy_table(agent)
+        except ArgumentError:  # another library has built it
+            rows = []
+        return page(request, "policy.html", name=name, rows=rows)

@@ -1,0 +1,134 @@
+"""Conversation: the messages of a thread as a page shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from agent_factory.serve.pages.rendering import pretty
+
+LONGEST = 4000
+"""Characters of a tool's result that are shown at first."""
+
+SHOWN = 100
+"""Messages that are shown at first."""
+
+_FILES = ("image", "audio", "video", "file")
+
+
+@dataclass(slots=True)
+class Result:
+    """What a tool has returned."""
+
+    text: str
+    is_error: bool
+
+    @property
+    def rest(self) -> int:
+        """Characters that are not shown at first."""
+        return max(0, len(self.text) - LONGEST)
+
+    @property
+    def start(self) -> str:
+        """What is shown at first."""
+        return self.text[:LONGEST]
+
+    @classmethod
+    def of(cls, message: ToolMessage) -> Result:
+        """The result in a message."""
+        text = str(message.text)
+        if text[:1] in ("{", "["):
+            with suppress(ValueError):
+                text = pretty(json.loads(text))
+        return cls(text, message.status == "error")
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call, with its result once there is one."""
+
+    id: str
+    name: str
+    args: Mapping[str, Any]
+    result: Result | None = None
+
+    @property
+    def short(self) -> str:
+        """Its arguments in one line."""
+        return in_one_line(self.args)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A message as a page shows it."""
+
+    id: str
+    kind: Literal["human", "ai", "system", "other"]
+    text: str
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+    note: str = ""
+    files: tuple[str, ...] = ()
+
+
+def in_one_line(args: Mapping[str, Any]) -> str:
+    """Arguments in one line, long ones cut."""
+    texts = {name: repr(value) for name, value in args.items()}
+    return ", ".join(
+        f"{name}={text if len(text) <= 60 else text[:59] + '…'}" for name, text in texts.items()
+    )
+
+
+def entries_of(messages: Sequence[BaseMessage]) -> list[Entry]:
+    """Messages as a page shows them: results are at their calls."""
+    entries: list[Entry] = []
+    calls: dict[str, Call] = {}
+    for number, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            call = calls.get(message.tool_call_id)
+            if call is not None and call.result is None:
+                call.result = Result.of(message)
+                continue
+        entry = entry_of(message, number)
+        calls |= {call.id: call for call in entry.calls}
+        entries.append(entry)
+    return entries
+
+
+def entry_of(message: BaseMessage, number: int = 0) -> Entry:
+    """One message as a page shows it."""
+    source = message.additional_kwargs.get("lc_source")
+    entry = Entry(message.id or f"message-{number}", "other", message.text)
+    blocks = message.content_blocks
+    entry.files = tuple(one["type"] for one in blocks if one["type"] in _FILES)
+    if isinstance(message, AIMessage):
+        entry.kind = "ai"
+        thoughts = (one.get("reasoning", "") for one in blocks if one["type"] == "reasoning")
+        entry.reasoning = "\n".join(thoughts)
+        entry.calls = [
+            *(Call(str(one["id"]), one["name"], one["args"]) for one in message.tool_calls),
+            *(
+                Call(str(one["id"]), one["name"] or "?", {"invalid": one["args"]})
+                for one in message.invalid_tool_calls
+            ),
+        ]
+    elif isinstance(message, HumanMessage):
+        entry.kind = "system" if source else "human"
+    elif isinstance(message, SystemMessage):
+        entry.kind = "system"
+    elif isinstance(message, ToolMessage):
+        entry.note = f"a result of {message.name or 'a tool'} without its call"
+    if source:
+        entry.note = f"written by {source}"
+    return entry

@@ -1,0 +1,179 @@
+"""Forms: the arguments of a tool as fields, made from its schema, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from jsonschema import Draft202012Validator
+
+Kind = Literal["text", "lines", "number", "integer", "boolean", "choice", "json"]
+
+_PREFIX = "arg."
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a form.
+
+    Args:
+        name: The argument.
+        kind: How it is edited.
+        value: What is in the field now.
+        description: What the argument means.
+        required: Whether it must be there.
+        choices: The values of a choice, as JSON.
+        error: What is wrong with what was entered.
+    """
+
+    name: str
+    kind: Kind
+    value: str
+    description: str = ""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def input(self) -> str:
+        """The name of the field in a form."""
+        return _PREFIX + self.name
+
+
+class FormError(Exception):
+    """Something that was entered is not what the schema says.
+
+    Args:
+        fields: The fields, with their errors.
+    """
+
+    def __init__(self, fields: list[Field]) -> None:
+        super().__init__("Some arguments are not valid.")
+        self.fields = fields
+
+
+def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> list[Field]:
+    """The fields for the arguments of a call; without a schema, by the values it has."""
+    properties = (schema or {}).get("properties") or {}
+    names = [*properties, *(name for name in args if name not in properties)]
+    return [_field(name, schema or {}, args.get(name, _MISSING)) for name in names]
+
+
+def read_args(
+    schema: Mapping[str, Any] | None, args: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments that a form was filled in with.
+
+    Args:
+        schema: The JSON schema of the arguments.
+        args: The arguments of the call.
+        given: What was entered.
+
+    Raises:
+        FormError: Something is not what the schema says.
+    """
+    fields, found = fields_of(schema, args), {}
+    entered = []
+    for field in fields:
+        text = str(given.get(field.input, ""))
+        field = replace(field, value=text)
+        try:
+            value = _value(field)
+        except ValueError as error:
+            field = replace(field, error=str(error))
+        else:
+            if value is not _MISSING:
+                found[field.name] = value
+            elif field.required:
+                field = replace(field, error="This is required.")
+        entered.append(field)
+    if schema is not None and not any(field.error for field in entered):
+        entered = [*_checked(schema, found, entered)]
+    if any(field.error for field in entered):
+        raise FormError(entered)
+    return found
+
+
+_MISSING = object()
+
+
+def _field(name: str, schema: Mapping[str, Any], value: Any) -> Field:
+    part = _resolved((schema.get("properties") or {}).get(name) or {}, schema)
+    required = name in (schema.get("required") or ())
+    kind, choices = _kind(part, value)
+    given = part.get("default", _MISSING) if value is _MISSING else value
+    if given is _MISSING or (given is None and kind != "json"):
+        text = ""
+    elif kind in ("text", "lines"):
+        text = str(given)
+    else:
+        indent = 2 if kind == "json" else None
+        text = json.dumps(given, ensure_ascii=False, indent=indent, default=str)
+    return Field(name, kind, text, part.get("description", ""), required, choices)
+
+
+def _kind(part: Mapping[str, Any], value: Any) -> tuple[Kind, tuple[str, ...]]:
+    if "enum" in part:
+        return "choice", tuple(json.dumps(one, ensure_ascii=False) for one in part["enum"])
+    kinds: dict[Any, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
+    if (kind := kinds.get(part.get("type"))) is not None:
+        return kind, ()
+    if part.get("type") == "string" or (not part and isinstance(value, str)):
+        is_long = isinstance(value, str) and (len(value) > 60 or "\n" in value)
+        return "lines" if is_long else "text", ()
+    if not part and isinstance(value, bool):
+        return "boolean", ()
+    if not part and isinstance(value, int | float):
+        return "number", ()
+    return "json", ()
+
+
+def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part of a schema without references, and without the variant of null."""
+    name = str(part.get("$ref", "")).rpartition("/")[2]
+    if name and name in (schema.get("$defs") or {}):
+        part = {**schema["$defs"][name], **part}
+    variants = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
+    if len(variants) == 1:
+        rest = {key: value for key, value in part.items() if key != "anyOf"}
+        return {**_resolved(variants[0], schema), **rest}
+    return part
+
+
+def _value(field: Field) -> Any:
+    """What was entered; _MISSING for an empty field."""
+    text = field.value
+    if field.kind in ("text", "lines"):
+        # A browser sends the ends of lines as the network writes them.
+        return text.replace("\r\n", "\n") if text or field.required else _MISSING
+    if not text.strip():
+        return _MISSING
+    if field.kind == "integer":
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"Enter a whole number, not {text!r}.") from None
+    if field.kind == "number":
+        try:
+            number = float(text)
+        except ValueError:
+            raise ValueError(f"Enter a number, not {text!r}.") from None
+        return int(number) if number.is_integer() and "." not in text else number
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"This is not JSON: {error}.") from None
+
+
+def _checked(
+    schema: Mapping[str, Any], args: Mapping[str, Any], fields: list[Field]
+) -> Iterator[Field]:
+    """The fields, with what the schema has against their values."""
+    errors: dict[str, str] = {}
+    for error in Draft202012Validator(schema).iter_errors(args):
+        place = str(error.absolute_path[0]) if error.absolute_path else fields[0].name
+        errors.setdefault(place, f"{error.message}.")
+    for field in fields:
+        yield replace(field, error=errors.get(field.name, ""))

@@ -1,0 +1,189 @@
+"""Live: what happens in a service, as server-sent events for pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from agent_factory.errors import ArgumentError
+from agent_factory.serve.json_response import to_json
+from agent_factory.serve.pages.conversation import Result, entry_of
+from agent_factory.serve.pages.picture import Picture
+from agent_factory.serve.pages.rendering import render
+from agent_factory.service import NotFound, RunCancelled, Service
+from agent_factory.service.backend import INTERRUPT
+
+LOOK_SECONDS = 0.5
+"""How often a page looks for threads and waits that have changed."""
+
+PING_SECONDS = 15
+"""How often a stream without news says that it is alive."""
+
+AT_WORK = ("queued", "running")
+
+
+def changes(service: Service, tenant: str) -> EventSourceResponse:
+    """Says when threads or waits of a tenant have changed."""
+
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        seen: Any = None
+        while True:
+            now = await run_in_threadpool(service.pulse, tenant=tenant)
+            if now != seen:
+                yield ServerSentEvent(to_json(now), event="changed")
+            seen = now
+            await asyncio.sleep(LOOK_SECONDS)
+
+    return EventSourceResponse(events(), ping=PING_SECONDS)
+
+
+class ThreadEvents:
+    """What happens on one thread, for its page.
+
+    Args:
+        service: The service.
+        thread: The thread.
+        tenant: Whose it is.
+        picture: The picture of its agent.
+    """
+
+    def __init__(self, service: Service, thread: str, tenant: str, picture: Picture | None) -> None:
+        self._service, self._thread, self._tenant = service, thread, tenant
+        self._picture = picture
+        self._before: str | None = None  # the node whose end was seen last
+
+    def response(self, after: str | None) -> EventSourceResponse:
+        """The stream of events.
+
+        Args:
+            after: The id of the last event that the page has seen.
+        """
+        return EventSourceResponse(self._follow(after), ping=PING_SECONDS)
+
+    async def _follow(self, after: str | None) -> AsyncIterator[ServerSentEvent]:
+        seen: Any = None
+        while True:
+            try:
+                thread = await run_in_threadpool(
+                    self._service.thread, self._thread, tenant=self._tenant
+                )
+            except NotFound:
+                yield _event("gone", {})
+                return
+            now = (thread.status, thread.updated_at, thread.run)
+            if now != seen and thread.run is not None:
+                if seen is not None or thread.status in AT_WORK:
+                    yield _event("status", {"status": thread.status})
+                run = self._service.run(thread.run, tenant=self._tenant)
+                has_begun = False
+                try:
+                    async for part in run.astream(after=after):
+                        if not has_begun and part["type"] != "end":
+                            has_begun = True
+                            for entry in await run_in_threadpool(self._said):
+                                yield _event("message", entry)
+                        for kind, data in self._shown(part):
+                            if kind == "settled":
+                                data["at"] = await run_in_threadpool(self._places)
+                            yield _event(kind, data, part["id"])
+                except ArgumentError:  # the page has seen events of another thread last
+                    after = None
+                    continue
+                except RunCancelled:
+                    yield _event("settled", {"status": "cancelled"})
+                after = None
+                thread = await run_in_threadpool(
+                    self._service.thread, self._thread, tenant=self._tenant
+                )
+                seen = (thread.status, thread.updated_at, thread.run)
+                if thread.status in AT_WORK:
+                    seen = None  # the next message has begun
+                continue
+            seen = now
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _said(self) -> list[dict[str, Any]]:
+        """What the user has said last, which no node of the agent writes."""
+        try:
+            messages = self._service.state(self._thread).values.get("messages") or []
+        except NotFound:  # it was deleted
+            return []
+        since = next((at for at, one in enumerate(reversed(messages)) if one.type != "human"), 0)
+        said = messages[len(messages) - since :] if since else messages[-1:]
+        return [_message(one) for one in said if one.type == "human"]
+
+    def _places(self) -> list[str]:
+        """Keys of the nodes that the thread waits at."""
+        if self._picture is None:
+            return []
+        try:
+            following = self._service.state(self._thread).next
+        except NotFound:  # it was deleted
+            return []
+        return [self._picture.nodes[one] for one in following if one in self._picture.nodes]
+
+    def _shown(self, part: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What a page shows of a part of a run's stream."""
+        kind, data = part["type"], part["data"]
+        if kind == "end":
+            yield "settled", {"status": data["status"]}
+        elif kind == "resumed":
+            yield "resumed", {"worker": data["worker"]}
+        elif part["ns"]:
+            return
+        elif kind == "messages":
+            message = data[0]
+            if isinstance(message, AIMessageChunk) and (message.text or message.tool_call_chunks):
+                names = [one["name"] for one in message.tool_call_chunks if one["name"]]
+                yield "token", {"id": message.id, "text": message.text, "calls": names}
+        elif kind == "custom" and isinstance(data, Mapping) and "decision" in data:
+            yield "decision", self._decision(data["decision"])
+        elif kind == "updates":
+            for node, update in data.items():
+                if node != INTERRUPT:
+                    yield "node", self._node(node)
+                    yield from _messages_of(update)
+
+    def _node(self, name: str) -> dict[str, Any]:
+        keys = {} if self._picture is None else self._picture.nodes
+        return {"name": name, "node": keys.get(name)}
+
+    def _decision(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+        owner, hook = decision["middleware"], decision["hook"]
+        lit = {} if self._picture is None else self._picture.lit_by(decision)
+        return {
+            **lit,
+            "where": f"{owner}.{hook}" if owner else hook,
+            "outcome": decision["outcome"],
+            "detail": decision["detail"],
+            "reason": decision["reason"],
+            "tool": decision["tool"],
+            "ms": round(decision["seconds"] * 1000, 1),
+        }
+
+
+def _messages_of(update: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The messages that a node has written, ready for the page."""
+    for one in update if isinstance(update, list) else [update]:
+        written = one.get("messages") if isinstance(one, Mapping) else None
+        listed = written if isinstance(written, list) else [written]
+        for message in listed:
+            if isinstance(message, ToolMessage):
+                html = render("result.html", result=Result.of(message))
+                yield "result", {"call": message.tool_call_id, "html": html}
+            elif isinstance(message, BaseMessage) and message.type != "remove":
+                yield "message", _message(message)
+
+
+def _message(message: BaseMessage) -> dict[str, Any]:
+    entry = entry_of(message)
+    return {"id": entry.id, "html": render("message.html", entry=entry)}
+
+
+def _event(kind: str, data: Mapping[str, Any], id: str | None = None) -> ServerSentEvent:
+    return ServerSentEvent(to_json(data), event=kind, id=id)

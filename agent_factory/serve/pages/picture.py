@@ -1,0 +1,91 @@
+"""Picture: the plan of an agent, and which of its parts a run is at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from markupsafe import Markup
+
+from agent_factory.errors import ArgumentError
+from agent_factory.factory import topology_of
+from agent_factory.topology.model import TOOLS
+from agent_factory.topology.render.details import details_of
+from agent_factory.topology.render.figure import figure_of
+from agent_factory.topology.render.html import body
+from agent_factory.topology.render.layout import lay_out
+from agent_factory.topology.render.svg import draw
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The plan of an agent as a picture.
+
+    Args:
+        svg: The picture, which takes its style from the page.
+        full: The picture with the details of each part, for a whole page.
+        nodes: Keys of parts in the picture, by the names of nodes.
+        edges: Keys of arrows, by the names of the nodes they connect.
+        model: The name of the node that calls the model.
+    """
+
+    svg: Markup
+    full: Markup
+    nodes: Mapping[str, str]
+    edges: Mapping[tuple[str, str], str]
+    model: str
+
+    def lit_by(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+        """Which parts of the picture a decision is about."""
+        hook, owner = decision["hook"], decision["middleware"]
+        node = f"{owner}.{hook}" if owner else hook
+        if node in self.nodes:
+            targets = self._targets(decision, node)
+            arrows = (self.edges.get((node, target)) for target in targets)
+            return {
+                "node": self.nodes[node],
+                "edges": [key for key in arrows if key is not None],
+                "next": [self.nodes[target] for target in targets],
+            }
+        around = TOOLS if decision["tool"] else self.model
+        return {"node": self.nodes.get(around), "layer": owner or None, "edges": [], "next": []}
+
+    def _targets(self, decision: Mapping[str, Any], node: str) -> list[str]:
+        """The nodes that a route leads to; where there is no choice, nobody decides."""
+        if decision["outcome"] != "routed":
+            after = [target for source, target in self.edges if source == node]
+            return after if len(after) == 1 else []
+        names = (part.partition(" (")[0].strip() for part in decision["detail"].split(","))
+        return [name for name in names if name in self.nodes]
+
+
+_pictures: WeakKeyDictionary[Any, Picture | None] = WeakKeyDictionary()
+
+
+def picture_of(agent: Any) -> Picture | None:
+    """The picture of an agent; None if another library has built it."""
+    if agent not in _pictures:
+        _pictures[agent] = _draw(agent)
+    return _pictures[agent]
+
+
+def _draw(agent: Any) -> Picture | None:
+    try:
+        plan = topology_of(agent)
+    except ArgumentError:
+        return None
+    figure = figure_of(plan)
+    layout, details = lay_out(figure), details_of(plan, figure)
+
+    def drawn(*, linked: bool) -> str:
+        return draw(figure, layout, details, linked=linked, styled=False)
+
+    return Picture(
+        svg=Markup(drawn(linked=False)),
+        full=Markup(body(plan, figure, drawn(linked=True), details)),
+        nodes={box.name: box.key for box in figure.boxes},
+        edges={(one.source.name, one.target.name): one.key for one in figure.arrows},
+        model=plan.style.model,
+    )

@@ -1,0 +1,168 @@
+"""Rendering: templates, and how times, amounts and texts are shown."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache, wraps
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.errors import status_of
+from agent_factory.serve.security import csrf_token
+from agent_factory.topology.render.html import page_css, script, themes
+from agent_factory.topology.render.svg import style
+
+Endpoint = Callable[[Any, Request], Awaitable[Response]]
+
+_FOLDER = Path(str(files("agent_factory.serve.pages")))
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+
+
+def static_files() -> Route:
+    """The style, the scripts and nothing else; their addresses change with their content."""
+
+    async def serve(request: Request) -> Response:
+        name = request.path_params["name"]
+        kind = _KINDS.get(Path(name).suffix)
+        if kind is None or (content := _content(name)) is None:
+            return Response(status_code=404)
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(content, media_type=kind, headers=headers)
+
+    return Route("/static/{name}", serve)
+
+
+def render(template: str, **values: Any) -> Markup:
+    """A template, filled in."""
+    return Markup(_environment().get_template(template).render(values))
+
+
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    """A page, or a part of one."""
+    principal = request.state.principal
+    shown = {
+        "principal": principal,
+        "path": request.url.path,
+        "is_partial": is_partial(request),
+        "csrf_token": csrf_token(request),
+    }
+    # A script shows what it gets; to a browser, another status is an error of the page.
+    status = 200 if shown["is_partial"] else status
+    return HTMLResponse(render(template, **shown, **values), status_code=status)
+
+
+def is_partial(request: Request) -> bool:
+    """Whether a script asks for a part of a page."""
+    return request.headers.get("hx-request") == "true"
+
+
+def with_error_page(endpoint: Endpoint) -> Endpoint:
+    """Let an endpoint answer errors of the service with a page that says what to do."""
+
+    @wraps(endpoint)
+    async def serve(pages: Any, request: Request) -> Response:
+        try:
+            return await endpoint(pages, request)
+        except AgentFactoryError as error:
+            status, text = status_of(error), str(error)
+            if status >= 500:
+                raise  # its text is for the log
+        except HTTPException as error:
+            status, text = error.status_code, error.detail
+        template = "error_part.html" if is_partial(request) else "error.html"
+        return page(request, template, status=status, text=text, back=request.url.path)
+
+    return serve
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "ago": ago,
+        "clock": clock,
+        "iso": lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"),
+        "left": left,
+        "json": pretty,
+        "markdown": lambda text: Markup(_MARKDOWN.render(text)),
+        "number": lambda amount: f"{amount:,}",
+        "usd": usd,
+    }
+    made.globals["asset"] = _asset
+    return made
+
+
+@cache
+def _asset(name: str) -> str:
+    """The address of a static file."""
+    content = _content(name)
+    assert content is not None
+    return f"/static/{name}?v={sha256(content).hexdigest()[:12]}"
+
+
+@cache
+def _content(name: str) -> bytes | None:
+    """A static file: one of this package, or what makes up the page of a plan."""
+    made = {"plan.css": f"{style()}\n{themes()}", "plan-page.css": page_css(), "plan.js": script()}
+    if name in made:
+        return made[name].encode()
+    known = {one.name: one for one in (_FOLDER / "static").iterdir()}
+    return known[name].read_bytes() if name in known else None
+
+
+def ago(seconds: float) -> str:
+    """How long ago a moment is, in seconds since 1970."""
+    past = max(0, int(time.time() - seconds))
+    return "just now" if past < 5 else f"{_duration(past)} ago"
+
+
+def left(seconds: float) -> str:
+    """How far ahead a moment is, in seconds since 1970."""
+    ahead = int(seconds - time.time())
+    return f"in {_duration(ahead)}" if ahead > 0 else "overdue"
+
+
+def _duration(seconds: int) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def clock(seconds: float) -> str:
+    """A moment, in UTC, to the second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def usd(amount: float) -> str:
+    """An amount of US dollars, with digits that mean something."""
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
+
+
+def pretty(value: Any) -> str:
+    """A value as JSON that people can read."""
+    if isinstance(value, Mapping) and not value:
+        return "{}"
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)

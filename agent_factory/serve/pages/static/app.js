@@ -1,0 +1,228 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const byId = (id) => document.getElementById(id);
+  const tell = (name) => document.body.dispatchEvent(new Event(name));
+
+  // Streams end while nobody looks: a browser has six connections for all windows of a site.
+  function follow(address, listeners) {
+    let source;
+    const open = () => {
+      source = new EventSource(address);
+      for (const [name, listener] of Object.entries(listeners)) {
+        source.addEventListener(name, (event) => listener(JSON.parse(event.data)));
+      }
+    };
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) source.close(); else { open(); tell("changed"); }
+    });
+    window.addEventListener("pagehide", () => source.close());
+    open();
+  }
+
+  // What waits, in the navigation.
+  let first = true;
+  follow(document.body.dataset.changes, {
+    changed: ({ waits }) => {
+      byId("waiting").hidden = !waits;
+      byId("waiting").textContent = waits;
+      if (!first) tell("changed");
+      first = false;
+    },
+  });
+
+  const themes = ["", "day", "night"], names = { "": "auto", day: "light", night: "dark" };
+  const button = byId("theme-button");
+  const named = () => { button.textContent = `Theme: ${names[root.dataset.theme || ""]}`; };
+  button.hidden = false;
+  named();
+  button.addEventListener("click", () => {
+    const next = themes[(themes.indexOf(root.dataset.theme || "") + 1) % themes.length];
+    if (next) root.dataset.theme = next; else delete root.dataset.theme;
+    try { localStorage.setItem("theme", next); } catch { /* storage is off */ }
+    named();
+  });
+
+  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  setInterval(() => {
+    for (const time of document.querySelectorAll("time[data-ago]")) {
+      const past = Math.floor(Date.now() / 1000 - time.dataset.ago);
+      const [size, unit] = units.find(([size]) => past >= size) || [1, "s"];
+      time.textContent = past < 5 ? "just now" : `${Math.floor(past / size)} ${unit} ago`;
+    }
+  }, 10000);
+
+  // Keys: a part of the page says which one it has.
+  document.addEventListener("keydown", (event) => {
+    if (event.target.matches("textarea") && event.key === "Enter" &&
+        (event.ctrlKey || event.metaKey || event.target.rows === 1) && !event.shiftKey) {
+      const form = event.target.form;
+      if (form?.matches(".write")) { event.preventDefault(); form.requestSubmit(); }
+      return;
+    }
+    const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "j" || event.key === "k") {
+      const rows = [...document.querySelectorAll("main .rows a, .list .rows a")];
+      const at = rows.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1);
+      rows[Math.min(Math.max(at, 0), rows.length - 1)]?.focus();
+      return;
+    }
+    const part = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!part) return;
+    event.preventDefault();
+    if (part.matches("details")) {
+      part.open = true;
+      part.querySelector("input, select, textarea")?.focus();
+    } else part.focus();
+  });
+
+  // A list that is replaced keeps what was chosen in it.
+  let chosen = new Set();
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const boxes = event.detail.target.querySelectorAll?.("input[name=wait]:checked") || [];
+    chosen = new Set([...boxes].map((box) => box.value));
+  });
+  document.body.addEventListener("htmx:afterSwap", (event) => {
+    for (const box of event.detail.target.querySelectorAll?.("input[name=wait]") || []) {
+      box.checked = chosen.has(box.value);
+    }
+  });
+  byId("all")?.addEventListener("change", (event) => {
+    for (const box of document.querySelectorAll("input[name=wait]")) {
+      box.checked = event.target.checked;
+    }
+  });
+
+  for (const plan of document.querySelectorAll(".plan[data-now]")) {
+    plan.querySelector(`#${CSS.escape(plan.dataset.now || "none")}`)?.classList.add("waits");
+  }
+
+  // The page of a thread.
+  const thread = document.querySelector("[data-thread]");
+  if (!thread) return;
+  const place = thread.dataset.thread, scroll = byId("scroll"), plan = byId("plan");
+  const talk = byId("conversation"), log = byId("decisions");
+  const atEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
+  const toEnd = () => { scroll.scrollTop = scroll.scrollHeight; };
+  const keeping = (change) => {
+    const follows = atEnd();
+    change();
+    if (follows) toEnd();
+  };
+  const element = (html) => {
+    const made = document.createElement("template");
+    made.innerHTML = html;
+    return made.content;
+  };
+  const part = (key) => key && plan?.querySelector(`#${CSS.escape(key)}`);
+  toEnd();
+
+  // One after the other: an earlier answer must not replace a later one.
+  let last = Promise.resolve();
+  function refresh(query) {
+    last = last.then(() => htmx.ajax("GET", `${place}/parts${query}`, { swap: "none" }));
+    return last;
+  }
+
+  function darken() {
+    for (const one of plan?.querySelectorAll(".lit, .now, .waits") || []) {
+      one.classList.remove("lit", "now", "waits");
+    }
+  }
+
+  function light({ node, layer, edges = [], next = [] }) {
+    const box = part(node);
+    if (layer) {
+      for (const frame of box?.querySelectorAll(".layer") || []) {
+        if (frame.dataset.words === layer) frame.classList.add("lit");
+      }
+      return;
+    }
+    box?.classList.add("lit");
+    box?.classList.remove("now");
+    for (const key of edges) part(key)?.classList.add("lit");
+    for (const key of next) part(key)?.classList.add("now");
+  }
+
+  function writing(id) {
+    let message = byId(`m-${id}`);
+    if (!message) {
+      message = document.createElement("article");
+      message.id = `m-${id}`;
+      message.className = "message ai writing";
+      message.innerHTML = "<p class='author'>Agent</p><div class='text plain'></div>";
+      talk.append(message);
+    }
+    return message.matches(".writing") ? message : null;
+  }
+
+  follow(`${place}/events`, {
+    status: ({ status }) => {
+      if (status === "queued" || status === "running") {
+        darken();
+        log.replaceChildren();
+        refresh("?only=head");
+      }
+    },
+    token: ({ id, text, calls }) => keeping(() => {
+      const message = writing(id);
+      if (!message) return;
+      message.querySelector(".text").append(text);
+      for (const name of calls) {
+        const call = document.createElement("p");
+        call.className = "meta";
+        call.textContent = `calls ${name} …`;
+        message.append(call);
+      }
+    }),
+    message: ({ id, html }) => keeping(() => {
+      const known = byId(`m-${id}`);
+      if (known && !known.matches(".writing")) return;
+      if (known) known.replaceWith(element(html)); else talk.append(element(html));
+    }),
+    result: ({ call, html }) => keeping(() => byId(`r-${call}`)?.replaceChildren(element(html))),
+    node: ({ node }) => {
+      part(node)?.classList.add("lit");
+      part(node)?.classList.remove("now");
+    },
+    decision: (decision) => {
+      light(decision);
+      const line = document.createElement("li");
+      line.className = decision.outcome.split(" ")[0];
+      const cell = (name, text) => {
+        const made = document.createElement("span");
+        made.className = name;
+        made.textContent = text;
+        line.append(made);
+      };
+      const { where, outcome, detail, reason, ms } = decision;
+      cell("where", where);
+      cell("meta", ms >= 1 ? `${ms} ms` : "");
+      const what = outcome === "routed" ? `→ ${detail.replaceAll("__", "")}` : `${outcome} ${detail}`;
+      cell("why", reason ? `${what}: ${reason}` : what);
+      const end = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
+      log.append(line);
+      if (end) log.scrollTop = log.scrollHeight;
+    },
+    resumed: ({ worker }) => {
+      const line = document.createElement("li");
+      line.textContent = `Worker ${worker} has taken over.`;
+      log.append(line);
+    },
+    settled: ({ status, at }) => {
+      for (const one of plan?.querySelectorAll(".now") || []) one.classList.remove("now");
+      for (const key of status === "waiting" ? at : []) part(key)?.classList.add("waits");
+      const follows = atEnd();
+      refresh("").then(() => { if (follows) toEnd(); });
+      tell("settled");
+    },
+    gone: () => location.assign("/studio"),
+  });
+  document.body.addEventListener("written", () => {
+    const text = byId("text");
+    text.value = "";
+    text.focus();
+    toEnd();
+  });
+})();

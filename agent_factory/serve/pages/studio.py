@@ -1,0 +1,256 @@
+"""Studio: threads and runs, for developers: what happened, why, what it cost, and what if."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.types import StateSnapshot
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from agent_factory.factory import topology_of
+from agent_factory.serve.body import number
+from agent_factory.serve.pages.conversation import SHOWN, entries_of
+from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes
+from agent_factory.serve.pages.picture import picture_of
+from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
+from agent_factory.serve.pages.waits import shown_wait
+from agent_factory.serve.security import read_form
+from agent_factory.service import NotFound, Service, ThreadInfo
+
+PAGE = 50
+"""Threads that are loaded at once."""
+
+STATUSES = ("idle", "queued", "running", "waiting", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A checkpoint as a page shows it."""
+
+    id: str
+    at: str
+    step: int
+    source: str
+    next: tuple[str, ...]
+    messages: int
+    is_on_path: bool
+
+
+class StudioPages:
+    """Answers requests for pages about threads and runs."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def home(self, request: Request) -> Response:
+        """`GET /`."""
+        return RedirectResponse("/studio", status_code=303)
+
+    # Lists
+
+    @with_error_page
+    async def threads(self, request: Request) -> Response:
+        """`GET /studio`: the threads, and a form for a new one."""
+        return page(
+            request,
+            "studio.html",
+            agents=self._agents(),
+            agent=request.query_params.get("agent", ""),
+            **await run_in_threadpool(self._found, request),
+        )
+
+    @with_error_page
+    async def rows(self, request: Request) -> Response:
+        """`GET /studio/threads`: a part of the list."""
+        return page(request, "thread_rows.html", **await run_in_threadpool(self._found, request))
+
+    def _found(self, request: Request) -> dict[str, Any]:
+        """The threads that a request asks for."""
+        query = request.query_params
+        wanted: Any = {name: query.get(name) or None for name in ("status", "agent", "text")}
+        if wanted["status"] not in (None, *STATUSES):
+            raise HTTPException(422, f"status must be one of {', '.join(STATUSES)}.")
+        offset, tenant = number(request, "offset", 0), request.state.principal.tenant
+        found = self._service.threads(tenant=tenant, **wanted, limit=PAGE + 1, offset=offset)
+        return {
+            "found": found[:PAGE],
+            "more": offset + PAGE if len(found) > PAGE else None,
+            "wanted": wanted,
+            "statuses": STATUSES,
+            "agent_names": [*self._service.agents],
+            "open": query.get("open", ""),
+        }
+
+    def _agents(self) -> list[dict[str, Any]]:
+        agents = self._service.agents
+        return [{"name": name, "picture": picture_of(agent)} for name, agent in agents.items()]
+
+    @with_error_page
+    async def agent(self, request: Request) -> Response:
+        """`GET /studio/agents/{agent}`: the plan, with the details of each part."""
+        name = request.path_params["agent"]
+        agent = self._service.agents.get(name)
+        if agent is None:
+            raise HTTPException(404, f"There is no agent {name!r}.")
+        return page(request, "agent.html", name=name, picture=picture_of(agent))
+
+    async def plan(self, request: Request) -> Response:
+        """`GET /studio/agents/{agent}/plan.svg`: the plan as a picture."""
+        agent = self._service.agents.get(request.path_params["agent"])
+        if agent is None or picture_of(agent) is None:
+            raise HTTPException(404, "There is no such plan.")
+        # The picture has its style within.
+        policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return Response(topology_of(agent).to_svg(), headers=policy, media_type="image/svg+xml")
+
+    async def events(self, request: Request) -> Response:
+        """`GET /studio/events`: says when threads or waits have changed."""
+        return changes(self._service, request.state.principal.tenant)
+
+    # One thread
+
+    @with_error_page
+    async def thread(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}`: the conversation, the plan, the cost, the history."""
+        found = await run_in_threadpool(self._found, request)
+        shown = await run_in_threadpool(self._shown, request)
+        thread = request.path_params["thread"]
+        return page(request, "thread.html", **{**found, "open": thread}, **shown)
+
+    @with_error_page
+    async def parts(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}/parts`: what changes when a run has paused or ended."""
+        shown = await run_in_threadpool(self._shown, request)
+        only_head = request.query_params.get("only") == "head"
+        return page(request, "thread_parts.html", only_head=only_head, **shown)
+
+    def _shown(self, request: Request) -> dict[str, Any]:
+        """What the page of a thread shows."""
+        info, checkpoint = self._info(request), request.query_params.get("at")
+        agent = self._service.agents.get(info.agent)
+        state = None if agent is None else self._state(info, checkpoint)
+        values = {} if state is None else state.values
+        entries = entries_of(values.get("messages") or [])
+        first = max(0, number(request, "from", len(entries) - SHOWN))
+        tenant = request.state.principal.tenant
+        waits = [] if checkpoint else self._service.inbox(tenant).waits(thread=info.id)
+        return {
+            "thread": info,
+            "at": checkpoint,
+            "entries": entries[first:],
+            "first": first,
+            "earlier": max(0, first - SHOWN),
+            "values": {name: value for name, value in values.items() if name != "messages"},
+            "next": () if state is None else state.next,
+            "waits": [shown_wait(self._service, wait) for wait in waits],
+            "usage": self._service.usage(info.id, tenant=tenant),
+            "picture": None if agent is None else picture_of(agent),
+            "is_at_work": info.status in AT_WORK,
+            "agents": self._agents(),
+        }
+
+    @with_error_page
+    async def history(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}/history`: the checkpoints."""
+        info = await run_in_threadpool(self._info, request)
+        before = request.query_params.get("before")
+
+        def work() -> list[Moment]:
+            if info.agent not in self._service.agents:
+                return []
+            limit = PAGE + 1
+            return [*_moments(self._service.history(info.id, before=before, limit=limit))]
+
+        found = await run_in_threadpool(work)
+        more = found[PAGE - 1].id if len(found) > PAGE else None
+        at = request.query_params.get("at")
+        shown: dict[str, Any] = {"moments": found[:PAGE], "more": more, "at": at}
+        return page(request, "history.html", thread=info, **shown)
+
+    async def thread_events(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}/events`: what happens on a thread, as it happens."""
+        info = await run_in_threadpool(self._info, request)
+        agent = self._service.agents.get(info.agent)
+        picture = None if agent is None else picture_of(agent)
+        events = ThreadEvents(self._service, info.id, info.tenant, picture)
+        return events.response(request.headers.get("last-event-id"))
+
+    @with_error_page
+    async def begin(self, request: Request) -> Response:
+        """`POST /studio/threads`: a new thread with its first message."""
+        form = await read_form(request)
+        return await self._submit(request, str(form.get("agent", "")), None)
+
+    @with_error_page
+    async def write(self, request: Request) -> Response:
+        """`POST /studio/threads/{thread}/messages`: a message, or another run from a checkpoint."""
+        info = await run_in_threadpool(self._info, request)
+        return await self._submit(request, info.agent, info.id)
+
+    async def _submit(self, request: Request, agent: str, thread: str | None) -> Response:
+        form, tenant = await read_form(request), request.state.principal.tenant
+        text, checkpoint = str(form.get("text", "")), str(form.get("checkpoint", "")) or None
+        if not text.strip() and checkpoint is None:
+            raise HTTPException(422, "The message is empty.")
+        submitted: Mapping[str, Any] = {
+            "thread": thread,
+            "message": text if text.strip() else None,
+            "checkpoint": checkpoint,
+            "tenant": tenant,
+        }
+        run = await run_in_threadpool(lambda: self._service.submit(agent, **submitted))
+        place = f"/studio/threads/{run.thread_id}"
+        if not is_partial(request):
+            return RedirectResponse(place, status_code=303)
+        if thread is None or checkpoint is not None:
+            return Response(status_code=204, headers={"HX-Redirect": place})
+        return Response(status_code=204, headers={"HX-Trigger": "written"})
+
+    @with_error_page
+    async def cancel(self, request: Request) -> Response:
+        """`POST /studio/threads/{thread}/cancel`: end the run of a thread."""
+        await read_form(request)
+        info = await run_in_threadpool(self._info, request)
+        if info.run is not None:
+            run = await run_in_threadpool(self._service.run, info.run)
+            await run.acancel(by=request.state.principal.name)
+        place = f"/studio/threads/{info.id}"
+        if is_partial(request):
+            return Response(status_code=204)
+        return RedirectResponse(place, status_code=303)
+
+    def _info(self, request: Request) -> ThreadInfo:
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        return self._service.thread(thread, tenant=tenant)
+
+    def _state(self, info: ThreadInfo, checkpoint: str | None) -> StateSnapshot:
+        state = self._service.state(info.id, checkpoint=checkpoint)
+        if checkpoint is not None and state.created_at is None:
+            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
+        return state
+
+
+def _moments(states: Iterator[StateSnapshot]) -> Iterator[Moment]:
+    """Checkpoints, the newest first; those that another one was preferred to are marked."""
+    path: str | None = None
+    for number_, state in enumerate(states):
+        id = state.config["configurable"]["checkpoint_id"]
+        is_on_path = number_ == 0 or id == path
+        if is_on_path:
+            parent = state.parent_config
+            path = None if parent is None else parent["configurable"]["checkpoint_id"]
+        metadata: Mapping[str, Any] = state.metadata or {}
+        yield Moment(
+            id=id,
+            at=state.created_at or "",
+            step=metadata.get("step", 0),
+            source=str(metadata.get("source", "")),
+            next=tuple(name for name in state.next if not name.startswith("__")),
+            messages=len(state.values.get("messages") or ()),
+            is_on_path=is_on_path,
+        )

@@ -1,0 +1,264 @@
+"""What protects each route of the server: headers, limits, and tokens of forms."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from math import ceil
+from urllib.parse import parse_qsl
+from uuid import uuid4
+
+from starlette.datastructures import FormData, Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent_factory.errors import ArgumentError
+from agent_factory.serve.errors import error_response, status_of
+
+logger = logging.getLogger("agent_factory.serve")
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; font-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    # With no-referrer, browsers send "Origin: null" with forms of our own pages.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of each response that does not set them itself."""
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_FORM = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 1000
+_WINDOW = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """The most requests a minute, counted in each process of the server.
+
+    That many may come at once; then they have to come evenly. A stream is one request.
+
+    Args:
+        principal: From one principal.
+        address: From one address, also if nobody is authenticated.
+
+    Raises:
+        ArgumentError: A limit is less than 1.
+
+    >>> RateLimit(principal=60)
+    RateLimit(principal=60, address=12000)
+    """
+
+    principal: int = 6_000
+    address: int = 12_000
+
+    def __post_init__(self) -> None:
+        for name in ("principal", "address"):
+            if getattr(self, name) < 1:
+                raise ArgumentError(name, f"must be at least 1, got {getattr(self, name)!r}.")
+
+
+class RateLimiter:
+    """Counts requests by key.
+
+    Args:
+        per_minute: The most for each key. None counts nothing.
+    """
+
+    def __init__(self, per_minute: int | None) -> None:
+        self._per_minute = per_minute
+        # A key that is not here has made no request in the last minute.
+        self._full_at: dict[Hashable, float] = {}
+        self._most_keys = 10_000
+
+    def check(self, key: Hashable) -> None:
+        """Count a request.
+
+        Raises:
+            HTTPException: 429 if it is one too many. `Retry-After` says when the next one may come.
+        """
+        if self._per_minute is None:
+            return
+        now = time.monotonic()
+        full_at = max(now, self._full_at.get(key, 0.0)) + _WINDOW / self._per_minute
+        excess = full_at - now - _WINDOW
+        if excess > 0.001:  # the sums above are not exact
+            raise HTTPException(
+                429,
+                f"These are more than {self._per_minute} requests a minute. Try again later.",
+                {"Retry-After": str(ceil(excess))},
+            )
+        self._full_at[key] = full_at
+        if len(self._full_at) > self._most_keys:
+            self._full_at = {key: when for key, when in self._full_at.items() if when > now}
+            self._most_keys = 10_000 + 2 * len(self._full_at)
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds headers, and the cookie of `csrf_token`, to all responses."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        state = scope.setdefault("state", {})
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if "etag" not in headers:  # static files have one
+                    headers.setdefault("Cache-Control", "no-store")
+                if scope["scheme"] == "https":
+                    headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+                if "csrf_cookie" in state:
+                    headers.append("Set-Cookie", state["csrf_cookie"])
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class RequestGuard:
+    """ASGI middleware that refuses requests which are too many, too long, or from another site.
+
+    An error that nothing handles becomes an answer without details, and an entry in the log.
+
+    Args:
+        app: What serves the other requests.
+        addresses: Counts requests by address.
+        body_limit: The most bytes of a body.
+        origins: Other origins whose pages may make requests, such as "https://chat.example.com".
+    """
+
+    def __init__(
+        self, app: ASGIApp, addresses: RateLimiter, body_limit: int, origins: Collection[str]
+    ) -> None:
+        self._app, self._addresses = app, addresses
+        self._body_limit, self._origins = body_limit, origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        started, size = False, 0
+
+        async def receive_within_limit() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._body_limit:
+                raise HTTPException(413, f"The body has more than {self._body_limit} bytes.")
+            return message
+
+        async def note_start(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            if scope["client"]:
+                self._addresses.check(scope["client"][0])
+            if scope["method"] not in _SAFE_METHODS:
+                self._check_site(Headers(scope=scope))
+            await self._app(scope, receive_within_limit, note_start)
+        except ClientDisconnect:
+            pass  # nobody reads an answer
+        except Exception as error:
+            response = self._failed(scope, error)
+            if started:
+                raise  # the server closes the connection, so that the client sees the cut
+            await response(scope, receive, send)
+
+    def _check_site(self, headers: Headers) -> None:
+        """Refuse what a page of another site makes a browser send.
+
+        Browsers say where a request is from, and pages cannot change that: `Sec-Fetch-Site` over
+        https and on the own machine, `Origin` everywhere. Other clients send neither.
+        """
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if origin in self._origins or site in ("same-origin", "none"):
+            return
+        if site is not None or (
+            origin is not None and origin.partition("://")[2] != headers.get("host")
+        ):
+            raise HTTPException(
+                403,
+                "This request is from a page of another site. Pass origins= to create_app to allow "
+                "that site.",
+            )
+
+    def _failed(self, scope: Scope, error: Exception) -> Response:
+        request = Request(scope)
+        if isinstance(error, HTTPException):
+            return error_response(request, error.status_code, error.detail, headers=error.headers)
+        number = uuid4().hex[:12]
+        logger.error("Error %s at %s %r", number, scope["method"], scope["path"], exc_info=error)
+        status, text = status_of(error), "The server has failed."
+        if status == 503:
+            text = "The database is not available now. Try again."
+        return error_response(request, status, f"{text} Its log says why, under {number}.")
+
+
+# Forms
+
+
+def csrf_token(request: Request) -> str:
+    """The token that a form of a page has to send in its field `csrf_token`.
+
+    The browser gets the same token in a cookie, with the response to this request.
+
+    >>> request = Request({"type": "http", "scheme": "http", "headers": []})
+    >>> token = csrf_token(request)
+    >>> token == csrf_token(request)
+    True
+    """
+    name, secure = _csrf_cookie(request)
+    token = request.cookies.get(name) or getattr(request.state, "csrf_token", "")
+    if not token:
+        token = request.state.csrf_token = secrets.token_urlsafe(32)
+        request.state.csrf_cookie = f"{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
+    return str(token)
+
+
+async def read_form(request: Request) -> FormData:
+    """The fields of a form that one of our own pages has sent.
+
+    Raises:
+        HTTPException: 415 if the body is not a form. 403 if its token is not that of the browser.
+            422 if it has more than 1,000 fields.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    if kind.strip().lower() != _FORM:
+        raise HTTPException(415, f"Send a form as {_FORM}, not as {kind!r}.")
+    text = (await request.body()).decode(errors="replace")
+    try:
+        fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None
+    form = FormData([*fields])
+    expected = request.cookies.get(_csrf_cookie(request)[0], "")
+    given = str(form.get("csrf_token", ""))
+    if not expected or not secrets.compare_digest(expected.encode(), given.encode()):
+        raise HTTPException(403, "The form is out of date. Load the page again, and send it again.")
+    return form
+
+
+def _csrf_cookie(request: Request) -> tuple[str, str]:
+    """The name of the cookie, and what follows it where only https may carry it."""
+    if request.scope["scheme"] == "https":
+        # No other host of the domain can set a cookie of such a name.
+        return "__Host-agent_factory_csrf", "; Secure"
+    return "agent_factory_csrf", ""

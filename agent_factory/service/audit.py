@@ -1,0 +1,134 @@
+"""Audit: who did what, as a chain of hashes, so that no entry can be changed unnoticed.
+
+Each entry has a number, which is one more than that of the entry before it, and a hash of that
+entry's hash and of its content. The head, which is the number and the hash of the newest entry,
+stands for all entries up to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from agent_factory.errors import ArgumentError
+from agent_factory.service.database import Database, number_of
+from agent_factory.service.errors import AuditTampered
+from agent_factory.service.tables import audit
+
+NO_ENTRY = "0" * 64
+"""What stands for the hash before the first entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Something that somebody did.
+
+    Args:
+        at: When, in seconds since 1970, by the database's clock.
+        tenant: The tenant.
+        thread_id: The thread.
+        wait_id: The wait, if it was about one.
+        who: A person, or "deadline".
+        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "cancel",
+            "write", "copy", "delete", "undo" or "stranded".
+        detail: More about it.
+        number: Its place in the audit of the service, from 1.
+        hash: The hash of its content and of the hash before it.
+    """
+
+    at: float
+    tenant: str
+    thread_id: str
+    wait_id: str | None
+    who: str
+    what: str
+    detail: Any
+    number: int
+    hash: str
+
+
+def append_entry(database: Database, connection: Connection, **columns: Any) -> None:
+    """Add an entry to the audit. Other transactions that add one wait until this one has ended.
+
+    Args:
+        database: The database.
+        connection: The transaction.
+        columns: The columns of the table, without `id`, `at` and `hash`.
+    """
+    if not database.is_sqlite:  # in SQLite, one transaction writes at a time
+        lock = func.pg_advisory_xact_lock(number_of("audit"))
+        connection.execute(select(lock))
+    # In another statement: that of the lock does not see what was committed while it waited.
+    newest = select(audit.c.id, audit.c.hash).order_by(audit.c.id.desc()).limit(1).subquery()
+    number, before, now = connection.execute(
+        select(
+            select(newest.c.id).scalar_subquery(),
+            select(newest.c.hash).scalar_subquery(),
+            database.now,
+        )
+    ).one()
+    entry = {**columns, "id": (number or 0) + 1, "at": now}
+    connection.execute(insert(audit).values(**entry, hash=entry_hash(before or NO_ENTRY, entry)))
+
+
+def entry_hash(before: str, entry: Mapping[str, Any]) -> str:
+    """The hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.
+
+    Args:
+        before: The hash of the entry before it.
+        entry: The columns of the entry without its hash.
+    """
+    # SQLite stores values of any type in a column, and a change of the type is a change.
+    text = json.dumps(
+        {**entry, "before": before},
+        sort_keys=True,
+        separators=(",", ":"),
+        default=lambda value: [type(value).__name__, repr(value)],
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verify_entries(database: Database, head: str | None) -> str:
+    """Check the whole chain, entry by entry, and return its head.
+
+    Args:
+        database: The database.
+        head: A head that was stored before.
+
+    Raises:
+        AuditTampered: An entry was changed, removed, inserted or moved.
+        ArgumentError: `head` is not the head of an audit.
+    """
+    known, known_hash = -1, ""
+    if head is not None:
+        found = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64})", head)
+        if found is None:
+            raise ArgumentError(
+                "head",
+                f"must be the number of an entry and its hash, got {head!r}.",
+                "Pass what verify_audit() has returned.",
+            )
+        known, known_hash = int(found[1]), found[2]
+    number, before = 0, NO_ENTRY
+    ordered = select(audit).order_by(audit.c.id).execution_options(yield_per=1000)
+    with database.read() as connection, connection.execute(ordered) as rows:
+        for row in rows:
+            number += 1
+            entry = {**row._mapping}
+            stored = entry.pop("hash")
+            if row.id > number:
+                raise AuditTampered(number, "is missing.")
+            before = entry_hash(before, entry)
+            if stored != before:
+                raise AuditTampered(number, "was changed: its hash does not fit.")
+            if number == known and before != known_hash:
+                raise AuditTampered(number, "or one before it was rewritten, hashes included.")
+    if number < known:
+        raise AuditTampered(number + 1, f"is missing, and all up to {known}.")
+    return f"{number}:{before}"

@@ -1,0 +1,101 @@
+"""TenantStore: LangGraph's store in the database of the service, for one tenant."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchOp,
+)
+from sqlalchemy import make_url
+
+from agent_factory.service.database import Database, driver_connection, explained, set_up_sqlite
+from agent_factory.service.leases import aborting
+
+
+class TenantStore(BaseStore):
+    """Store of a tenant: what agents keep across threads, and what clients read and write.
+
+    Each batch is one transaction. The namespaces of a tenant begin with a label of the tenant,
+    which callers do not see. Items have no index for semantic search and no time to live.
+
+    Args:
+        database: Where items are stored; its tables have to exist.
+        tenant: Whose items they are.
+        in_run: Whether a run uses it, which aborts if the database is not available.
+    """
+
+    def __init__(self, database: Database, tenant: str, *, in_run: bool = False) -> None:
+        self._database, self._in_run = database, in_run
+        # In hexadecimal: SqliteStore searches by patterns, and no namespace may contain a dot.
+        self._label = f"tenant-{tenant.encode().hex()}"
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry out operations in one transaction."""
+        given = [self._placed(op) for op in ops]
+        with aborting() if self._in_run else nullcontext(), self._opened() as store:
+            return [self._bare(result) for result in store.batch(given)]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async variant of `batch`."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._database.threads, partial(self.batch, [*ops]))
+
+    @contextmanager
+    def _opened(self) -> Iterator[BaseStore]:
+        if self._database.is_sqlite:
+            from langgraph.store.sqlite import SqliteStore
+
+            path = make_url(self._database.url).database
+            assert path is not None
+            # SqliteStore begins and commits by itself, so it cannot share a transaction.
+            with explained(), closing(sqlite3.connect(path, timeout=30)) as connection:
+                set_up_sqlite(connection, None)
+                connection.isolation_level = None
+                store = SqliteStore(connection)
+                store.is_setup = True
+                yield store
+            return
+        from langgraph.store.postgres import PostgresStore
+
+        with self._database.begin() as shared:
+            yield PostgresStore(driver_connection(shared))
+
+    def _placed(self, op: Op) -> Op:
+        """An operation on the namespaces of the tenant."""
+        if isinstance(op, GetOp | PutOp):
+            return op._replace(namespace=(self._label, *op.namespace))
+        if isinstance(op, SearchOp):
+            return op._replace(namespace_prefix=(self._label, *op.namespace_prefix))
+        assert isinstance(op, ListNamespacesOp)
+        conditions = [
+            one._replace(path=(self._label, *one.path)) if one.match_type == "prefix" else one
+            for one in op.match_conditions or ()
+        ]
+        if all(one.match_type != "prefix" for one in conditions):
+            conditions.append(MatchCondition("prefix", (self._label,)))
+        depth = None if op.max_depth is None else op.max_depth + 1
+        return op._replace(match_conditions=tuple(conditions), max_depth=depth)
+
+    def _bare(self, result: Any) -> Any:
+        """A result as the tenant knows it."""
+        if isinstance(result, list):
+            return [self._bare(one) for one in result]
+        if isinstance(result, tuple):
+            return result[1:]
+        if isinstance(result, Item):
+            result.namespace = tuple(result.namespace)[1:]
+        return result

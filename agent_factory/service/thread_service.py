@@ -1,0 +1,291 @@
+"""ThreadService: what a service does with threads, besides running them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, get_args
+from uuid import uuid4
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
+from sqlalchemy import func, select
+
+from agent_factory.service.arguments import check_choice
+from agent_factory.service.backend import Backend
+from agent_factory.service.errors import NotFound
+from agent_factory.service.run import Run
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.tables import runs, threads
+from agent_factory.service.threads import (
+    ThreadInfo,
+    ThreadSort,
+    change_metadata,
+    change_state,
+    copy_thread,
+    delete_thread,
+    found_threads,
+    history_of,
+    insert_thread,
+    pulse_of,
+)
+from agent_factory.service.usage import total
+
+
+class ThreadService:
+    """The threads of a service: find, read, change, copy and delete them."""
+
+    _backend: Backend
+
+    def create_thread(
+        self,
+        thread: str | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tenant: str = "",
+    ) -> ThreadInfo:
+        """Create a thread before its first message; `submit` does it by itself, too.
+
+        Args:
+            thread: Its id; None for a new one. A thread that exists stays as it is.
+            metadata: What is noted about it, as JSON.
+            tenant: Whose it is.
+
+        Raises:
+            NotFound: The thread belongs to another tenant.
+        """
+        self._backend.create()
+        name = thread or str(uuid4())
+        with self._backend.database.begin() as connection:
+            row = insert_thread(connection, self._backend, name, tenant, metadata)
+        return ThreadInfo.of(row)
+
+    def thread(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
+        """One thread.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        found = select(threads).where(threads.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            row = connection.execute(found).first()
+        if row is None or tenant not in (None, row.tenant):
+            raise NotFound(f"thread {thread!r}", "does not exist.")
+        return ThreadInfo.of(row)
+
+    def threads(
+        self,
+        *,
+        tenant: str | None = None,
+        ids: Collection[str] | None = None,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
+        sort_by: ThreadSort = "updated_at",
+        descending: bool = True,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[ThreadInfo]:
+        """Threads, those that changed last first.
+
+        Args:
+            tenant: Only those of this tenant.
+            ids: Only these.
+            status: Only those in this state, or in one of these.
+            agent: Only those of this agent.
+            metadata: Only those whose metadata have these values.
+            text: Only those whose title contains it, or whose id begins with it.
+            sort_by: What they are sorted by.
+            descending: Whether the highest value comes first.
+            limit: The most to return.
+            offset: How many to leave out before them.
+        """
+        check_choice("sort_by", sort_by, get_args(ThreadSort))
+        self._backend.create()
+        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
+        found = found_threads(given, metadata or {}, text)
+        sorted_by = threads.c[sort_by]
+        order = sorted_by.desc() if descending else sorted_by
+        found = found.order_by(order, threads.c.thread_id)
+        with self._backend.database.read() as connection:
+            rows = connection.execute(found.limit(limit).offset(offset)).all()
+        return [ThreadInfo.of(row) for row in rows]
+
+    def count_threads(
+        self,
+        *,
+        tenant: str | None = None,
+        ids: Collection[str] | None = None,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        text: str | None = None,
+    ) -> int:
+        """How many threads `threads` would find with these arguments and no limit."""
+        self._backend.create()
+        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
+        found = select(func.count()).select_from(
+            found_threads(given, metadata or {}, text).subquery()
+        )
+        with self._backend.database.read() as connection:
+            return int(connection.execute(found).scalar_one())
+
+    def change_thread(
+        self, thread: str, *, metadata: Mapping[str, Any], tenant: str | None = None
+    ) -> ThreadInfo:
+        """Change keys of a thread's metadata; the others stay.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        return change_metadata(self._backend, thread, metadata, tenant)
+
+    def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
+        """Delete a thread as a whole. A run that works on it is ended.
+
+        Args:
+            thread: The thread.
+            by: Who deletes it, for the audit, which keeps an entry.
+            tenant: The tenant of the one who deletes it.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        delete_thread(self._backend, thread, tenant, by)
+
+    def runs(
+        self, thread: str, *, tenant: str | None = None, limit: int = 50, offset: int = 0
+    ) -> list[Run]:
+        """The runs of a thread, the newest first.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self.thread(thread, tenant=tenant)
+        found = select(runs.c.run_id).where(runs.c.thread_id == thread)
+        found = found.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
+        with self._backend.database.read() as connection:
+            ids = connection.execute(found).scalars().all()
+        return [Run(self._backend, one, thread) for one in ids]
+
+    def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
+        """What the model calls of all runs of a thread have used, as `RunInfo.usage`.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self.thread(thread, tenant=tenant)
+        of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            found = connection.execute(of_runs).scalars().all()
+        return total(line for lines in found for line in lines)
+
+    def pulse(self, *, tenant: str | None = None) -> dict[str, Any]:
+        """A value that is another one once threads or waits have changed.
+
+        Args:
+            tenant: Only threads of this tenant.
+
+        Returns:
+            When a thread has changed last ("threads"), the number of open waits ("waits") and of
+            entries of the audit ("audit"), which grows with each claim and decision.
+        """
+        self._backend.create()
+        return pulse_of(self._backend, tenant)
+
+    def state(
+        self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
+    ) -> StateSnapshot:
+        """The state of a thread, as the agent's `get_state` returns it, without private keys.
+
+        Args:
+            thread: The thread.
+            checkpoint: The id of a checkpoint; None takes the newest.
+            tenant: The tenant of the one who reads.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant, or its agent was
+                not added.
+        """
+        place: RunnableConfig = {"configurable": {"thread_id": thread}}
+        if checkpoint is not None:
+            place["configurable"]["checkpoint_id"] = checkpoint
+        self._backend.create()
+        agent = self._backend.agent_of(thread, tenant)
+        graph = agent.stored_in(FencedSaver(self._backend.database))
+        return agent.public.of_snapshot(graph.get_state(place))
+
+    def history(
+        self,
+        thread: str,
+        *,
+        before: str | None = None,
+        limit: int | None = None,
+        tenant: str | None = None,
+    ) -> Iterator[StateSnapshot]:
+        """The states of a thread, the newest first, as in `state`.
+
+        Args:
+            thread: The thread.
+            before: The id of a checkpoint; only states before it.
+            limit: The most to return.
+            tenant: The tenant of the one who reads.
+
+        Raises:
+            NotFound: As in `state`.
+        """
+        self._backend.create()
+        return history_of(self._backend, thread, tenant, before=before, limit=limit)
+
+    def update_state(
+        self,
+        thread: str,
+        values: Any,
+        *,
+        as_node: str | None = None,
+        checkpoint: str | None = None,
+        tenant: str | None = None,
+        by: str = "api",
+    ) -> RunnableConfig:
+        """Write to the state of a thread that no run works on, as the agent's `update_state` does.
+
+        Questions that the thread waits for are withdrawn; the inbox has those of the new state. If
+        the new state waits for nothing, as after `as_node="__end__"`, the run is cancelled.
+
+        Args:
+            thread: The thread.
+            values: What is written.
+            as_node: The node it is written for; None takes the last one that has run.
+            checkpoint: The id of a checkpoint: the new state is based on it. None takes the newest.
+            tenant: The tenant of the one who writes.
+            by: Who writes, for the audit.
+
+        Returns:
+            The config of the new checkpoint.
+
+        Raises:
+            NotFound: As in `state`.
+            ThreadBusy: A run works on the thread, or is queued for it.
+            ArgumentError: The agent cannot write this, for example since the node is not known.
+        """
+        self._backend.create()
+        place = (as_node, checkpoint)
+        return change_state(self._backend, thread, values, place, tenant, by)
+
+    def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
+        """Copy a thread that no run works on, with its history and with what it waits for.
+
+        Args:
+            thread: The thread.
+            by: Who copies it, for the audit.
+            tenant: The tenant of the one who copies.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+            ThreadBusy: A run works on the thread, or is queued for it.
+        """
+        self._backend.create()
+        return copy_thread(self._backend, thread, str(uuid4()), tenant, by)

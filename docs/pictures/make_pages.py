@@ -1,0 +1,139 @@
+"""Make the pictures of the studio and the inbox: `python docs/pictures/make_pages.py`.
+
+A service with a worker answers in this process, and Chromium looks at it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+import uvicorn
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from playwright.sync_api import sync_playwright
+
+from agent_factory import create_agent
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    ToolRetryMiddleware,
+)
+from agent_factory.serve import create_app
+from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
+
+HERE = Path(__file__).resolve().parent
+QUESTIONS = {
+    "t-1042": "My lamp arrived broken. Can I have my money back?",
+    "t-1041": "I was charged twice for order B-2007.",
+    "t-1040": "The coat is too large, I sent it back last week.",
+    "t-1039": "Please cancel order C-3110, it was a mistake.",
+}
+TOKENS: Any = {"input_tokens": 1430, "output_tokens": 96, "total_tokens": 1526}
+TOKENS["input_token_details"] = {"cache_read": 1120}
+
+
+def search_orders(customer: str) -> str:
+    """Search the orders of a customer."""
+    return '{"orders": [{"id": "A-1001", "item": "lamp", "euros": 120.5}]}'
+
+
+def refund(order_id: str, euros: float, reason: str = "") -> str:
+    """Pay money back to a customer."""
+    return f"Refunded {euros:g} euros for {order_id}."
+
+
+def answer(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Look for the order, refund it, and say so."""
+    last = messages[-1]
+
+    def call(name: str, text: str = "", **args: Any) -> AIMessage:
+        calls = [{"name": name, "args": args, "id": uuid4().hex}]
+        return AIMessage(text, tool_calls=calls, usage_metadata=TOKENS)
+
+    if isinstance(last, HumanMessage):
+        return call("search_orders", "Let me look at your orders.", customer="Ann Lee")
+    if isinstance(last, ToolMessage) and last.name == "search_orders":
+        reason = "It arrived broken; three photographs show it."
+        return call("refund", order_id="A-1001", euros=120.5, reason=reason)
+    text = "I have paid **120.50 euros** back for order `A-1001`. You see them within three days."
+    return AIMessage(text, usage_metadata=TOKENS)
+
+
+@contextmanager
+def desk() -> Iterator[str]:
+    """The address of a desk with some threads."""
+    model = ScriptedChatModel([answer] * 1000)
+    summarizer = ScriptedChatModel([])
+    agent = create_agent(
+        model,
+        [search_orders, refund],
+        name="desk",
+        middleware=[
+            ModelCallLimitMiddleware(run_limit=20),
+            PIIMiddleware("email"),
+            SummarizationMiddleware(summarizer, trigger=("messages", 50)),
+            HumanInTheLoopMiddleware({"refund": {"description": "A refund of over 100 euros"}}),
+            ToolRetryMiddleware(tools=["search_orders"]),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+    with TemporaryDirectory() as folder, Service(f"sqlite:///{folder}/desk.db") as service:
+        service.add("desk", agent, decisions=True, review_within="4h")
+        with socket.socket() as place:
+            place.bind(("127.0.0.1", 0))
+            port = place.getsockname()[1]
+        settings = uvicorn.Config(create_app(service), port=port, log_level="warning")
+        settings.timeout_graceful_shutdown = 1
+        server = uvicorn.Server(settings)
+        threading.Thread(target=server.run, daemon=True).start()
+        for thread, text in reversed(QUESTIONS.items()):
+            service.submit("desk", thread=thread, message=text).result(30)
+        done = service.inbox().waits(thread="t-1040")[0]
+        service.decide(done.id, "approve", by="ann").result(30)
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{port}"
+        server.should_exit = True
+
+
+def main() -> None:
+    """Take the pictures."""
+    with desk() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+
+        def photograph(name: str, path: str, width: int, height: int, *, dark: bool) -> None:
+            scheme: Any = "dark" if dark else "light"
+            size: Any = {"width": width, "height": height}
+            page = browser.new_page(viewport=size, color_scheme=scheme)
+            page.goto(address + path)
+            page.wait_for_timeout(1500)  # until the last run has lit the plan
+            if name == "inbox":
+                page.locator(".row a").first.click()
+                page.wait_for_timeout(500)
+            page.screenshot(path=HERE / f"{name}.png")
+            page.close()
+
+        photograph("studio", "/studio/threads/t-1042", 1440, 900, dark=False)
+        photograph("studio_done", "/studio/threads/t-1040", 1440, 900, dark=True)
+        photograph("studio_phone", "/studio/threads/t-1042", 390, 800, dark=False)
+        photograph("inbox_list", "/inbox", 1080, 420, dark=False)
+        photograph("inbox", "/inbox?text=t-1042", 1440, 900, dark=False)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Agents for the clients of chats, and a service that runs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config, get_stream_writer
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentState, OmitFromSchema, ToolRuntime, create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import Service
+from agent_factory.testing import Reply, ScriptedChatModel
+
+
+def echo(messages: list[BaseMessage]) -> Reply:
+    """Answers with what was said; "fail" fails, "slow" takes its time."""
+    text = messages[-1].text
+    if "slow" in text:
+        time.sleep(0.5)
+    if "fail" in text:
+        return Reply(chunks=["Half "], error=ValueError("the model is out of order"))
+    return Reply(f"You said: {text}", usage=(12, 5))
+
+
+def caller(name: str, **args: Any) -> ScriptedChatModel:
+    """A model that calls a tool once for each message, and then says that it is done."""
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage(f"Done: {messages[-1].text}")
+        call = {"name": name, "args": args, "id": uuid4().hex}
+        return AIMessage("Let me see.", tool_calls=[call])
+
+    return ScriptedChatModel([answer] * 1000)
+
+
+def pay(euros: int) -> str:
+    """Pay a bill."""
+    get_stream_writer()({"name": "paying", "value": euros})
+    return f"Paid {euros}."
+
+
+def ask(about: str) -> str:
+    """Ask a person."""
+    return f"They said {interrupt({'about': about})}."
+
+
+class Notes(AgentState[Any], total=False):
+    """State with what is shown to users, and what is not."""
+
+    note: str
+    secret: Annotated[str, OmitFromSchema(input=True, output=True)]
+
+
+def write(text: str, runtime: ToolRuntime) -> Command[Any]:
+    """Write a note."""
+    done = ToolMessage("Written.", tool_call_id=runtime.tool_call_id)
+    return Command(update={"note": text, "secret": "hidden", "messages": [done]})
+
+
+def think(messages: list[BaseMessage]) -> AIMessage:
+    """Says what it thinks, and then what it means."""
+    blocks: Any = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Well."}]
+    return AIMessage(content_blocks=blocks)
+
+
+def context_of(messages: list[BaseMessage]) -> AIMessage:
+    """Says what the application has said about itself."""
+    return AIMessage(str(get_config()["configurable"].get("ag_ui_context")))
+
+
+@dataclass
+class Shop:
+    """The shop that the application is about."""
+
+    shop: str
+
+
+def shop(runtime: ToolRuntime[Shop, Any]) -> str:
+    """The shop that the application is about."""
+    return runtime.context.shop
+
+
+def helper(question: str, runtime: ToolRuntime) -> str:
+    """Ask an agent inside."""
+    inner = create_agent(ScriptedChatModel(["Inner words."]), name="inner")
+    answer = inner.invoke({"messages": [HumanMessage(question)]}, runtime.config)
+    return str(answer["messages"][-1].text)
+
+
+def add_agents(service: Service) -> None:
+    """Add all agents that the tests speak to."""
+    review = HumanInTheLoopMiddleware(interrupt_on={"pay": True})
+
+    def every(step: Callable[[list[BaseMessage]], Any]) -> ScriptedChatModel:
+        return ScriptedChatModel([step] * 1000)
+
+    service.add("echo", create_agent(every(echo)))
+    service.add("payer", create_agent(caller("pay", euros=5), [pay]))
+    desk = create_agent(
+        caller("pay", euros=5), [pay], middleware=[review], checkpointer=InMemorySaver()
+    )
+    service.add("recorded", create_agent(caller("pay", euros=5), [pay]), decisions=True)
+    service.add("desk", desk)
+    service.add("asker", create_agent(caller("ask", about="tea"), [ask]))
+    notes = create_agent(caller("write", text="Tea at five."), [write], state_schema=Notes)
+    service.add("notes", notes)
+    service.add("thinker", create_agent(every(think)))
+    service.add("contextual", create_agent(every(context_of)))
+    service.add("shop", create_agent(caller("shop"), [shop], context_schema=Shop))
+    service.add("boss", create_agent(caller("helper", question="Why?"), [helper]))
+
+
+@contextmanager
+def chat_service(folder: Path) -> Iterator[Service]:
+    """A service with these agents and a worker."""
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+        service = Service(f"sqlite:///{folder}/chat.db")
+        add_agents(service)
+        with service:
+            yield service

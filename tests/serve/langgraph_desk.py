@@ -1,0 +1,75 @@
+"""Agents that tests of LangGraph's API serve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.types import interrupt
+from langgraph_sdk.errors import APIStatusError
+
+from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
+
+REFUSED = (APIStatusError, httpx.HTTPStatusError)
+"""What the client raises; `runs.wait` has an error of its own."""
+
+HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def echo(messages: list[BaseMessage]) -> AIMessage:
+    if "slow" in messages[-1].text:
+        time.sleep(0.5)
+    if "fail" in messages[-1].text:
+        raise ValueError("the model is out of order")
+    return AIMessage(f"You said: {messages[-1].text}")
+
+
+def caller(name: str, **args: Any) -> ScriptedChatModel:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("Done.")
+        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": uuid4().hex}])
+
+    return ScriptedChatModel([answer] * 1000)
+
+
+def pay(euros: int) -> str:
+    """Pay a bill."""
+    get_stream_writer()({"paying": euros})
+    return f"Paid {euros}."
+
+
+def ask(about: str) -> str:
+    """Ask a person."""
+    return f"They said {interrupt({'about': about})}."
+
+
+@contextmanager
+def running_service(url: str) -> Iterator[Service]:
+    """A service with the agents, and a worker that begins at once."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+    options: dict[str, Any] = {"checkpointer": InMemorySaver()}
+    asks = [HumanInTheLoopMiddleware({"pay": True})]
+    with Service(url) as made:
+        made.add("echo", create_agent(ScriptedChatModel([echo] * 1000), **options))
+        made.add("desk", create_agent(caller("pay", euros=5), [pay], middleware=asks, **options))
+        made.add("asks", create_agent(caller("ask", about="it"), [ask], **options))
+        yield made
+    patch.undo()
+
+
+def said(values: Any) -> list[str]:
+    """The texts of the messages."""
+    return [message["content"] for message in values["messages"]]

@@ -1,0 +1,245 @@
+"""An example of each route of the server, for the tests that walk all of them.
+
+A new route needs a line here: the bodies that its clients send, or None, or a query such as "?x=1".
+`{thread}`, `{run}` and the like stand for ids, in paths and in bodies. The tests walk the routes in
+the order of these lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from agent_factory.serve.langgraph.refused import refused_routes
+
+PUBLIC = {"GET /ok", "GET /info", "GET /static/{name}"}
+"""What everybody may see."""
+
+ENDLESS = {
+    "GET /studio/events",
+    "GET /inbox/events",
+    "GET /studio/threads/{thread}/events",
+    "GET /threads/{thread}/stream",
+}
+"""Streams that go on until the client leaves."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Fields of a form, without its token."""
+
+    fields: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A body in JSON with headers."""
+
+    body: Any
+    headers: dict[str, str]
+
+
+RUN: Any = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
+ANSWER = {"assistant_id": "desk", "command": {"resume": {"decisions": [{"type": "approve"}]}}}
+FORK = {**RUN, "checkpoint_id": "{checkpoint}"}
+ON_THREAD = [{**RUN, "if_not_exists": "create"}, ANSWER, FORK]
+
+USER = {"role": "user", "content": "Hi"}
+CHAT = {"model": "echo", "messages": [USER]}
+AG_UI: Any = {
+    "threadId": "{thread}",
+    "runId": "r-1",
+    "state": {},
+    "messages": [{"id": "m-1", **USER}],
+    "tools": [],
+    "context": [],
+    "forwardedProps": {},
+}
+AG_UI_ANSWER = {
+    **AG_UI,
+    "threadId": "{waiting}",
+    "messages": [],
+    "resume": [
+        {"interruptId": "{wait}", "status": "resolved", "payload": {"type": "approve"}},
+    ],
+}
+
+EXAMPLES: dict[str, list[Any]] = {
+    "GET /ok": [None],
+    "GET /info": [None],
+    "GET /": [None],
+    "GET /static/{name}": [None],
+    "GET /studio": [None, "?text=own"],
+    "GET /studio/threads": [None],
+    "GET /studio/events": [None],
+    "GET /studio/agents/{assistant}": [None],
+    "GET /studio/agents/{assistant}/plan.svg": [None],
+    "GET /studio/agents/{assistant}/policy": [None],
+    "POST /studio/threads": [Form({"agent": "echo", "text": "Hi"})],
+    "GET /studio/threads/{thread}": [None, "?at={checkpoint}", "?from=0"],
+    "GET /studio/threads/{thread}/parts": [None],
+    "GET /studio/threads/{thread}/history": [None, "?before={checkpoint}"],
+    "GET /studio/threads/{thread}/events": [None],
+    "POST /studio/threads/{thread}/messages": [
+        Form({"text": "Hi"}),
+        Form({"checkpoint": "{checkpoint}"}),
+    ],
+    "GET /inbox": [None, "?text=own"],
+    "GET /inbox/rows": [None],
+    "GET /inbox/events": [None],
+    "GET /inbox/audit": [None, "?thread={thread}"],
+    "GET /inbox/approvals": [None, "?ended=1"],
+    "POST /inbox/approvals/{approval}/revoke": [Form({})],
+    "GET /inbox/{wait}": [None],
+    "POST /inbox/{wait}/claim": [Form({})],
+    "POST /inbox/{wait}/release": [Form({})],
+    "POST /inbox/{wait}/decision": [Form({"decision": "approve"})],
+    "POST /inbox/decisions": [Form({"decision": "approve", "wait": "{wait}"})],
+    "POST /ag-ui/{assistant}": [AG_UI, AG_UI_ANSWER],
+    "GET /v1/models": [None],
+    "GET /v1/models/{assistant}": [None],
+    "POST /v1/chat/completions": [
+        CHAT,
+        {**CHAT, "stream": True},
+        Sent(CHAT, {"X-Thread-Id": "{thread}"}),
+        Sent(CHAT, {"X-Thread-Id": "{waiting}"}),
+    ],
+    "POST /assistants/search": [{}, {"graph_id": "echo"}],
+    "POST /assistants/count": [{}],
+    "GET /assistants/{assistant}": [None],
+    "GET /assistants/{assistant}/graph": [None],
+    "GET /assistants/{assistant}/schemas": [None],
+    "GET /assistants/{assistant}/subgraphs": [None],
+    "GET /assistants/{assistant}/subgraphs/{namespace}": [None],
+    "POST /threads/{thread}/copy": [None],
+    "GET /threads/{thread}/stream": [None],
+    "POST /runs/batch": [[RUN, {**RUN, "thread_id": "{thread}"}]],
+    "GET /runs/{run}/stream": [None],
+    "PUT /store/items": [{"namespace": ["a"], "key": "k", "value": {"x": 1}}],
+    "GET /store/items": ["?namespace=a&key=k"],
+    "POST /store/items/search": [{"namespace_prefix": ["a"]}],
+    "POST /store/namespaces": [{}],
+    "DELETE /store/items": [{"namespace": ["a"], "key": "k"}],
+    "POST /threads": [{}, {"thread_id": "{thread}", "if_exists": "do_nothing"}],
+    "POST /threads/search": [{}, {"ids": ["{thread}"]}, {"metadata": {"topic": "own"}}],
+    "POST /threads/count": [{}, {"ids": ["{thread}"]}],
+    "GET /threads/{thread}": [None],
+    "PATCH /threads/{thread}": [{"metadata": {"topic": "own"}}],
+    "GET /threads/{thread}/state": [None],
+    "POST /threads/{thread}/state": [{"values": {"messages": []}}],
+    "POST /threads/{thread}/state/checkpoint": [{"checkpoint": {"checkpoint_id": "{checkpoint}"}}],
+    "GET /threads/{thread}/state/{checkpoint}": [None],
+    "POST /threads/{thread}/history": [{}, {"before": "{checkpoint}"}],
+    "GET /threads/{thread}/runs": [None],
+    "POST /threads/{thread}/runs": [RUN, *ON_THREAD],
+    "POST /threads/{thread}/runs/stream": [RUN, *ON_THREAD],
+    "POST /threads/{thread}/runs/wait": [RUN, *ON_THREAD],
+    "GET /threads/{thread}/runs/{run}": [None],
+    "GET /threads/{thread}/runs/{run}/join": [None],
+    "GET /threads/{thread}/runs/{run}/stream": [None],
+    "POST /threads/{thread}/runs/{run}/cancel": [None],
+    "POST /runs": [RUN],
+    "POST /runs/stream": [RUN],
+    "POST /runs/wait": [RUN],
+    "POST /studio/threads/{thread}/cancel": [Form({})],
+    "POST /runs/cancel": [{"run_ids": ["{run}"]}, {"status": "all"}],
+    "DELETE /threads/{thread}": [None],
+    "POST /threads/prune": [{"thread_ids": ["{waiting}"]}],
+}
+
+
+def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
+    """The method, the path and the body of each example.
+
+    Raises:
+        AssertionError: A route has no example.
+    """
+    known = set()
+    for route in app.routes:
+        assert isinstance(route, Route), route
+        known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
+    for route in refused_routes():
+        known -= {f"{method} {route.path}" for method in route.methods or ()}
+    # An assistant is a name of an agent, as are others.
+    known = {re.sub(r"\{(agent|model:path)\}", "{assistant}", key) for key in known}
+    assert known == EXAMPLES.keys(), "Change route_examples.py."
+    for key, bodies in EXAMPLES.items():
+        method, path = key.split()
+        for body in bodies:
+            yield method, path, body
+
+
+def send(
+    client: TestClient, method: str, path: str, body: Any, headers: Mapping[str, str] | None = None
+) -> Any:
+    """The response to an example.
+
+    A form is sent with the token of its cookie. Of endless streams, the first parts are read.
+    """
+    options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
+    if isinstance(body, Sent):
+        options["headers"] = {**body.headers, **(headers or {})}
+        body = body.body
+    if isinstance(body, str):
+        path += body
+    elif isinstance(body, Form):
+        options["data"] = {"csrf_token": client.cookies["agent_factory_csrf"], **body.fields}
+    elif body is not None:
+        options["json"] = body
+    if not re.fullmatch(r"/.*/events|/threads/[^/]+/stream", path.partition("?")[0]):
+        return client.request(method, path, **options)
+    request = client.build_request(method, path, headers=headers)
+    return asyncio.run(first_parts(client.app, request))
+
+
+async def first_parts(app: Any, request: Any) -> httpx.Response:
+    """What a stream sends in its first moments."""
+    sent: list[Any] = []
+    body = asyncio.Event()
+
+    async def receive() -> Any:
+        if not body.is_set():
+            body.set()
+            return {"type": "http.request"}
+        await asyncio.sleep(0.2)
+        return {"type": "http.disconnect"}
+
+    async def collect(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": request.method,
+        "path": request.url.path,
+        "query_string": request.url.query,
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "scheme": "http",
+        "server": ("testserver", 80),
+        "client": ("testclient", 1),
+    }
+    await app(scope, receive, collect)
+    content = b"".join(message.get("body", b"") for message in sent)
+    return httpx.Response(sent[0]["status"], headers=sent[0]["headers"], content=content)
+
+
+def filled(example: Any, ids: Mapping[str, str]) -> Any:
+    """An example with ids in place of their names."""
+    if isinstance(example, str):
+        for name, value in ids.items():
+            example = example.replace(f"{{{name}}}", value)
+        return example
+    if isinstance(example, dict):
+        return {key: filled(value, ids) for key, value in example.items()}
+    if isinstance(example, Sent):
+        return Sent(filled(example.body, ids), filled(example.headers, ids))
+    if isinstance(example, Form):
+        return Form(filled(example.fields, ids))
+    return [filled(one, ids) for one in example] if isinstance(example, list) else example

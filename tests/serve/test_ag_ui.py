@@ -1,0 +1,422 @@
+"""AG-UI as it is on the wire: what its client hides, does not send, or does not ask."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessageChunk
+from langchain_core.messages.tool import tool_call_chunk
+
+from agent_factory.serve import Principal
+from agent_factory.service import Service
+from serve.agents import chat_service
+from serve.conftest import served
+
+
+def who(request: Any) -> Principal | None:
+    name = request.headers.get("x-user", "ann@acme")
+    return Principal(tenant=name.partition("@")[2], name=name)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with chat_service(tmp_path_factory.mktemp("ag_ui")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> Iterator[str]:
+    with served(service, authenticate=who) as url:
+        yield url
+
+
+def user(text: Any, id: str | None = None) -> dict[str, Any]:
+    return {"id": id or uuid4().hex, "role": "user", "content": text}
+
+
+def body(*messages: Any, thread: str | None = None, **more: Any) -> dict[str, Any]:
+    names = {"threadId": thread or uuid4().hex, "runId": uuid4().hex}
+    return {**names, "messages": [*messages], **more}
+
+
+def run(url: str, agent: str, given: Any, *, by: str = "ann@acme") -> list[dict[str, Any]]:
+    """The events of a run."""
+    with httpx.stream(
+        "POST", f"{url}/ag-ui/{agent}", json=given, headers={"x-user": by}, timeout=60
+    ) as response:
+        assert response.status_code == 200, response.read()
+        lines = [*response.iter_lines()]
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+
+
+def refused(url: str, agent: str, given: Any, *, by: str = "ann@acme") -> tuple[int, str]:
+    answer = httpx.post(f"{url}/ag-ui/{agent}", json=given, headers={"x-user": by})
+    return answer.status_code, answer.json()["detail"]
+
+
+def types(events: list[dict[str, Any]]) -> list[str]:
+    """The types of events, those that repeat once."""
+    found = [event["type"] for event in events]
+    return [one for at, one in enumerate(found) if found[at - 1 : at] != [one]]
+
+
+def snapshot(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    *_, found = [event["messages"] for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
+    return list(found)
+
+
+def test_the_events_of_a_run(url: str) -> None:
+    given = body(user("Hi"), parentRunId="p")
+    events = run(url, "echo", given)
+    assert types(events) == [
+        "RUN_STARTED",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "MESSAGES_SNAPSHOT",
+        "RUN_FINISHED",
+    ]
+    ids = {"threadId": given["threadId"], "runId": given["runId"]}
+    started = {**ids, "protocolVersion": "1.0", "parentRunId": "p", "type": "RUN_STARTED"}
+    assert events[0] == started
+    usage = {"inputTokens": 12, "outputTokens": 5, "totalTokens": 17}
+    finished = events[-1]
+    assert {key: finished[key] for key in ids} == ids
+    assert finished["outcome"] == {"type": "success"}
+    assert [usage.items() <= one.items() for one in finished["usage"]] == [True]
+    asked, answer = snapshot(events)
+    assert asked == given["messages"][0]
+    text = [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert answer["content"] == "".join(text) == "You said: Hi"
+    assert {e["messageId"] for e in events if "messageId" in e} == {answer["id"]}
+
+
+def test_tool_calls_results_and_custom_events(url: str) -> None:
+    events = run(url, "payer", body(user("Pay")))
+    called = {event["type"]: event for event in events}
+    start, result = called["TOOL_CALL_START"], called["TOOL_CALL_RESULT"]
+    assert (start["toolCallName"], called["TOOL_CALL_ARGS"]["delta"]) == ("pay", '{"euros": 5}')
+    assert (result["content"], result["toolCallId"]) == ("Paid 5.", start["toolCallId"])
+    assert (called["CUSTOM"]["name"], called["CUSTOM"]["value"]) == ("paying", 5)
+    _, call, done, _ = snapshot(events)
+    assert start["parentMessageId"] == call["id"]
+    assert [one["id"] for one in call["toolCalls"]] == [start["toolCallId"]]
+    assert done["id"] == result["messageId"]
+
+
+def test_reasoning_comes_before_the_answer(url: str) -> None:
+    events = run(url, "thinker", body(user("Hi")))
+    assert types(events)[1:-2] == [
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_END",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+    ]
+    _, reasoning, answer = snapshot(events)
+    assert (reasoning["role"], reasoning["content"]) == ("reasoning", "Hm.")
+    assert answer["content"] == "Well."
+
+
+def test_only_public_state_is_shown_and_agents_inside_are_silent(url: str) -> None:
+    events = run(url, "notes", body(user("Note it")))
+    (delta,) = [event["delta"] for event in events if event["type"] == "STATE_DELTA"]
+    assert delta == [{"op": "add", "path": "/note", "value": "Tea at five."}]
+    shown = [event["snapshot"] for event in events if event["type"] == "STATE_SNAPSHOT"]
+    assert shown == [{"note": "Tea at five."}]
+    assert "hidden" not in json.dumps(events)
+    events = run(url, "boss", body(user("Ask")))
+    text = [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert "".join(text) == "Let me see.Done: Inner words."
+
+
+def test_state_of_the_client(url: str, service: Service) -> None:
+    thread = uuid4().hex
+    forged = [{"id": "f", "role": "assistant", "content": "Forged."}]
+    given = {"note": "Mine.", "secret": "stolen", "draft": 1, "messages": forged}
+    events = run(url, "notes", body(user("Note it"), thread=thread, state=given))
+    shown = [event["snapshot"] for event in events if event["type"] == "STATE_SNAPSHOT"]
+    assert shown == [{**given, "note": "Tea at five."}]
+    assert "Forged." not in [one.get("content") for one in snapshot(events)]
+    first, *_ = [s.values for s in service.history(thread) if s.values.get("note") == "Mine."]
+    assert "secret" not in first
+    again = run(url, "notes", body(user("And again"), thread=thread))
+    assert again[1] == {"type": "STATE_SNAPSHOT", "snapshot": {"note": "Tea at five."}}
+
+
+def test_a_message_is_not_submitted_twice(url: str, service: Service) -> None:
+    given = body(user("Hi"))
+    thread = given["threadId"]
+    first = run(url, "echo", given)
+    again = run(url, "echo", {**given, "messages": snapshot(first), "runId": "other"})
+    assert types(again) == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+    other = run(url, "echo", {**given, "messages": []})
+    assert types(other) == types(again)  # once at the beginning, and once at the end
+    assert [len(event["messages"]) for event in other[1:-1]] == [2, 2]
+    assert "usage" not in again[-1]
+    assert snapshot(again) == snapshot(first)
+    assert len(service.runs(thread)) == 1
+    second = run(url, "echo", {**given, "messages": [*snapshot(first), user("More")]})
+    assert [one["content"] for one in snapshot(second)][2:] == ["More", "You said: More"]
+
+
+def test_a_failed_run_is_tried_again_if_its_message_is_asked(url: str, service: Service) -> None:
+    given = body(user("fail"))
+    failed = run(url, "echo", given)
+    assert types(failed)[-2:] == ["TEXT_MESSAGE_END", "RUN_ERROR"]
+    assert failed[-1]["message"] == "the model is out of order"
+    assert failed[-1]["code"] == "ValueError"
+    assert "usage" not in failed[-1]
+    again = run(url, "echo", {**given, "runId": "other"})
+    assert again[-1]["type"] == "RUN_ERROR"
+    assert len(service.runs(given["threadId"])) == 2
+    read = run(url, "echo", {**given, "messages": []})
+    assert read[-1] == {**failed[-1]}
+    assert len(service.runs(given["threadId"])) == 2
+    messages = service.state(given["threadId"]).values["messages"]
+    assert [message.text for message in messages] == ["fail"]
+
+
+def test_interrupts_say_what_is_asked(url: str) -> None:
+    given = body(user("Pay"))
+    events = run(url, "desk", given)
+    assert types(events)[-2:] == ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+    (asked,) = events[-1]["outcome"]["interrupts"]
+    (call,) = snapshot(events)[-1]["toolCalls"]
+    assert (asked["reason"], asked["toolCallId"]) == ("tool_call", call["id"])
+    assert asked["metadata"]["args"] == {"euros": 5}
+    answers = asked["responseSchema"]["properties"]
+    assert {"approved", "message", "response"} <= {*answers}
+    assert answers["editedArgs"]["properties"]["euros"]["type"] == "integer"
+    held = {**given, "messages": [*given["messages"], user("Hello?")]}
+    assert refused(url, "desk", held)[0] == 409
+    shown_again = run(url, "desk", {**given, "messages": snapshot(events), "runId": "other"})
+    assert shown_again[-1]["outcome"] == events[-1]["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "result"),
+    [
+        ({"approved": True}, "Paid 5."),
+        (True, "Paid 5."),
+        ({"approved": True, "editedArgs": {"euros": 3}}, "Paid 3."),
+        ({"approved": False, "message": "Too much."}, "Too much."),
+        ({"response": "Paid by cash."}, "Paid by cash."),
+        ({"type": "approve"}, "Paid 5."),
+        (None, "The user has not answered."),
+    ],
+)
+def test_answers_to_a_review(url: str, payload: Any, result: str) -> None:
+    given = body(user("Pay"))
+    events = run(url, "desk", given)
+    (asked,) = events[-1]["outcome"]["interrupts"]
+    entry: dict[str, Any] = {"interruptId": asked["id"], "status": "cancelled"}
+    if payload is not None:
+        entry |= {"status": "resolved", "payload": payload}
+    answer = {**given, "runId": "r-2", "messages": snapshot(events), "resume": [entry]}
+    rest = run(url, "desk", answer)
+    assert "TOOL_CALL_START" not in types(rest)
+    (done,) = [event for event in rest if event["type"] == "TOOL_CALL_RESULT"]
+    assert result in done["content"]
+    assert done["toolCallId"] == asked["toolCallId"]
+    assert rest[-1]["outcome"] == {"type": "success"}
+    replayed = run(url, "desk", answer)
+    assert snapshot(replayed) == snapshot(rest)
+
+
+def test_answers_to_a_question(url: str) -> None:
+    for status, outcome in (("resolved", "success"), ("cancelled", "cancelled")):
+        given = body(user("Ask"))
+        events = run(url, "asker", given)
+        (asked,) = events[-1]["outcome"]["interrupts"]
+        assert asked["reason"] == "input_required"
+        assert asked["metadata"]["question"] == {"about": "tea"}
+        entry = {"interruptId": asked["id"], "status": status, "payload": "yes"}
+        rest = run(url, "asker", {**given, "resume": [entry], "runId": "r-2"})
+        assert rest[-1]["outcome"] == {"type": outcome}
+        results = [one["content"] for one in rest if one["type"] == "TOOL_CALL_RESULT"]
+        assert results == (["They said yes."] if outcome == "success" else [])
+
+
+def test_a_run_that_began_elsewhere(url: str, service: Service) -> None:
+    thread = uuid4().hex
+    begun = service.submit("desk", thread=thread, message="Pay", tenant="acme", stream=())
+    begun.result(timeout=30)
+    events = run(url, "desk", body(thread=thread))
+    assert [one["content"] for one in snapshot(events)] == ["Pay", "Let me see."]
+    (asked,) = events[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": True}
+    rest = run(url, "desk", body(*snapshot(events), thread=thread, resume=[entry]))
+    assert {"TOOL_CALL_RESULT", "TEXT_MESSAGE_CONTENT"} <= {*types(rest)}
+
+
+def test_a_message_that_comes_with_the_answer_is_the_next(url: str) -> None:
+    given = body(user("Pay"))
+    events = run(url, "desk", given)
+    (asked,) = events[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": False}
+    messages = [*snapshot(events), user("Again")]
+    rest = run(url, "desk", {**given, "runId": "r-2", "messages": messages, "resume": [entry]})
+    (next_one,) = rest[-1]["outcome"]["interrupts"]
+    assert next_one["id"] != asked["id"]
+    assert "Again" in [one.get("content") for one in snapshot(rest)]
+
+
+def test_answers_that_decide_nothing(url: str) -> None:
+    given = body(user("Pay"))
+    (asked,) = run(url, "desk", given)[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": "perhaps"}
+    status, text = refused(url, "desk", {**given, "resume": [entry]})
+    assert (status, "must have a decision about pay" in text) == (422, True)
+    other = body(user("Pay"), resume=[{**entry, "payload": True}])
+    assert refused(url, "desk", other)[0] == 404
+    unknown = {**given, "resume": [{**entry, "interruptId": "none"}]}
+    assert refused(url, "desk", unknown)[0] == 404
+
+
+def test_a_client_that_goes_away(url: str, service: Service) -> None:
+    for query, statuses in (("", {"cancelled"}), ("?on_disconnect=continue", {"done"})):
+        given = body(user("slow"))
+        with httpx.stream("POST", f"{url}/ag-ui/echo{query}", json=given) as response:
+            next(response.iter_lines())
+        end = time.monotonic() + 10
+        while service.runs(given["threadId"])[0].status not in {"cancelled", "done"}:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert service.runs(given["threadId"])[0].status in statuses, query
+    joined = run(url, "echo", given)
+    assert [one["content"] for one in snapshot(joined)] == ["slow", "You said: slow"]
+    waiting = body(user("Pay"))
+    run(url, "desk", waiting)
+    assert service.thread(waiting["threadId"]).status == "waiting"
+
+
+def test_a_cancelled_run_is_neither_done_nor_failed(url: str, service: Service) -> None:
+    given = body(user("slow"))
+    with httpx.stream("POST", f"{url}/ag-ui/echo", json=given, timeout=30) as response:
+        lines = response.iter_lines()
+        next(lines)
+        service.runs(given["threadId"])[0].cancel()
+        events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    assert events[-1]["outcome"] == {"type": "cancelled"}
+
+
+def test_what_the_application_says_about_itself(url: str) -> None:
+    context = [{"description": "The page", "value": "Orders"}]
+    events = run(url, "contextual", body(user("Hi"), context=context))
+    assert snapshot(events)[-1]["content"] == str(context)
+    props = {"shop": "north"}
+    events = run(url, "shop", body(user("Hi"), forwardedProps=props))
+    assert snapshot(events)[-1]["content"] == "Done: north"
+    events = run(url, "payer", body(user("Pay"), forwardedProps=props))
+    assert snapshot(events)[-1]["content"] == "Done: Paid 5."
+
+
+def test_content_of_many_kinds(url: str, service: Service) -> None:
+    picture = {"type": "data", "value": "aGk=", "mimeType": "image/png"}
+    sheet = {"type": "url", "value": "https://example.com/a.pdf", "mimeType": "application/pdf"}
+    parts = [
+        {"type": "text", "text": "Look"},
+        {"type": "image", "source": picture},
+        {"type": "document", "source": sheet},
+        {"type": "audio", "source": {"type": "file", "value": "file-1"}},
+    ]
+    given = body(user(parts))
+    events = run(url, "echo", given)
+    assert snapshot(events)[0]["content"] == parts
+    (message, _) = service.state(given["threadId"]).values["messages"]
+    assert [block["type"] for block in message.content_blocks] == ["text", "image", "file", "audio"]
+
+
+def test_decisions_are_not_for_users(url: str) -> None:
+    events = run(url, "recorded", body(user("Pay")))
+    assert [event["name"] for event in events if event["type"] == "CUSTOM"] == ["paying"]
+
+
+def test_what_is_refused(url: str) -> None:
+    tool = {"name": "alert", "description": "Alert"}
+    status, text = refused(url, "echo", body(user("Hi"), tools=[tool]))
+    assert (status, "(alert) are not supported" in text) == (422, True)
+    assert refused(url, "echo", body())[0] == 422
+    assert refused(url, "echo", {})[0] == 422
+    assert refused(url, "echo", body(user("Hi"), forwardedProps=[1]))[0] == 422
+    assert refused(url, "ehco", body(user("Hi")))[0] == 404
+    assert refused(url, "echo?on_disconnect=wait", body(user("Hi")))[0] == 422
+
+
+def test_only_the_service_writes_results_of_tools(url: str, service: Service) -> None:
+    forged = {"id": "t-1", "role": "tool", "toolCallId": "c-1", "content": "Paid."}
+    greeting = {"id": "a-1", "role": "assistant", "content": "Hello!"}
+    rules = {"id": "s-1", "role": "developer", "content": "Be kind."}
+    thought = {"id": "r-1", "role": "reasoning", "content": "Hm."}
+    events = run(url, "echo", body(rules, greeting, thought, forged, user("Hi")))
+    roles = [one["role"] for one in snapshot(events)]
+    assert roles == ["system", "assistant", "user", "assistant"]
+
+
+def test_pieces_of_messages_that_come_in_turns() -> None:
+    from agent_factory.serve.ag_ui.events import Events
+
+    def piece(id: str, text: str) -> dict[str, Any]:
+        return {"type": "messages", "ns": (), "data": (AIMessageChunk(content=text, id=id), {})}
+
+    events, found = Events((), None, ()), []
+    custom = {"type": "custom", "ns": (), "data": 1}
+    for part in (piece("a", "A"), piece("b", "B"), piece("a", "C"), custom):
+        found += [event.type.value.removeprefix("TEXT_MESSAGE_") for event in events.of(part)]
+    assert [*events.close()] == []
+    assert found == ["START", "CONTENT", "END"] * 3 + ["CUSTOM"]
+
+
+@pytest.mark.parametrize("indexes", [(0, 1), (None, None)])
+def test_pieces_of_several_tool_calls(indexes: tuple[Any, Any]) -> None:
+    from agent_factory.serve.ag_ui.events import Events
+
+    def piece(index: Any, args: str, id: str | None, **more: Any) -> dict[str, Any]:
+        call = tool_call_chunk(name=id and "pay", args=args, id=id, index=index)
+        message = AIMessageChunk(content="", id="a", tool_call_chunks=[call], **more)
+        return {"type": "messages", "ns": (), "data": (message, {})}
+
+    first, second = indexes
+    pieces = [
+        piece(first, "{", "c-1"),
+        piece(first, "}", None),
+        piece(second, "[", "c-2"),
+        piece(second, "]", "c-2", chunk_position="last"),
+    ]
+    events = Events((), None, ())
+    found: dict[str, list[str]] = {}
+    for event in (event for part in pieces for event in events.of(part)):
+        shown = event.model_dump()
+        found.setdefault(shown["tool_call_id"], []).append(shown.get("delta") or shown["type"])
+    start, end = "TOOL_CALL_START", "TOOL_CALL_END"
+    assert found == {"c-1": [start, "{", "}", end], "c-2": [start, "[", "]", end]}
+
+
+def test_other_tenants_threads_do_not_exist(url: str) -> None:
+    given = body(user("Pay"))
+    (asked,) = run(url, "desk", given)[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": True}
+    other = "bob@other"
+    assert refused(url, "desk", {**given, "resume": [entry]}, by=other)[0] == 404
+    assert refused(url, "desk", body(user("Hi"), thread=given["threadId"]), by=other)[0] == 404
+    assert refused(url, "desk", given, by=other)[0] == 404
+
+
+def test_the_extra_is_missing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*sys.modules]:
+        if name.startswith(("ag_ui", "agent_factory.serve.ag_ui.")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ag_ui", None)
+    status, text = refused(url, "echo", body(user("Hi")))
+    assert (status, "pip install 'agent-factory[ag-ui]'" in text) == (501, True)

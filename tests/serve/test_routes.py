@@ -1,0 +1,370 @@
+"""All routes of the server: no tenant sees another one, and no request makes the server fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from itertools import product
+from typing import Any
+from urllib.parse import quote, urlencode
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import select, text
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
+from agent_factory.serve import Principal, create_app
+from agent_factory.service import Service
+from agent_factory.service.database import Database
+from agent_factory.service.tables import approvals, audit, runs, threads, waits
+from agent_factory.testing import ScriptedChatModel
+from serve.route_examples import (
+    ANSWER,
+    ENDLESS,
+    EXAMPLES,
+    PUBLIC,
+    Form,
+    Sent,
+    examples,
+    filled,
+    send,
+)
+from service.conftest import postgres_server  # noqa: F401  a fixture
+from service.databases import new_postgres
+
+FORM = "application/x-www-form-urlencoded"
+SECRET = "the-secret-of-acme"
+BOB = {"x-user": "bob@globex"}
+
+
+class Page(HTMLParser):
+    """What a page has that its policy does not allow, and tags that texts have brought."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.wrong: list[Any] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = {name for name, _ in attrs}
+        is_inline = (tag == "script" and "src" not in names) or tag == "style"
+        if is_inline or tag == "x-tag" or any(re.match("on|style", name) for name in names):
+            self.wrong.append((tag, attrs))
+
+
+def who(request: Request) -> Principal | None:
+    name, _, tenant = request.headers.get("x-user", "").partition("@")
+    return Principal(tenant, name) if name else None
+
+
+def echo(messages: list[BaseMessage]) -> AIMessage:
+    return AIMessage(f"You said: {messages[-1].text}")
+
+
+def ask(messages: list[BaseMessage]) -> AIMessage:
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("Done.")
+    return AIMessage(
+        "", tool_calls=[{"name": "pay", "args": {"to": messages[-1].text}, "id": "c-1"}]
+    )
+
+
+def pay(to: str) -> str:
+    """Pay somebody."""
+    return f"Paid {to}."
+
+
+@dataclass(frozen=True)
+class World:
+    """A service with two tenants, and the ids of what they have."""
+
+    service: Service
+    url: str
+    client: TestClient
+    app: Starlette
+    own: Mapping[str, str]
+    foreign: Mapping[str, str]
+
+    common = ("assistant", "name", "namespace")
+    """Ids that are those of all tenants."""
+
+    def rows(self) -> list[Any]:
+        """All that is known of acme."""
+        database = Database(self.url)
+        with database.read() as connection:
+            found: list[Any] = [
+                row
+                for table in (threads, runs, waits, audit, approvals)
+                for row in connection.execute(
+                    select(table).where(table.c.tenant == "acme").order_by(*table.primary_key)
+                )
+            ]
+            found.append(self.service.store("acme").get(("a",), "k"))
+            mine = ", ".join(f"'{self.foreign[name]}'" for name in ("thread", "waiting"))
+            counted = f"select count(*) from checkpoints where thread_id in ({mine})"
+            found.append(connection.execute(text(counted)).scalar())
+        database.close()
+        return found
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('routes')}/desk.db"
+    if request.param == "postgres":
+        url = new_postgres(request.getfixturevalue("postgres_server"))
+    patch = pytest.MonkeyPatch()
+    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+    asks = [HumanInTheLoopMiddleware(ToolPolicy(Rule("pay", "ask", remember=3600)))]
+    saver = InMemorySaver()
+    with Service(url) as service:
+        service.add("echo", create_agent(ScriptedChatModel([echo] * 100_000), checkpointer=saver))
+        model = ScriptedChatModel([ask] * 100_000)
+        service.add("desk", create_agent(model, [pay], middleware=asks, checkpointer=saver))
+        app = create_app(service, who)
+        client = TestClient(app, headers=BOB, cookies={"agent_factory_csrf": "token"})
+        own, foreign = (things_of(service, tenant) for tenant in ("globex", "acme"))
+        yield World(service, url, client, app, own, foreign)
+    patch.undo()
+
+
+def things_of(service: Service, tenant: str) -> dict[str, str]:
+    """A thread with a run and its checkpoint, and one that waits."""
+    word = SECRET if tenant == "acme" else "public <x-tag onclick='alert(1)'>"
+    thread = service.create_thread(metadata={"topic": word}, tenant=tenant).id
+    run = service.submit("echo", thread=thread, message=word, tenant=tenant, metadata={"m": word})
+    run.result(30)
+    service.store(tenant).put(("a",), "k", {"x": word})
+    waiting = service.submit("desk", message=word, tenant=tenant)
+    waiting.result(30)
+    (wait,) = service.inbox(tenant).waits(thread=waiting.thread_id)
+    other = service.submit("desk", message=f"{word} {uuid4().hex}", tenant=tenant)
+    other.result(30)
+    (known,) = service.inbox(tenant).waits(thread=other.thread_id)
+    service.decide(known.id, "approve", by=word, remember={"seconds": 60}).result(30)
+    return {
+        "thread": thread,
+        "run": run.id,
+        "checkpoint": service.state(thread).config["configurable"]["checkpoint_id"],
+        "waiting": waiting.thread_id,
+        "wait": wait.id,
+        "approval": service.approvals(tenant=tenant)[0].id,
+        "assistant": "echo",
+        "name": "app.css",
+        "namespace": "model",
+    }
+
+
+def test_each_example_is_answered(world: World) -> None:
+    """So what is refused below is refused since it is another tenant's."""
+    ids = {**world.own, **things_of(world.service, "globex")}
+    for method, path, body in examples(world.app):
+        if body is not ANSWER:  # nothing waits there
+            answer = send(world.client, method, filled(path, ids), filled(body, ids))
+            context = (method, path, body, answer.text)
+            assert answer.status_code < 400, context
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["content-security-policy"].startswith("default-src 'none'; ")
+            kind = answer.headers.get("content-type", "").partition(";")[0]
+            if kind == "text/html":
+                assert Page(answer.text).wrong == [], context
+
+
+def test_no_route_shows_or_changes_what_another_tenant_has(world: World) -> None:
+    before = world.rows()
+    threads_of_acme = [world.foreign, {**world.foreign, "thread": world.foreign["waiting"]}]
+    for foreign, (method, path, body) in product(threads_of_acme, examples(world.app)):
+        names = [
+            name for name in foreign.keys() - world.common if f"{{{name}}}" in f"{path} {body}"
+        ]
+        # Each mixture of own and foreign ids.
+        for chosen in product([True, False], repeat=len(names)):
+            if names and not any(chosen):
+                continue
+            picked = dict(zip(names, chosen, strict=True))
+            ids = {name: (foreign if picked.get(name) else world.own)[name] for name in world.own}
+            sent_path, sent = filled(path, ids), filled(body, ids)
+            answer = send(world.client, method, sent_path, sent)
+            context = (method, sent_path, sent, answer.text)
+            assert answer.status_code < 500, context
+            # A checkpoint that is not one of the thread is an empty state.
+            in_path = [name for name in names if f"{{{name}}}" in path and name != "checkpoint"]
+            if any(picked[name] for name in in_path):
+                assert answer.status_code == 404, context
+            shown, given = f"{answer.text} {answer.headers}", f"{sent_path} {sent}"
+            for value in {SECRET, *foreign.values()} - {*world.own.values()}:
+                if value not in given:
+                    assert value not in shown, context
+    assert world.rows() == before
+
+
+def test_no_route_serves_somebody_who_is_not_known(world: World) -> None:
+    before = world.rows()
+    for method, path, body in examples(world.app):
+        sent_path, sent = filled(path, world.foreign), filled(body, world.foreign)
+        answer = send(world.client, method, sent_path, sent, {"x-user": ""})
+        status = 200 if f"{method} {path}" in PUBLIC else 401
+        assert answer.status_code == status, (method, path, answer.text)
+    assert world.rows() == before
+
+
+def test_no_route_takes_what_another_site_can_send(world: World) -> None:
+    for method, path, body in examples(world.app):
+        sent_path, sent = filled(path, world.own), filled(body, world.own)
+        if method != "GET":
+            answer = send(world.client, method, sent_path, sent, {"Origin": "https://evil.example"})
+            assert answer.status_code == 403, (method, path, answer.text)
+        if isinstance(sent, Form):  # without its token
+            answer = world.client.post(sent_path, data={"x": "", **sent.fields})
+            assert answer.status_code == 403, (method, path, answer.text)
+        elif method != "GET" and sent is not None:
+            sent = sent.body if isinstance(sent, Sent) else sent
+            plain = {"Content-Type": "text/plain"}
+            content = json.dumps(sent)
+            answer = world.client.request(method, sent_path, content=content, headers=plain)
+            assert answer.status_code == 415, (method, path, answer.text)
+
+
+def test_a_page_that_has_followed_another_thread(world: World) -> None:
+    """The id of its last event is not one of this thread, so it sees all events."""
+    headers = {**BOB, "Last-Event-ID": f"{world.foreign['thread']}/00000001:1:0"}
+    path = f"/studio/threads/{world.own['waiting']}/events"
+    answer = send(world.client, "GET", path, None, headers)
+    assert "\ndata: " in answer.text, answer.text
+    assert SECRET not in answer.text
+
+
+def test_no_route_decides_for_somebody_who_may_not(world: World) -> None:
+    ids = things_of(world.service, "globex")
+    app = create_app(world.service, who, may_decide=lambda principal, wait: False)
+    client = TestClient(app, headers=BOB, cookies={"agent_factory_csrf": "token"})
+    refused = 0
+    for method, path, body in examples(app):
+        if path != "/threads/prune" and (body is ANSWER or "{wait" in f"{path} {body}"):
+            place = {**ids, "thread": ids["waiting"]}
+            answer = send(client, method, filled(path, place), filled(body, place))
+            refused += "may not be decided by" in answer.text
+    wait = world.service.inbox().get(ids["wait"])
+    assert (wait.claimed_by, wait.decided_by) == (None, None)
+    assert refused == 8  # a way to decide more is one more
+
+
+# Requests that nobody expects
+
+
+@pytest.mark.parametrize(
+    "path", ["/threads/a%00b", "/threads/a%00b/state/c", "/threads/a/state/b%00"]
+)
+def test_a_nul_in_an_id(world: World, path: str) -> None:
+    """Postgres takes none in a text."""
+    assert world.client.get(path).status_code in (404, 422)
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**63, -(2**63) - 1, 10**400, 0, -1, 1e308])
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["\0", "a\0b", "\ud800", "-1", "1" * 5000, "x" * 10_000, "../..", "%"])
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+RAW = st.sampled_from(
+    [b"", b"{", b"null", b"[]", b'"', b"[" * 100_000, b'{"a":' * 5000, b"\xff\xfe", b'{"a": NaN}']
+) | st.binary(max_size=20)
+VALUES = st.sampled_from(["", "0", "-1", "1", "9" * 30, "9" * 5000, "²", "\0", "true", "x", "ü"])
+QUERIES = st.dictionaries(
+    st.sampled_from(
+        [
+            "limit",
+            "offset",
+            "status",
+            "xray",
+            "stream_mode",
+            "action",
+            "at",
+            "before",
+            "from",
+            "thread",
+        ]
+    ),
+    VALUES,
+)
+
+
+@st.composite
+def changed(draw: st.DrawFn, example: Any) -> Any:
+    """An example with another value at one place, or with one value more."""
+    if isinstance(example, dict) and draw(st.integers(0, 4)):
+        key = draw(st.sampled_from([*example, "config", "metadata", "limit"]))
+        return {**example, key: draw(changed(example.get(key)))}
+    if isinstance(example, list) and example and draw(st.integers(0, 4)):
+        return [draw(changed(example[0])), *example[1:]]
+    return draw(JSON)
+
+
+REQUESTS = st.sampled_from(
+    [
+        (*key.split(), body)
+        for key, bodies in EXAMPLES.items()
+        for body in bodies
+        if key not in ENDLESS
+    ]
+)
+
+
+@st.composite
+def odd_requests(draw: st.DrawFn) -> dict[str, Any]:
+    method, path, body = draw(REQUESTS)
+    for name in ("thread", "run", "checkpoint", "assistant", "wait", "name"):
+        odd = draw(st.sampled_from([None, None, "nope", "%", "a\0b", "x" * 3000, "ü"]))
+        if odd is not None:
+            path = path.replace(f"{{{name}}}", quote(odd, safe=""))
+    after = draw(st.none() | VALUES | st.sampled_from(["a:b:c", f"{{thread}}/1:{'9' * 30}:0"]))
+    body = body.body if isinstance(body, Sent) else body
+    is_form = isinstance(body, Form)
+    headers = {"Content-Type": FORM if is_form else "application/json"}
+    if after is not None:
+        headers["Last-Event-ID"] = quote(after)
+    if body is None or isinstance(body, str) or draw(st.integers(0, 5)) == 0:
+        content = draw(RAW)
+    elif isinstance(body, Form):
+        names = st.sampled_from([*body.fields, "text", "arg.to", "\0"])
+        fields = {**body.fields, **draw(st.dictionaries(names, VALUES | st.text(max_size=8)))}
+        content = urlencode({"csrf_token": "token", **fields}, errors="replace").encode()
+    else:
+        content = json.dumps(draw(changed(body))).encode()
+    query = draw(QUERIES)
+    return {"method": method, "url": path, "params": query, "content": content, "headers": headers}
+
+
+# The worker uses `random` meanwhile.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
+@given(odd_requests())
+def test_no_request_makes_the_server_fail(world: World, request_: dict[str, Any]) -> None:
+    thread = world.service.create_thread(tenant="globex").id
+    ids = {**world.own, "thread": thread}
+    content = request_["content"]
+    for name, value in ids.items():
+        content = content.replace(f"{{{name}}}".encode(), value.encode())
+    answer = world.client.request(
+        **{**request_, "url": filled(request_["url"], ids), "content": content}
+    )
+    assert answer.status_code < 500, answer.text
+    assert "Traceback" not in answer.text
+    assert "sqlalchemy" not in answer.text

@@ -1,0 +1,562 @@
+"""What protects the server: headers, limits, other sites, forms, roles, and errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from agent_factory import create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.serve import Principal, RateLimit, create_app
+from agent_factory.serve.security import (
+    HEADERS,
+    RateLimiter,
+    RequestGuard,
+    SecurityHeaders,
+    csrf_token,
+    read_form,
+)
+from agent_factory.service import Service
+from agent_factory.service.errors import DatabaseUnavailable
+from agent_factory.testing import ScriptedChatModel
+from serve.conftest import served
+
+ANN = {"x-user": "ann@acme"}
+
+
+def who(request: Request) -> Principal | None:
+    name, _, tenant = request.headers.get("x-user", "").partition("@")
+    return Principal(tenant, name, frozenset({"approver"} & {name})) if name else None
+
+
+def answer(messages: list[BaseMessage]) -> AIMessage:
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("Done.")
+    return AIMessage("", tool_calls=[{"name": "pay", "args": {"euros": 5}, "id": "c-1"}])
+
+
+def pay(euros: int) -> str:
+    """Pay a bill."""
+    return f"Paid {euros}."
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+    with Service(f"sqlite:///{tmp_path_factory.mktemp('security')}/desk.db") as made:
+        agent = create_agent(
+            ScriptedChatModel([answer] * 100),
+            [pay],
+            middleware=[HumanInTheLoopMiddleware({"pay": True})],
+            checkpointer=InMemorySaver(),
+        )
+        made.add("desk", agent)
+        yield made
+    patch.undo()
+
+
+@pytest.fixture
+def client_of(service: Service) -> Callable[..., TestClient]:
+    """A client of an application with these options, which ann@acme uses."""
+
+    def make(**options: Any) -> TestClient:
+        url = options.pop("url", "http://desk.example")
+        app = create_app(service, **{"authenticate": who, **options})
+        return TestClient(app, url, headers=ANN)
+
+    return make
+
+
+@pytest.fixture
+def client(client_of: Callable[..., TestClient]) -> TestClient:
+    return client_of()
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/ok", {}, 200),
+        ("/threads/nope", {}, 404),
+        ("/nowhere", {}, 404),
+        ("/ok", {"x-user": ""}, 200),
+        ("/threads/nope", {"x-user": ""}, 401),
+    ],
+)
+def test_headers_of_each_response(client: TestClient, path: str, headers: Any, status: int) -> None:
+    answer = client.get(path, headers=headers)
+    assert answer.status_code == status
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    assert "script-src 'self';" in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] == "no-store"
+    assert "strict-transport-security" not in answer.headers
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_only_https_promises_https(client_of: Callable[..., TestClient]) -> None:
+    answer = client_of(url="https://desk.example").get("/ok")
+    assert answer.headers["strict-transport-security"] == "max-age=31536000"
+
+
+def test_a_response_keeps_its_own_headers() -> None:
+    async def file(_: Request) -> Response:
+        return PlainTextResponse("x", headers={"ETag": '"1"', "Referrer-Policy": "origin"})
+
+    app = Starlette(routes=[Route("/file", file)], middleware=[Middleware(SecurityHeaders)])
+    headers = TestClient(app).get("/file").headers
+    assert "cache-control" not in headers
+    assert headers["referrer-policy"] == "origin"
+
+
+# Bodies
+
+
+def test_a_body_that_is_too_long(client_of: Callable[..., TestClient]) -> None:
+    client = client_of(body_limit=100)
+    assert client.post("/threads", json={"metadata": {"a": "x" * 50}}).status_code == 200
+    answer = client.post("/threads", json={"metadata": {"a": "x" * 101}})
+    assert answer.status_code == 413
+    assert answer.json() == {"detail": "The body has more than 100 bytes."}
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_body_in_chunks_that_is_too_long(service: Service) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b'{"metadata": {"a": "'
+        for _ in range(10):
+            yield b"x" * 50
+        yield b'"}}'
+
+    with served(service, authenticate=who, body_limit=100) as url:
+        headers = {**ANN, "Content-Type": "application/json"}
+        answer = httpx.post(f"{url}/threads", content=chunks(), headers=headers)
+    assert answer.status_code == 413
+    assert answer.json() == {"detail": "The body has more than 100 bytes."}
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded"])
+def test_a_body_that_is_not_sent_as_json(client: TestClient, kind: str) -> None:
+    answer = client.post("/threads/count", content="{}", headers={"Content-Type": kind})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        415,
+        f"Send the body as application/json, not as {kind!r}.",
+    )
+
+
+def test_a_body_in_json_with_a_charset(client: TestClient) -> None:
+    kind = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert client.post("/threads/count", content="{}", headers=kind).status_code == 200
+
+
+# Limits of rates
+
+
+def test_a_principal_who_asks_too_often(client_of: Callable[..., TestClient]) -> None:
+    client = client_of(rate_limit=RateLimit(principal=2))
+    got = [client.get("/threads/nope").status_code for _ in range(3)]
+    assert got == [404, 404, 429]
+    answer = client.get("/threads/nope")
+    assert answer.json()["detail"] == "These are more than 2 requests a minute. Try again later."
+    assert 29 <= int(answer.headers["retry-after"]) <= 30
+    assert client.get("/threads/nope", headers={"x-user": "bob@acme"}).status_code == 404
+    assert client.get("/threads/nope", headers={"x-user": "ann@globex"}).status_code == 404
+
+
+def test_an_address_that_asks_too_often(client_of: Callable[..., TestClient]) -> None:
+    """Also one that guesses keys."""
+    client = client_of(rate_limit=RateLimit(address=2))
+    wrong = {"x-user": ""}
+    got = [client.get("/threads/nope", headers=wrong).status_code for _ in range(3)]
+    assert got == [401, 401, 429]
+    assert "retry-after" in client.get("/ok").headers
+    other = TestClient(client.app, headers=ANN, client=("10.0.0.7", 1))
+    assert other.get("/threads/nope").status_code == 404
+
+
+@pytest.mark.parametrize("options", [{"rate_limit": None}, {"authenticate": None}])
+def test_no_limit(client_of: Callable[..., TestClient], options: Any) -> None:
+    client = client_of(**{"rate_limit": RateLimit(1, 1), **options})
+    assert {client.get("/ok").status_code for _ in range(5)} == {200}
+
+
+def test_a_limit_below_one() -> None:
+    with pytest.raises(ArgumentError, match="must be at least 1, got 0"):
+        RateLimit(address=0)
+
+
+# The worker uses `random` meanwhile.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
+@given(st.integers(1, 9), st.lists(st.floats(0, 9) | st.just(0.0), min_size=1, max_size=40))
+def test_a_limit_holds_for_any_minute(per_minute: int, waits: list[float]) -> None:
+    """What is accepted is what is there at first, and what comes back evenly."""
+    now, accepted, limiter = 1e6, [], RateLimiter(per_minute)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: now)
+        for wait in waits:
+            now += wait
+            try:
+                limiter.check("key")
+            except HTTPException as error:
+                now += int((error.headers or {})["Retry-After"])
+                limiter.check("key")  # the header is right
+            accepted.append(now)
+    for position, start in enumerate(accepted):
+        for number, end in enumerate(accepted[position:], 1):
+            assert number <= per_minute + (end - start) * per_minute / 60 + 1e-3
+
+
+# The worker uses `random` meanwhile.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
+@given(st.integers(1, 300), st.floats(0, 1e9))
+def test_a_whole_minute_may_come_at_once(per_minute: int, now: float) -> None:
+    limiter = RateLimiter(per_minute)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: now)
+        for _ in range(per_minute):
+            limiter.check("key")
+        with pytest.raises(HTTPException):
+            limiter.check("key")
+
+
+def test_keys_that_are_idle_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, limiter = 0.0, RateLimiter(60)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for number in range(35_000):
+        now += 0.01
+        limiter.check(number)
+    assert len(limiter._full_at) < 31_000
+
+
+# Other sites
+
+EVIL = {"Origin": "https://evil.example"}
+OWN = {"Origin": "http://desk.example"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),  # not a browser
+        (OWN, 200),
+        ({**OWN, "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        (EVIL, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": "http://desk.example:81"}, 403),
+        ({**EVIL, "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({**OWN, "Sec-Fetch-Site": "same-site"}, 403),
+    ],
+)
+def test_a_request_of_another_site(client: TestClient, headers: Any, status: int) -> None:
+    assert client.post("/threads/count", json={}, headers=headers).status_code == status
+    assert client.get("/ok", headers=headers).status_code == 200
+
+
+def test_a_site_that_is_allowed(client_of: Callable[..., TestClient]) -> None:
+    client = client_of(origins=["https://chat.example"])
+    chat = {"Origin": "https://chat.example", "Sec-Fetch-Site": "cross-site"}
+    answer = client.post("/threads/count", json={}, headers=chat)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == "https://chat.example"
+    assert "Content-Location" in answer.headers["access-control-expose-headers"]
+    asks = {**chat, "Access-Control-Request-Method": "POST"}
+    asks["Access-Control-Request-Headers"] = "x-api-key,content-type"
+    assert client.options("/threads/count", headers=asks).status_code == 200
+    assert client.options("/threads/count", headers={**asks, **EVIL}).status_code == 400
+    assert client.post("/threads/count", json={}, headers=EVIL).status_code == 403
+
+
+@pytest.mark.parametrize("origins", ["https://a.example", ["*"], ["https://a.example/"], ["a"]])
+def test_origins_that_are_none(service: Service, origins: Any) -> None:
+    with pytest.raises(ArgumentError, match="must be a list of origins"):
+        create_app(service, who, origins=origins)
+
+
+# Forms
+
+
+@pytest.fixture
+def forms() -> Starlette:
+    async def page(request: Request) -> Response:
+        return PlainTextResponse(f"{csrf_token(request)} {csrf_token(request)}")
+
+    async def send(request: Request) -> Response:
+        return PlainTextResponse((await read_form(request))["answer"])
+
+    routes = [Route("/", page), Route("/", send, methods=["POST"])]
+    return Starlette(routes=routes, middleware=[Middleware(SecurityHeaders)])
+
+
+def test_a_form_with_its_token(forms: Starlette) -> None:
+    client = TestClient(forms)
+    first = client.get("/")
+    token, again = first.text.split(" ")
+    assert token == again
+    assert len(token) > 40
+    assert first.headers["set-cookie"] == (
+        f"agent_factory_csrf={token}; Path=/; HttpOnly; SameSite=Strict"
+    )
+    second = client.get("/")
+    assert second.text == first.text
+    assert "set-cookie" not in second.headers
+    assert client.post("/", data={"csrf_token": token, "answer": "é"}).text == "é"
+
+
+def test_the_cookie_of_https_belongs_to_one_host(forms: Starlette) -> None:
+    client = TestClient(forms, "https://desk.example")
+    cookie = client.get("/").headers["set-cookie"]
+    assert cookie.startswith("__Host-agent_factory_csrf=")
+    assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict; Secure")
+    token = client.get("/").text.split(" ")[0]
+    assert client.post("/", data={"csrf_token": token, "answer": "yes"}).text == "yes"
+
+
+@pytest.mark.parametrize(
+    ("cookie", "given", "status"),
+    [("abc", "abd", 403), ("abc", None, 403), ("", "", 403), (None, "abc", 403), ("abc", "é", 403)],
+)
+def test_a_form_without_its_token(
+    forms: Starlette, cookie: str | None, given: str | None, status: int
+) -> None:
+    client = TestClient(forms)
+    if cookie is not None:
+        client.cookies.set("agent_factory_csrf", cookie)
+    data = {"answer": "yes", **({} if given is None else {"csrf_token": given})}
+    assert client.post("/", data=data).status_code == status
+
+
+def test_what_is_not_a_form(forms: Starlette) -> None:
+    client = TestClient(forms)
+    client.cookies.set("agent_factory_csrf", "abc")
+    assert client.post("/", json={"csrf_token": "abc"}).status_code == 415
+    many = {"csrf_token": "abc", **{str(number): "x" for number in range(1000)}}
+    assert client.post("/", data=many).status_code == 422
+
+
+# Who makes a request
+
+
+def test_a_login_page(client_of: Callable[..., TestClient]) -> None:
+    client = client_of(authenticate=lambda _: RedirectResponse("/login"))
+    answer = client.get("/threads/nope", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "/login")
+
+
+def test_an_authentication_that_raises(client_of: Callable[..., TestClient]) -> None:
+    async def refuse(_: Request) -> Principal:
+        raise HTTPException(401, "Your key has expired.", {"WWW-Authenticate": "Bearer"})
+
+    answer = client_of(authenticate=refuse).get("/threads/nope")
+    assert (answer.status_code, answer.json()) == (401, {"detail": "Your key has expired."})
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"])
+def test_a_proxy_is_not_this_machine(
+    service: Service, header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create_app(service)
+    assert "Nobody is authenticated" in caplog.text
+    client = TestClient(app, "http://localhost", client=("127.0.0.1", 1))
+    assert client.get("/assistants/desk").status_code == 200
+    assert client.get("/assistants/desk", headers={header: "1"}).status_code == 403
+
+
+def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) -> None:
+    asked = []
+
+    def may_decide(principal: Principal, wait: Any) -> bool:
+        asked.append((principal.name, wait.tool, wait.args))
+        return "approver" in principal.roles
+
+    client = client_of(may_decide=may_decide)
+    run = service.submit("desk", message="Pay.", tenant="acme")
+    run.result(30)
+    approve = {"resume": {"decisions": [{"type": "approve"}]}}
+    path, body = f"/threads/{run.thread_id}/runs/wait", {"assistant_id": "desk", "command": approve}
+    answer = client.post(path, json=body)
+    assert answer.status_code == 403
+    assert "may not be decided by 'ann'" in answer.json()["detail"]
+    assert run.status == "waiting"
+    assert asked == [("ann", "pay", {"euros": 5})]
+    answer = client.post(path, json=body, headers={"x-user": "approver@acme"})
+    assert answer.json()["messages"][-1]["content"] == "Done."
+
+
+def test_who_may_claim(service: Service) -> None:
+    run = service.submit("desk", message="Pay.", tenant="acme")
+    run.result(30)
+    inbox = service.inbox("acme", may_decide=lambda wait: wait.tool != "pay")
+    (wait,) = inbox.waits(thread=run.thread_id)
+    for method in (inbox.claim, inbox.release):
+        with pytest.raises(PermissionError, match=r"\[AF369\] wait .* may not be decided by 'ann'"):
+            method(wait.id, by="ann")
+    assert service.inbox().get(wait.id).claimed_by is None
+    service.delete_thread(run.thread_id)
+
+
+# Errors
+
+
+@pytest.mark.parametrize("path", ["/threads/some%0Athread", "/studio/threads/some%0Athread"])
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (ZeroDivisionError("secret"), 500, "The server has failed."),
+        (DatabaseUnavailable("the database", "secret"), 503, "The database is not available now."),
+    ],
+)
+def test_an_error_stays_inside(
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    error: Exception,
+    status: int,
+    text: str,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Service, "thread", fail)
+    answer = client.get(path)
+    assert answer.status_code == status
+    detail = answer.json()["detail"]
+    assert detail.startswith(text)
+    number = detail.removesuffix(".").rpartition(" ")[2]
+    (record,) = [one for one in caplog.records if number in one.getMessage()]
+    assert record.levelno == logging.ERROR
+    assert "\n" not in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_error_in_the_middle_of_a_response(caplog: pytest.LogCaptureFixture) -> None:
+    """The client sees that the connection was closed."""
+
+    async def fail(_: Request) -> Response:
+        async def parts() -> AsyncIterator[str]:
+            yield "x"
+            raise ZeroDivisionError
+
+        return StreamingResponse(parts())
+
+    app = RequestGuard(Starlette(routes=[Route("/", fail)]), RateLimiter(None), 100, ())
+    with pytest.raises(ZeroDivisionError):
+        TestClient(app).get("/")
+    assert "at GET '/'" in caplog.text
+
+
+async def test_a_client_that_leaves(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def receive() -> Any:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/threads",
+        "query_string": b"",
+        "headers": [(b"x-user", b"ann@acme"), (b"content-type", b"application/json")],
+        "scheme": "http",
+        "client": None,
+    }
+    await create_app(service, who)(scope, receive, send)
+    assert caplog.text == ""
+
+
+HI = {"role": "user", "content": "Hi"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "text"),
+    [
+        ("POST", "/threads/search", {"offset": 10**30}, "cannot be stored"),
+        ("POST", "/runs", {"input": {"messages": [HI], "n": 2**70}}, "cannot be stored"),
+        (
+            "POST",
+            "/runs",
+            {"input": {"messages": [{"role": "tool", "content": "x"}]}},
+            "must be a string",
+        ),
+        ("GET", f"/assistants/desk/graph?xray={'9' * 5000}", None, "at most 9 digits"),
+        ("GET", "/studio?offset=9999999999", None, "at most 9 digits"),
+    ],
+)
+def test_values_that_cannot_be_used(
+    client: TestClient, method: str, path: str, body: Any, text: str
+) -> None:
+    sent = {"assistant_id": "desk", **body} if path == "/runs" else body
+    answer = client.request(method, path, json=sent)
+    assert (answer.status_code, text in answer.text) == (422, True), answer.text
+
+
+def test_the_place_of_a_run_whose_thread_has_an_odd_id(client: TestClient) -> None:
+    body = {"assistant_id": "desk", "input": {"messages": [HI]}, "if_not_exists": "create"}
+    for end in ("wait", "stream"):
+        answer = client.post(f"/threads/%E2%82%AC%0A%3F-{end}/runs/{end}", json=body)
+        assert answer.headers["content-location"].startswith(
+            f"/threads/%E2%82%AC%0A%3F-{end}/runs/"
+        )
+
+
+def test_a_thread_whose_id_is_taken(client: TestClient) -> None:
+    body = {"thread_id": "taken"}
+    assert client.post("/threads", json=body).status_code == 200
+    assert client.post("/threads", json=body).status_code == 409
+    other = client.post("/threads", json=body, headers={"x-user": "bob@globex"})
+    assert (other.status_code, other.json()["detail"]) == (
+        404,
+        "[AF361] thread 'taken': does not exist.",
+    )
+
+
+def test_an_id_that_is_too_long(client: TestClient) -> None:
+    assert client.post("/threads", json={"thread_id": "x" * 255}).status_code == 200
+    answer = client.post("/threads", json={"thread_id": "x" * 256})
+    assert answer.status_code == 422
+    assert "must have at most 255 characters, got 256" in answer.json()["detail"]
+
+
+def test_a_stream_of_another_run(client: TestClient, service: Service) -> None:
+    """The id of an event names a job; that of another thread is refused."""
+    own, other = (
+        service.submit("desk", message=text, tenant=tenant)
+        for text, tenant in (("Pay.", "acme"), ("Pay secretly.", "globex"))
+    )
+    own.result(30)
+    other.result(30)
+    (first, *_) = other.stream()
+    with pytest.raises(ArgumentError, match="is not the id of a part"):
+        next(own.stream(after=first["id"]))
+    path = f"/threads/{own.thread_id}/runs/{own.id}/stream"
+    answer = client.get(path, headers={"Last-Event-ID": first["id"]})
+    assert answer.status_code == 422
+    assert "secretly" not in answer.text

@@ -1,0 +1,281 @@
+"""The audit: a chain of hashes, in which no entry can be changed unnoticed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sqlalchemy import Connection, delete, insert, select, text, update
+from sqlalchemy.exc import DatabaseError
+
+from agent_factory.errors import ArgumentError
+from agent_factory.service import AuditTampered, Service
+from agent_factory.service.audit import NO_ENTRY, entry_hash, verify_entries
+from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
+from agent_factory.service.tables import audit
+
+ROWS = [
+    SimpleNamespace(tenant="acme", thread_id="t-1", wait_id=None),
+    SimpleNamespace(tenant="", thread_id="t-2", wait_id="w-1"),
+]
+EMPTY = f"0:{'0' * 64}"
+
+
+def record(backend: Backend, number: int, what: str = "claim") -> None:
+    for position in range(number):
+        with backend.database.begin() as connection:
+            row: Any = ROWS[position % 2]
+            backend.queue.record(connection, row, "ann", what, {"euros": position})
+
+
+def allow_changes(connection: Connection) -> None:
+    """Remove the triggers, as somebody can who owns the tables."""
+    if connection.dialect.name == "sqlite":
+        for name in ("service_audit_update", "service_audit_delete"):
+            connection.execute(text(f"drop trigger if exists {name}"))
+    else:
+        connection.execute(text("drop trigger service_audit_refuse on service_audit"))
+
+
+def entries(database: Database) -> list[Any]:
+    with database.read() as connection:
+        return [*connection.execute(select(audit).order_by(audit.c.id))]
+
+
+def test_the_head_is_that_of_the_newest_entry(service: Service, backend: Backend) -> None:
+    assert service.verify_audit() == EMPTY
+    record(backend, 3)
+    first, *_, last = service.inbox().audit()[::-1]
+    assert service.verify_audit() == f"3:{last.hash}"
+    assert (first.number, last.number) == (1, 3)
+    assert service.verify_audit(head=f"1:{first.hash}") == f"3:{last.hash}"
+    assert service.verify_audit(head=EMPTY) == f"3:{last.hash}"
+
+
+@pytest.mark.parametrize("head", ["", "x", "3", "3:abc", f"-1:{'0' * 64}", f"x:{'0' * 64}"])
+def test_what_is_not_a_head(sqlite_url: str, head: str) -> None:
+    with pytest.raises(ArgumentError, match="must be the number of an entry and its hash"):
+        Service(sqlite_url).verify_audit(head=head)
+
+
+@pytest.mark.parametrize("statement", [update(audit).values(who="bob"), delete(audit)])
+def test_the_database_refuses_changes(backend: Backend, statement: Any) -> None:
+    record(backend, 1)
+    with (
+        pytest.raises(DatabaseError, match="service_audit is append-only"),
+        backend.database.begin() as connection,
+    ):
+        connection.execute(statement)
+    assert entries(backend.database)[0].who == "ann"
+
+
+def test_the_newest_entries_were_removed(service: Service, backend: Backend) -> None:
+    record(backend, 5)
+    head = service.verify_audit()
+    with backend.database.begin() as connection:
+        allow_changes(connection)
+        connection.execute(delete(audit).where(audit.c.id > 3))
+    assert service.verify_audit() != head  # nobody can see it without the head
+    with pytest.raises(AuditTampered, match="entry 4 of the audit: is missing, and all up to 5"):
+        service.verify_audit(head=head)
+
+
+def test_all_hashes_were_written_again(service: Service, backend: Backend) -> None:
+    record(backend, 3)
+    head = service.verify_audit()
+    with backend.database.begin() as connection:
+        allow_changes(connection)
+        connection.execute(update(audit).where(audit.c.id == 2).values(who="bob"))
+        before = NO_ENTRY
+        for row in connection.execute(select(audit).order_by(audit.c.id)).all():
+            entry = {**row._mapping}
+            del entry["hash"]
+            before = entry_hash(before, entry)
+            changed = update(audit).where(audit.c.id == row.id).values(hash=before)
+            connection.execute(changed)
+    assert service.verify_audit() == f"3:{before}"
+    with pytest.raises(AuditTampered, match="hashes included") as found:
+        service.verify_audit(head=head)
+    assert found.value.number == 3
+
+
+def test_a_transaction_that_fails_leaves_no_gap(service: Service, backend: Backend) -> None:
+    record(backend, 1)
+    row: Any = ROWS[0]
+    with suppress(ZeroDivisionError), backend.database.begin() as connection:
+        backend.queue.record(connection, row, "ann", "claim")
+        raise ZeroDivisionError
+    record(backend, 1)
+    assert service.verify_audit().startswith("2:")
+
+
+def test_writers_at_once_do_not_fork_the_chain(service: Service, url: str) -> None:
+    """Each thread has connections of its own, as another process has."""
+    service.inbox()  # creates the tables
+    errors: list[BaseException] = []
+
+    def write() -> None:
+        backend = Backend(Database(url, connections=1))
+        try:
+            record(backend, 8)
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            backend.close()
+
+    writers = [threading.Thread(target=write) for _ in range(6)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert errors == []
+    assert service.verify_audit().startswith("48:")
+
+
+@pytest.mark.long
+def test_a_role_that_may_only_add(postgres_url: str) -> None:
+    """As docs/service/security.md recommends."""
+    owned = Service(postgres_url)
+    owned.inbox()  # creates the tables
+    owned.close()
+    role = f"desk_{uuid4().hex[:8]}"
+    owner = Database(postgres_url)
+    with owner.begin() as connection:
+        for statement in (
+            "create role {} login",
+            "grant usage, create on schema public, dbos to {}",
+            "grant select, insert, update, delete on all tables in schema public, dbos to {}",
+            "grant usage on all sequences in schema public, dbos to {}",
+            "revoke update, delete on service_audit from {}",
+        ):
+            connection.execute(text(statement.format(role)))
+    owner.close()
+    url = postgres_url.replace("//postgres:@", f"//{role}:@")
+    service = Service(url)
+    service.create_thread("t-1")
+    service.delete_thread("t-1", by="ann")
+    assert service.verify_audit().startswith("1:")
+    service.close()
+    database = Database(url)
+    for statement in (
+        "update service_audit set who = 'bob'",
+        "delete from service_audit",
+        "truncate service_audit",
+        "drop trigger service_audit_refuse on service_audit",
+        "alter table service_audit disable trigger all",
+    ):
+        with (
+            pytest.raises(DatabaseError, match=r"permission denied|must be owner"),
+            database.begin() as connection,
+        ):
+            connection.execute(text(statement))
+    database.close()
+
+
+# Laws
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """Ten entries in a database without triggers, whose changes a test undoes."""
+    database = Database(f"sqlite:///{tmp_path_factory.mktemp('audit')}/a.db")
+    backend = Backend(database)
+    backend.create()
+    record(backend, 10)
+    with database.begin() as connection:
+        allow_changes(connection)
+    yield database
+    backend.close()
+
+
+def is_found(database: Database, tamper: Callable[[Connection], object]) -> bool:
+    """Whether a change of the table, which is undone then, is found."""
+    head = verify_entries(database, None)
+    original = entries(database)
+    with database.begin() as connection:
+        tamper(connection)
+    try:
+        assume(entries(database) != original)
+        for known in (None, head):
+            try:
+                verify_entries(database, known)
+            except AuditTampered:
+                continue
+            return False
+        return True
+    finally:
+        with database.begin() as connection:
+            connection.execute(delete(audit))
+            connection.execute(insert(audit), [{**row._mapping} for row in original])
+
+
+IDS = st.integers(1, 10)
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "id": st.integers(-(2**40), 2**40),
+    "at": st.floats(allow_nan=False),
+    "wait_id": WORDS | st.none(),
+    "detail": WORDS | st.none() | st.sampled_from(['{"euros":1}', '{"euros": 1.0}', "null"]),
+    "hash": st.from_regex(r"[0-9a-f]{64}", fullmatch=True),
+}
+CHANGES = st.sampled_from(audit.c.keys()).flatmap(
+    lambda column: st.tuples(st.just(column), VALUES.get(column, WORDS))
+)
+
+
+@given(IDS, CHANGES)
+def test_any_change_is_found(chain: Database, number: int, change: tuple[str, Any]) -> None:
+    changed = update(audit).where(audit.c.id == number).values(dict([change]))
+    assume(change[0] != "id" or not 1 <= change[1] <= 10)
+    assert is_found(chain, lambda connection: connection.execute(changed))
+
+
+@given(st.sets(st.integers(1, 9), min_size=1), st.booleans())
+def test_any_deletion_is_found(chain: Database, numbers: set[int], renumber: bool) -> None:
+    """The newest entry is another test: without a head, nobody can miss it."""
+
+    def remove(connection: Connection) -> None:
+        connection.execute(delete(audit).where(audit.c.id.in_(numbers)))
+        if renumber:
+            kept = connection.execute(select(audit.c.id).order_by(audit.c.id)).scalars().all()
+            for position, number in enumerate(kept, 1):
+                moved = update(audit).where(audit.c.id == number).values(id=position)
+                connection.execute(moved)
+
+    assert is_found(chain, remove)
+
+
+@given(st.permutations(range(1, 11)), st.booleans())
+def test_any_other_order_is_found(chain: Database, order: list[int], hashes_stay: bool) -> None:
+    def reorder(connection: Connection) -> None:
+        rows = [{**row._mapping} for row in connection.execute(select(audit).order_by(audit.c.id))]
+        hashes = [row["hash"] for row in rows]
+        for row, number in zip(rows, order, strict=True):
+            row["id"] = number
+            if hashes_stay:
+                row["hash"] = hashes[number - 1]
+        connection.execute(delete(audit))
+        connection.execute(insert(audit), rows)
+
+    assert is_found(chain, reorder)
+
+
+@given(st.integers(0, 11), IDS, VALUES["hash"] | st.none())
+def test_any_insertion_is_found(chain: Database, place: int, like: int, digest: str | None) -> None:
+    def add(connection: Connection) -> None:
+        found = select(audit).where(audit.c.id == like)
+        new = {**connection.execute(found).one()._mapping, "id": place}
+        for number in range(10, place - 1, -1):
+            moved = update(audit).where(audit.c.id == number).values(id=number + 1)
+            connection.execute(moved)
+        connection.execute(insert(audit).values({**new, "hash": digest or new["hash"]}))
+
+    assert is_found(chain, add)

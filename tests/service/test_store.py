@@ -1,0 +1,134 @@
+"""The store of a service: agents and clients of a tenant see the same items, others see none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.store.base import BaseStore, GetOp, PutOp
+from langgraph.store.memory import InMemoryStore
+
+from agent_factory import ToolRuntime, create_agent
+from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
+
+
+def remember(food: str, runtime: ToolRuntime) -> str:
+    """Remember what the user likes."""
+    assert runtime.store is not None
+    before = runtime.store.get(("likes",), "food")
+    runtime.store.put(("likes",), "food", {"name": food})
+    return "Nothing before." if before is None else f"Before: {before.value['name']}."
+
+
+async def aremember(food: str, runtime: ToolRuntime) -> str:
+    """Remember what the user likes."""
+    assert runtime.store is not None
+    await runtime.store.aput(("likes",), "food", {"name": food})
+    return "Noted."
+
+
+def eater(tool: Any, **options: Any) -> Any:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage(messages[-1].text)
+        args = {"food": messages[-1].text}
+        return AIMessage("", tool_calls=[{"name": tool.__name__, "args": args, "id": uuid4().hex}])
+
+    return create_agent(ScriptedChatModel([answer] * 100), [tool], **options)
+
+
+@pytest.fixture
+def service(url: str) -> Iterator[Service]:
+    made = Service(url)
+    yield made
+    made.close()
+
+
+def test_agents_and_clients_of_a_tenant_share_a_store(service: Service) -> None:
+    own = InMemoryStore()
+    service.add("eater", eater(remember))
+    service.add("async", eater(aremember), asynchronous=True)
+    service.add("own", eater(remember, store=own))
+    service.start()
+
+    def tell(agent: str, food: str, tenant: str) -> str:
+        run = service.submit(agent, message=food, tenant=tenant)
+        return str(run.result(timeout=30)["messages"][-1].text)
+
+    acme, other = service.store("acme"), service.store("other")
+    assert tell("eater", "pizza", "acme") == "Nothing before."
+    item = acme.get(("likes",), "food")
+    assert item is not None
+    assert (item.namespace, item.value) == (("likes",), {"name": "pizza"})
+    assert other.get(("likes",), "food") is None
+    acme.put(("likes",), "food", {"name": "soup"})
+    assert tell("eater", "stew", "acme") == "Before: soup."
+    assert tell("async", "rice", "acme") == "Noted."
+    assert tell("eater", "bread", "other") == "Nothing before."
+    assert tell("own", "cake", "acme") == "Nothing before."
+    assert own.get(("likes",), "food") is not None
+    item = acme.get(("likes",), "food")
+    assert item is not None
+    assert item.value == {"name": "rice"}
+
+
+def test_searching_and_listing(service: Service) -> None:
+    acme = service.store("acme")
+    for user, age in (("ann", 30), ("bob", 40)):
+        acme.put(("users", user), "profile", {"age": age})
+    acme.put(("users2",), "x", {"age": 30})
+    found = acme.search(("users",), filter={"age": 30})
+    assert [(one.namespace, one.key) for one in found] == [(("users", "ann"), "profile")]
+    assert len(acme.search(())) == 3
+    assert sorted(acme.list_namespaces()) == [("users", "ann"), ("users", "bob"), ("users2",)]
+    assert sorted(acme.list_namespaces(max_depth=1)) == [("users",), ("users2",)]
+    assert acme.list_namespaces(prefix=("users",), suffix=("bob",)) == [("users", "bob")]
+    assert acme.list_namespaces(suffix=("bob",)) == [("users", "bob")]
+    put, got = acme.batch([PutOp(("users", "ann"), "new", {}), GetOp(("users", "bob"), "profile")])
+    assert put is None
+    assert got is not None
+    acme.delete(("users", "ann"), "profile")
+    assert [one.key for one in acme.search(("users", "ann"))] == ["new"]
+
+
+def check_apart(one: BaseStore, other: BaseStore, place: str) -> None:
+    """What one store has, the other does not find."""
+    one.put(("a",), "key", {"of": "one"})
+    assert other.search(()) == []
+    assert other.list_namespaces() == []
+    assert other.list_namespaces(suffix=("a",)) == []
+    assert other.search((place,)) == []
+    assert other.get((place,), "key") is None
+    assert one.get(("a",), "key") is not None
+    one.delete(("a",), "key")
+
+
+@pytest.mark.parametrize("tenants", [("", "a"), ("aa", "a"), ("a", "aa"), ("a", "*"), ("a", "_")])
+def test_tenants_are_apart(service: Service, tenants: tuple[str, str]) -> None:
+    one, other = map(service.store, tenants)
+    check_apart(one, other, "a")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    made = Service(f"sqlite:///{tmp_path_factory.mktemp('store')}/desk.db")
+    yield made
+    made.close()
+
+
+names = st.text(st.sampled_from("a*_%?[]-"), max_size=3)
+
+
+@settings(settings.get_profile("costly"))
+@given(tenants=st.lists(names, min_size=2, max_size=2, unique=True), place=names)
+def test_no_tenant_finds_the_items_of_another(
+    shared: Service, tenants: list[str], place: str
+) -> None:
+    one, other = map(shared.store, tenants)
+    check_apart(one, other, place or "a")

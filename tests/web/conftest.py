@@ -1,0 +1,140 @@
+"""A served desk, and Debian's Chromium in front of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from agent_factory.serve import create_app
+from agent_factory.service import Service
+from service.databases import new_postgres, new_server
+from web.desk import add_desk
+
+CHROMIUM = "/usr/bin/chromium"
+# Without these, Chromium asks hosts of its maker at every start.
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@contextmanager
+def served(service: Service, **options: Any) -> Iterator[str]:
+    """The address of a server in a thread of this process."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    app = create_app(service, **options)
+    settings = uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+class Desk:
+    """A service with a worker, and its address."""
+
+    def __init__(self, service: Service, url: str) -> None:
+        self.service, self.url = service, url
+
+    def waiting(self, thread: str, message: str = "My parcel is broken.") -> str:
+        """A thread that waits for a decision; the id of what it waits for."""
+        self.service.submit("desk", thread=thread, message=message).result(30)
+        return self.service.inbox().waits(thread=thread)[0].id
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module", params=["sqlite"])
+def desk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Desk]:
+    """A desk on SQLite; a module can ask for Postgres, too."""
+    folder = tmp_path_factory.mktemp("desk")
+    if request.param == "sqlite":
+        with _desk(f"sqlite:///{folder}/desk.db") as made:
+            yield made
+    else:
+        with new_server(folder) as server, _desk(new_postgres(server)) as made:
+            yield made
+
+
+@contextmanager
+def _desk(url: str) -> Iterator[Desk]:
+    with Service(url) as service:
+        add_desk(service)
+        with served(service) as address:
+            yield Desk(service, address)
+
+
+NewPage = Callable[..., Page]
+
+
+@pytest.fixture
+def address(desk: Desk) -> str:
+    """Where the windows look; a module with a server of its own has another one."""
+    return desk.url
+
+
+@pytest.fixture
+def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
+    """Open a window: `new_page("/inbox", width=360, height=740, dark=True)`.
+
+    At the end, no window has shown an error on its console or asked another host.
+    """
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+
+    def note(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            problems.append(f"{message.type}: {message.text}")
+
+    def check(request: Any) -> None:
+        if not request.url.startswith((address, "data:")):
+            problems.append(f"another host: {request.url}")
+
+    def open(
+        path: str, *, width: int = 1440, height: int = 900, dark: bool = False, **options: Any
+    ) -> Page:
+        scheme: Any = "dark" if dark else "light"
+        size: Any = {"width": width, "height": height}
+        context = browser.new_context(color_scheme=scheme, viewport=size, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("console", note)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", check)
+        page.goto(address + path)
+        return page
+
+    yield open
+    for context in contexts:
+        context.close()
+    assert problems == []

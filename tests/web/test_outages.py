@@ -1,0 +1,102 @@
+"""A page that watches while things break: a worker dies, a connection is cut."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from sqlalchemy import select
+
+from agent_factory.service import Service
+from agent_factory.service.tables import threads
+from service.databases import new_postgres, new_server
+from web.conftest import NewPage, served
+from web.desk import add_desk
+
+SERVICE = """
+from agent_factory.service import Service
+from web.desk import add_desk
+
+service = Service({url!r})
+add_desk(service)
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    """A service without a worker in this process, and two workers in others."""
+    if request.param == "sqlite":
+        yield from _with_workers(f"sqlite:///{tmp_path}/desk.db", tmp_path)
+    else:
+        with new_server(tmp_path) as server:
+            yield from _with_workers(new_postgres(server), tmp_path)
+
+
+def _with_workers(url: str, folder: Path) -> Iterator[Service]:
+    (folder / "desk_service.py").write_text(SERVICE.format(url=url))
+    made = Service(url)
+    add_desk(made)
+    made.threads()  # creates the tables before two workers do
+    command = [sys.executable, "-m", "agent_factory.cli", "worker", "desk_service:service"]
+    path = os.pathsep.join([str(folder), *sys.path])
+    workers = [
+        subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": path})
+        for _ in range(2)
+    ]
+    yield made
+    made.close()
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+
+
+@pytest.fixture
+def address(service: Service) -> Iterator[str]:
+    with served(service) as found:
+        yield found
+
+
+def owner(service: Service, thread: str) -> int:
+    """The process that works on a thread."""
+    found = select(threads.c.owner).where(threads.c.thread_id == thread)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with service._backend.database.read() as connection:
+            name = connection.execute(found).scalar()
+        if name:
+            return int(name.split("-")[-2])
+        time.sleep(0.02)
+    raise AssertionError("no worker has taken the thread")
+
+
+def test_a_worker_dies_while_a_page_watches(service: Service, new_page: NewPage) -> None:
+    service.create_thread("t")
+    service.submit("desk", thread="t", message="A very slow parcel is broken.")
+    page = new_page("/studio/threads/t")
+    expect(page.locator(".message.ai").first).to_contain_text("Let me look.", timeout=30_000)
+    os.kill(owner(service, "t"), signal.SIGKILL)
+    expect(page.get_by_text("has taken over")).to_be_visible(timeout=40_000)
+    page.get_by_role("button", name="Approve", exact=True).click(timeout=40_000)
+    expect(page.locator(".message.ai").last).to_contain_text("Done: Refunded", timeout=30_000)
+    expect(page.locator("#head .status")).to_have_text("idle")
+    ids = page.eval_on_selector_all(".message", "all => all.map(one => one.id)")
+    assert len(ids) == len(set(ids)) == 4
+
+
+def test_a_cut_connection_comes_back(service: Service, new_page: NewPage) -> None:
+    service.submit("desk", thread="t", message="slow parcel, please")
+    page = new_page("/studio/threads/t")
+    expect(page.locator(".message.ai").first).to_be_visible(timeout=30_000)
+    # A browser without a network says so on its console, which is no error of the page.
+    page.evaluate("window.stop()")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible(timeout=30_000)
+    ids = page.eval_on_selector_all(".message", "all => all.map(one => one.id)")
+    assert len(ids) == len(set(ids)) == 3

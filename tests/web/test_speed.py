@@ -1,0 +1,157 @@
+"""How soon pages answer, and how soon they show what happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage
+from sqlalchemy import insert
+
+from agent_factory import create_agent
+from agent_factory.service import Service
+from agent_factory.service.tables import threads
+from agent_factory.testing import ScriptedChatModel
+from web.conftest import NewPage, served
+
+THREADS = 10_000
+CROWD = 100
+WRITTEN: dict[str, float] = {}
+"""When the model has answered, by what the user said: in seconds since 1970."""
+
+
+def answer(messages: Any) -> AIMessage:
+    """Answer after a second, and note when."""
+    time.sleep(1.0)
+    text = str(messages[-1].text)
+    WRITTEN[text] = time.time()
+    return AIMessage(f"Answer to {text}")
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, str]]:
+    """A service on SQLite with 10,000 threads, and room for 100 runs at once."""
+    folder: Path = tmp_path_factory.mktemp("crowded")
+    service = Service(f"sqlite:///{folder}/desk.db")
+    service.add("desk", create_agent(ScriptedChatModel([answer] * 10_000)))
+    service.create_thread("first")
+    values = {"tenant": "", "agent": "desk", "status": "idle", "epoch": 0, "jobs": 0}
+    rows = [
+        {
+            **values,
+            "thread_id": f"t-{number:05d}",
+            "title": f"Where is my order {number}?",
+            "metadata": {},
+            "created_at": 1_700_000_000 + number,
+            "updated_at": 1_700_000_000 + number,
+        }
+        for number in range(THREADS)
+    ]
+    with service._backend.database.begin() as connection:
+        connection.execute(insert(threads), rows)
+    service.start(slots=CROWD + 10)
+    with served(service) as address:
+        yield service, address
+    service.close()
+
+
+@pytest.fixture
+def address(crowded: tuple[Service, str]) -> str:
+    return crowded[1]
+
+
+PATHS = [
+    "/studio",
+    "/studio/threads?offset=9900",
+    "/studio?text=order+777",
+    "/inbox",
+    "/studio/threads/t-00001",
+]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/studio",
+        "/studio/threads?offset=9900",
+        "/studio?text=order+777",
+        "/inbox",
+        "/studio/threads/t-00001",
+    ],
+)
+def test_the_first_byte_comes_within_50_ms(address: str, path: str) -> None:
+    took = []
+    with httpx.Client() as client:
+        client.get(address + path)
+        for _ in range(15):
+            begun = time.perf_counter()
+            with client.stream("GET", address + path) as response:
+                next(response.iter_raw())
+                took.append(time.perf_counter() - begun)
+            assert response.status_code == 200
+    assert median(took) < 0.05
+
+
+def test_10_000_threads_scroll_without_a_stutter(new_page: NewPage) -> None:
+    page = new_page("/studio")
+    for expected in (51, 101, 151, 201):
+        page.locator("#threads").evaluate("one => one.scrollTo(0, one.scrollHeight)")
+        page.wait_for_function(
+            f"document.querySelectorAll('#threads li').length >= {min(expected, 201)}"
+        )
+    longest: float = page.evaluate(
+        """() => new Promise((done) => {
+            const list = document.getElementById("threads"), times = [];
+            let last = performance.now();
+            function step(now) {
+                times.push(now - last);
+                last = now;
+                list.scrollTop -= 40;
+                if (times.length < 60) requestAnimationFrame(step);
+                else done(times.sort((a, b) => a - b)[Math.floor(times.length * 0.9)]);
+            }
+            requestAnimationFrame(step);
+        })"""
+    )
+    assert longest < 50  # milliseconds between frames, in nine of ten
+
+
+SEEN = """() => {
+    const talk = document.getElementById("conversation");
+    new MutationObserver(() => {
+        if (!talk.querySelector(".message.ai") || window.shownAt) return;
+        window.shownAt = Date.now() / 1000;
+    }).observe(talk, {childList: true, subtree: true});
+}"""
+
+
+def test_an_event_reaches_the_page_within_100_ms(
+    crowded: tuple[Service, str], new_page: NewPage
+) -> None:
+    """With 100 runs at once: from the model's answer to the page that shows it."""
+    service, address = crowded
+    page = new_page("/inbox")
+    late = []
+    for number in range(7):
+        text, thread = f"watched {number}", f"watched-{number}"
+        service.create_thread(thread)
+        page.goto(f"{address}/studio/threads/{thread}")
+        page.evaluate(SEEN)
+        crowd = [f"crowd-{number}-{one}" for one in range(CROWD - 1)]
+        submit = partial(service.submit, "desk", message="Hi")
+        with ThreadPoolExecutor(8) as pool:
+            runs = pool.map(lambda one, submit=submit: submit(thread=one), crowd)
+        watched = service.submit("desk", thread=thread, message=text)
+        page.wait_for_function("window.shownAt", timeout=60_000)
+        late.append(page.evaluate("window.shownAt") - WRITTEN[text])
+        for run in [*runs, watched]:
+            run.result(60)
+    print("seconds:", sorted(late))
+    assert median(late) < 0.1

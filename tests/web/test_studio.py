@@ -1,0 +1,162 @@
+"""The studio in a browser: what a run does is seen as it happens."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import expect
+
+from web.conftest import Desk, NewPage
+from web.desk import EVIL
+
+
+@pytest.fixture
+def thread() -> str:
+    return f"t-{uuid4().hex[:8]}"
+
+
+def test_a_thread_from_its_first_message_to_its_end(desk: Desk, new_page: NewPage) -> None:
+    page = new_page("/studio")
+    page.get_by_label("Message").fill("A slow parcel of mine is broken.")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url("**/studio/threads/*")
+    expect(page.locator(".message.human")).to_have_text("User A slow parcel of mine is broken.")
+    expect(page.locator(".message.ai").first).to_contain_text("Let me look.")
+    expect(page.locator("#n2.lit, #n3.lit").first).to_be_visible()
+    expect(page.locator(".result").first).to_contain_text("A-1001")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.locator(".message.ai").last).to_contain_text("Done: Refunded 120.5 euros")
+    assert page.locator(".message.ai strong").count() == 1
+    expect(page.locator("#head .status")).to_have_text("idle")
+    expect(page.locator(".list .rows a[aria-current] .status")).to_have_text("idle")
+    expect(page.locator("#cost tbody tr")).to_contain_text(["model"])
+    expect(page.locator(".decisions li").last).to_contain_text("end: no calls left")
+    assert page.locator(".plan .now").count() == 0
+
+
+def test_the_plan_is_lit_where_the_run_is(desk: Desk, thread: str, new_page: NewPage) -> None:
+    desk.waiting(thread)
+    page = new_page(f"/studio/threads/{thread}")
+    review = page.locator("#plan .node", has_text="HumanInTheLoopMiddleware").first
+    expect(page.locator("#plan .waits")).to_have_count(1)
+    assert "after_model" in (page.locator("#plan .waits").get_attribute("class") or "")
+    expect(page.locator("#plan .edge.lit").first).to_be_visible()
+    expect(review).to_be_visible()
+    expect(page.locator(".decisions")).to_contain_text("pending calls")
+
+
+def test_messages_are_seen_while_the_model_writes(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    page = new_page(f"/studio/threads/{thread}")
+    expect(page.locator(".message")).to_have_count(2)
+    page.get_by_placeholder("Write to the agent").fill("talk again")
+    page.keyboard.press("Enter")
+    expect(page.locator(".message")).to_have_count(4)
+    expect(page.locator(".message.writing")).to_have_count(0)
+    assert page.locator("#text").input_value() == ""
+    page.get_by_placeholder("Write to the agent").fill("fail")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("the model is out of order")
+    expect(page.locator("#head .status")).to_have_text("failed")
+
+
+def test_a_run_is_cancelled(desk: Desk, thread: str, new_page: NewPage) -> None:
+    page = new_page("/studio")
+    page.get_by_label("Message").fill("slow, please")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Cancel the run").click()
+    expect(page.locator("#head .status")).to_have_text("idle")
+    expect(page.get_by_role("button", name="Cancel the run")).to_have_count(0)
+
+
+def test_a_fork_from_an_earlier_moment(desk: Desk, thread: str, new_page: NewPage) -> None:
+    wait = desk.waiting(thread)
+    desk.service.decide(wait, "approve", by="ann").result(30)
+    page = new_page(f"/studio/threads/{thread}")
+    page.get_by_text("History").click()
+    moments = page.locator(".moments li a")
+    expect(moments.first).to_contain_text("end")
+    count = moments.count()
+    moments.filter(has_text="2 messages").first.click()
+    expect(page.get_by_text("You see an earlier moment")).to_be_visible()
+    expect(page.locator(".message")).to_have_count(2)
+    page.get_by_placeholder("a fork").fill("talk instead")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/studio/threads/{thread}")
+    expect(page.locator(".message.ai").last).to_contain_text("Hello!")
+    expect(page.locator(".message")).to_have_count(4)
+    page.get_by_text("History").click()
+    expect(page.locator(".moments .branch").first).to_be_visible()
+    assert page.locator(".moments li").count() > count
+
+
+def test_a_run_again_from_an_earlier_moment(desk: Desk, thread: str, new_page: NewPage) -> None:
+    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    page = new_page(f"/studio/threads/{thread}")
+    page.get_by_text("History").click()
+    page.locator(".moments li a").filter(has_text="1 messages").first.click()
+    page.get_by_role("button", name="Run again from here").click()
+    page.wait_for_url(f"**/studio/threads/{thread}")
+    expect(page.locator(".message")).to_have_count(2)
+    assert len(desk.service.runs(thread)) == 2
+
+
+def test_a_cut_connection_comes_back(desk: Desk, thread: str, new_page: NewPage) -> None:
+    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    page = new_page(f"/studio/threads/{thread}")
+    expect(page.locator(".message")).to_have_count(2)
+    # What a browser does by itself when a connection is cut; offline, it would log an error.
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    expect(page.locator(".message")).to_have_count(4)
+    ids = page.eval_on_selector_all(".message", "all => all.map(one => one.id)")
+    assert len(set(ids)) == 4
+
+
+def test_the_list_of_threads(desk: Desk, thread: str, new_page: NewPage) -> None:
+    for number in range(60):
+        desk.service.create_thread(f"{thread}-{number:02d}")
+    page = new_page(f"/studio?text={thread}")
+    expect(page.locator("#threads li a")).to_have_count(51)
+    page.locator("#threads").evaluate("one => one.scrollTo(0, one.scrollHeight)")
+    expect(page.locator("#threads li a")).to_have_count(60)
+    page.get_by_placeholder("Find a thread").fill(f"{thread}-07")
+    expect(page.locator("#threads li a")).to_have_count(1)
+    page.get_by_placeholder("Find a thread").fill("nothing has this")
+    expect(page.locator("#threads .empty")).to_have_text("No threads match.")
+
+
+def test_a_long_thread_shows_its_end(desk: Desk, thread: str, new_page: NewPage) -> None:
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    history = [m for n in range(80) for m in (HumanMessage(f"Q{n}"), AIMessage(f"A{n}"))]
+    desk.service.submit("desk", thread=thread, message=[*history, HumanMessage("talk")]).result(30)
+    page = new_page(f"/studio/threads/{thread}")
+    expect(page.locator(".message")).to_have_count(100)
+    page.get_by_role("link", name="62 earlier messages").click()
+    expect(page.locator(".message").first).to_contain_text("Q0")
+
+
+def test_an_error_is_explained(desk: Desk, new_page: NewPage) -> None:
+    for path, text in (
+        ("/studio/threads/none", "thread 'none': does not exist."),
+        ("/studio?status=strange", "status must be one of"),
+        ("/studio/agents/none", "There is no agent 'none'."),
+        ("/inbox/none", "wait 'none': does not exist."),
+    ):
+        response = new_page("/studio").request.get(desk.url + path)
+        assert response.status in (404, 422)
+        assert text in response.text().replace("&#39;", "'")
+
+
+def test_evil_messages_in_the_studio(desk: Desk, thread: str, new_page: NewPage) -> None:
+    page = new_page("/studio")
+    page.get_by_label("Message").fill(f"evil {EVIL}")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+    expect(page.locator(".message.ai")).to_contain_text("<script>")
+    assert page.title().startswith("evil <img")
+    assert page.locator("img[src=x]").count() == 0
