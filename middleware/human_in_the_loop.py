@@ -504,6 +504,8 @@ def _thread_of(request: ToolCallRequest) -> str | None:
 
 @entrypoint()
 def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
+    if "action_request" not in question:  # of another graph, which had this namespace before
+        return {}
     return {"digest": question["action_request"]["digest"], "decision": _ask_reviewer(question)}
 
 
@@ -511,9 +513,10 @@ def _ask_in_own_graph(question: ToolApprovalRequest) -> Flow[Any]:
     """Ask about a call in a graph, whose interrupts are apart from those of the task."""
     while True:
         # In a task that is resumed, a graph that has ended returns its old state: the decision
-        # about what the call was then. The next one has another namespace.
+        # about what the call was then, or what another graph returned. The next one has another
+        # namespace.
         answered = yield Invoke(_ask_again, question)
-        if answered["digest"] == question["action_request"]["digest"]:
+        if answered.get("digest") == question["action_request"]["digest"]:
             return answered["decision"]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
@@ -254,6 +254,12 @@ STEPS = st.one_of(
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+@example(  # two versions call different graphs in one task
+    "batched",
+    False,
+    [20],
+    [(deploy, 2), (judge, 0, 0, "approve", 0, 4), (deploy, 1), (go_on,), (deploy, 2), (go_on,)],
+)
 @settings(settings.get_profile("costly"))
 @given(st.sampled_from(MODES), st.booleans(), AMOUNTS, st.lists(STEPS, min_size=4, max_size=16))
 def test_only_what_was_approved_runs_and_once(

@@ -40,14 +40,14 @@ class _InOwnGraph:
     def invoke(self, input: Any, config: Any = None) -> Any:
         @entrypoint()
         def settle(key: Any) -> dict[str, Any]:
-            return {"key": key, "value": run(self.flow())}
+            return {"key": key, "value": run(self.flow())} if key == input else {}
 
         return settle.invoke(input, config)
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:
         @entrypoint()
         async def settle(key: Any) -> dict[str, Any]:
-            return {"key": key, "value": await arun(self.flow())}
+            return {"key": key, "value": await arun(self.flow())} if key == input else {}
 
         return await settle.ainvoke(input, config)
 
@@ -63,9 +63,9 @@ def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
         flow: Makes the flow. It must not interrupt.
     """
     while True:
-        # In a task that is resumed, a graph that has ended returns its old state. The next one has
-        # another namespace.
+        # In a task that is resumed, a graph that has ended returns its old state, or that of
+        # another graph which was called before. The next one has another namespace.
         found = yield Invoke(_InOwnGraph(flow), key)
-        if found["key"] == key:
+        if found.get("key") == key:
             value: T = found["value"]
             return value

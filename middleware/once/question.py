@@ -41,6 +41,8 @@ def ask_person(question: Question) -> Answer:
     LangGraph gives the interrupts of a task their answers by order, so a question in the task of
     the tool could take the answer to a question of the tool itself.
     """
+    if "request" not in question:  # of another graph, which had this namespace before
+        return Answer(decision=None, attempt="")
     schema, title = answer_schema(question["request"])
     decision = ask(question["request"], schema, title=title)
     return Answer(decision=decision, attempt=question["attempt"])
@@ -71,5 +73,5 @@ def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
             )
         # In a task that is resumed, a graph that has ended returns its old state. The next one has
         # another namespace. So questions about earlier attempts are passed in their order.
-        if answered["attempt"] == earlier.attempt:
+        if answered.get("attempt") == earlier.attempt:
             return answered["decision"]
