@@ -176,6 +176,8 @@ class Engine:
                 "use_listen_notify": False,
                 "log_level": "WARNING",
                 "scheduler_polling_interval_sec": 1.0,
+                # Nobody waits for notifications here, but a stop waits for the thread that polls.
+                "notification_listener_polling_interval_sec": _POLL_SECONDS,
             }
         )
         self._client.register_queue(

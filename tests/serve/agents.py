@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
-import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
@@ -124,9 +123,6 @@ def add_agents(service: Service) -> None:
 @contextmanager
 def chat_service(folder: Path) -> Iterator[Service]:
     """A service with these agents and a worker."""
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
-        service = Service(f"sqlite:///{folder}/chat.db")
+    with Service(f"sqlite:///{folder}/chat.db") as service:
         add_agents(service)
-        with service:
-            yield service
+        yield service

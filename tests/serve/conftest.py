@@ -14,6 +14,7 @@ import uvicorn
 
 from agent_factory.serve import create_app
 from agent_factory.service import Service
+from service.conftest import postgres_server, quick_queue  # noqa: F401  fixtures
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
@@ -58,8 +57,6 @@ def ask(about: str) -> str:
 @contextmanager
 def running_service(url: str) -> Iterator[Service]:
     """A service with the agents, and a worker that begins at once."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
     options: dict[str, Any] = {"checkpointer": InMemorySaver()}
     asks = [HumanInTheLoopMiddleware({"pay": True})]
     with Service(url) as made:
@@ -67,7 +64,6 @@ def running_service(url: str) -> Iterator[Service]:
         made.add("desk", create_agent(caller("pay", euros=5), [pay], middleware=asks, **options))
         made.add("asks", create_agent(caller("ask", about="it"), [ask], **options))
         yield made
-    patch.undo()
 
 
 def said(values: Any) -> list[str]:

@@ -77,13 +77,10 @@ def make_agents() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    patch = pytest.MonkeyPatch()
-    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
     with Service(f"sqlite:///{tmp_path_factory.mktemp('private')}/desk.db") as made:
         for name, agent in make_agents().items():
             made.add(name, agent)
         yield made
-    patch.undo()
 
 
 @pytest.mark.parametrize("agent", ["plain", "delegates", "graph"])

@@ -40,7 +40,6 @@ from serve.route_examples import (
     filled,
     send,
 )
-from service.conftest import postgres_server  # noqa: F401  a fixture
 from service.databases import new_postgres
 
 FORM = "application/x-www-form-urlencoded"
@@ -123,8 +122,6 @@ def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
     url = f"sqlite:///{tmp_path_factory.mktemp('routes')}/desk.db"
     if request.param == "postgres":
         url = new_postgres(request.getfixturevalue("postgres_server"))
-    patch = pytest.MonkeyPatch()
-    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
     asks = [HumanInTheLoopMiddleware(ToolPolicy(Rule("pay", "ask", remember=3600)))]
     saver = InMemorySaver()
     with Service(url) as service:
@@ -135,7 +132,6 @@ def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
         client = TestClient(app, headers=BOB, cookies={"agent_factory_csrf": "token"})
         own, foreign = (things_of(service, tenant) for tenant in ("globex", "acme"))
         yield World(service, url, client, app, own, foreign)
-    patch.undo()
 
 
 def things_of(service: Service, tenant: str) -> dict[str, str]:

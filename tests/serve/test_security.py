@@ -58,8 +58,6 @@ def pay(euros: int) -> str:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    patch = pytest.MonkeyPatch()
-    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
     with Service(f"sqlite:///{tmp_path_factory.mktemp('security')}/desk.db") as made:
         agent = create_agent(
             ScriptedChatModel([answer] * 100),
@@ -69,7 +67,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         )
         made.add("desk", agent)
         yield made
-    patch.undo()
 
 
 @pytest.fixture

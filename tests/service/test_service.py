@@ -131,8 +131,6 @@ def service(
 ) -> Iterator[Service]:
     """A service with a worker and several agents; tests have threads of their own."""
     folder = tmp_path_factory.mktemp("service")
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
     if request.param == "sqlite":
         url = f"sqlite:///{folder}/service.db"
     else:
@@ -140,7 +138,6 @@ def service(
     with Service(url) as made:
         add_agents(made, Journal(folder / "journal"))
         yield made
-    monkeypatch.undo()
 
 
 @pytest.fixture

@@ -48,8 +48,6 @@ def desk(**options: Any) -> Any:
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    patch = pytest.MonkeyPatch()
-    patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path_factory.mktemp('threads')}/service.db"
     else:
@@ -61,7 +59,6 @@ def service(
             "full", desk(checkpoints="full", middleware=[HumanInTheLoopMiddleware({"pay": True})])
         )
         yield made
-    patch.undo()
 
 
 @pytest.fixture

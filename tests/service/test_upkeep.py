@@ -35,7 +35,6 @@ WAIT = 30.0
 
 @pytest.fixture
 def service(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
     monkeypatch.setattr("agent_factory.service.worker.BEAT_SECONDS", 0.1)
     made = Service(url)
     made.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))

@@ -38,8 +38,7 @@ CALL: Any = {"name": "pay", "args": {"euros": 5}, "id": "1"}
 
 
 @pytest.fixture
-def service(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+def service(sqlite_url: str) -> Iterator[Service]:
     made = Service(sqlite_url)
     yield made
     made.close()
