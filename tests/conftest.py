@@ -148,6 +148,9 @@ def _laws_within(path: Path) -> bool:
 COVERAGE = pytest.StashKey[Any]()
 """The coverage measurement of the session, or None."""
 
+MEASURED = pytest.StashKey[Path]()
+"""The module that is measured as a whole now."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
@@ -159,6 +162,25 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, Any, Any]:
+    """Measure modules with servers as a whole, whose threads live longer than a test."""
+    coverage = item.session.stash[COVERAGE]
+    if coverage is None or not _has_servers(item):
+        return (yield)
+    if item.session.stash.get(MEASURED, None) != item.path:
+        coverage.start()
+        item.session.stash[MEASURED] = item.path
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            coverage.stop()
+            del item.session.stash[MEASURED]
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Measure coverage in tests, which takes as long again.
 
@@ -166,13 +188,18 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """
     coverage = item.session.stash[COVERAGE]
     is_benchmark = item.path.stem.startswith("test_benchmark")
-    if coverage is None or "law" in item.keywords or is_benchmark or not _is_its_turn(item):
+    skipped = "law" in item.keywords or is_benchmark or not _is_its_turn(item)
+    if coverage is None or skipped or _has_servers(item):
         return (yield)
     coverage.start()
     try:
         return (yield)
     finally:
         coverage.stop()
+
+
+def _has_servers(item: pytest.Item) -> bool:
+    return item.path.parent.name in ("serve", "service")
 
 
 @pytest.fixture
