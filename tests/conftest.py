@@ -79,15 +79,23 @@ def pytest_collection() -> Generator[None, Any, Any]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark laws, and leave out the second mode of flows.
 
-    Build warnings are ignored in tests of built-ins, which try every order.
+    Where coverage is measured, which takes as long again, laws, benchmarks and the second mode of
+    all tests are left out, too. Build warnings are ignored in tests of built-ins, which try every
+    order.
     """
+    measured = config.stash[COVERAGE] is not None
     builtins = Path(__file__).parent / "middleware"
     for item in items:
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
             item.add_marker("law")
-    left = {item for item in items if item.path.stem in FLOWS and not _is_its_turn(item)}
+    left = {
+        item
+        for item in items
+        if ((measured or item.path.stem in FLOWS) and not _is_its_turn(item))
+        or (measured and ("law" in item.keywords or item.path.stem.startswith("test_benchmark")))
+    }
     config.hook.pytest_deselected(items=[*left])
     items[:] = [item for item in items if item not in left]
 
@@ -146,19 +154,23 @@ def _laws_within(path: Path) -> bool:
 
 
 COVERAGE = pytest.StashKey[Any]()
-"""The coverage measurement of the session, or None."""
+"""The coverage measurement of this process, or None."""
 
 MEASURED = pytest.StashKey[Path]()
 """The module that is measured as a whole now."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Find the coverage measurement, which is not to be found while it is paused."""
+    module = sys.modules.get("coverage")
+    config.stash[COVERAGE] = module.Coverage.current() if module else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Pause coverage between tests."""
-    module = sys.modules.get("coverage")
-    session.stash[COVERAGE] = module.Coverage.current() if module else None
-    if session.stash[COVERAGE]:
-        session.stash[COVERAGE].stop()
+    if coverage := session.config.stash[COVERAGE]:
+        coverage.stop()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -166,7 +178,7 @@ def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, Any, Any]:
     """Measure modules with servers as a whole, whose threads live longer than a test."""
-    coverage = item.session.stash[COVERAGE]
+    coverage = item.config.stash[COVERAGE]
     if coverage is None or not _has_servers(item):
         return (yield)
     if item.session.stash.get(MEASURED, None) != item.path:
@@ -181,15 +193,10 @@ def pytest_runtest_protocol(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Measure coverage in tests, which takes as long again.
-
-    Not in laws and benchmarks, and of a test that runs sync and async, in one of its modes.
-    """
-    coverage = item.session.stash[COVERAGE]
-    is_benchmark = item.path.stem.startswith("test_benchmark")
-    skipped = "law" in item.keywords or is_benchmark or not _is_its_turn(item)
-    if coverage is None or skipped or _has_servers(item):
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Measure coverage in tests alone."""
+    coverage = item.config.stash[COVERAGE]
+    if coverage is None or _has_servers(item):
         return (yield)
     coverage.start()
     try:
