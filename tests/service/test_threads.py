@@ -228,6 +228,7 @@ def test_threads_are_sorted(service: Service) -> None:
     tenant, ids = uuid4().hex, [f"{name}-{uuid4().hex}" for name in "bca"]
     for one in ids:
         service.create_thread(one, tenant=tenant)
+        time.sleep(0.002)  # SQLite's clock counts milliseconds
 
     def found(**order: Any) -> list[str]:
         return [one.id for one in service.threads(tenant=tenant, **order)]
