@@ -50,6 +50,7 @@ def studio(
     create_app = load_create_app()
     from agent_factory import topology_of
     from agent_factory.errors import ArgumentError
+    from agent_factory.serve.principal import local_principal
     from agent_factory.service import Service
 
     with ExitStack() as stack:
@@ -73,4 +74,5 @@ def studio(
             timer = Timer(1.0, webbrowser.open, [address])
             timer.daemon = True
             timer.start()
-        run_server(service, create_app(service), host, port, GRACE)
+        application = create_app(service, local_principal, rate_limit=None)
+        run_server(service, application, host, port, GRACE)

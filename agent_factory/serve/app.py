@@ -20,7 +20,7 @@ from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.serve import ag_ui, langgraph, openai, pages
 from agent_factory.serve.errors import error_response, status_of
 from agent_factory.serve.json_response import JsonResponse
-from agent_factory.serve.principal import Authenticate, MayDecide, principal_of
+from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
 from agent_factory.serve.security import (
     RateLimit,
     RateLimiter,
@@ -79,7 +79,7 @@ def create_app(
             "Pass origins=['https://chat.example.com'].",
         )
     if authenticate is None:
-        rate_limit = None
+        authenticate, rate_limit = local_principal, None
         logger.warning(
             "Nobody is authenticated, so only requests from this machine are served. Pass "
             "authenticate= to create_app before others can reach it, also by a proxy."

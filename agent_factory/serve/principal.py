@@ -44,21 +44,32 @@ LOCAL = Principal(tenant="", name="local")
 """Who makes requests from this machine, where nobody authenticates them."""
 
 
-async def principal_of(request: Request, authenticate: Authenticate | None) -> Principal | Response:
+def local_principal(request: Request) -> Principal:
+    """Who makes a request from this machine.
+
+    A page of another site can send a browser to this machine under another name, which is then
+    the host of the request: that is refused, too.
+
+    Raises:
+        HTTPException: 403 if it does not come from this machine.
+    """
+    client = request.client.host if request.client else ""
+    is_forwarded = not _FORWARDED.isdisjoint(request.headers)
+    if is_forwarded or not all(map(_is_loopback, (client, request.url.hostname or ""))):
+        raise HTTPException(
+            403,
+            "Only requests from this machine are served. Pass authenticate= to create_app "
+            "to serve others.",
+        )
+    return LOCAL
+
+
+async def principal_of(request: Request, authenticate: Authenticate) -> Principal | Response:
     """Who makes a request, or the response of `authenticate` in their place.
 
     Raises:
-        HTTPException: 401 if `authenticate` refuses it. 403 if there is no `authenticate`, and the
-            request does not come from this machine.
+        HTTPException: 401 if `authenticate` refuses it.
     """
-    if authenticate is None:
-        if not _is_local(request):
-            raise HTTPException(
-                403,
-                "Only requests from this machine are served. Pass authenticate= to create_app "
-                "to serve others.",
-            )
-        return LOCAL
     found = authenticate(request)
     if isawaitable(found):
         found = await found
@@ -69,17 +80,6 @@ async def principal_of(request: Request, authenticate: Authenticate | None) -> P
 
 _FORWARDED = frozenset({"forwarded", "via", "x-forwarded-for", "x-real-ip"})
 """Headers that proxies add: behind one on this machine, all requests are from this machine."""
-
-
-def _is_local(request: Request) -> bool:
-    """Whether a request comes from this machine, and was meant for it.
-
-    A page of another site can send a browser to this machine under another name, which is then
-    the host of the request.
-    """
-    client = request.client.host if request.client else ""
-    is_forwarded = not _FORWARDED.isdisjoint(request.headers)
-    return not is_forwarded and all(map(_is_loopback, (client, request.url.hostname or "")))
 
 
 def _is_loopback(host: str) -> bool:

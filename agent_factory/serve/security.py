@@ -204,12 +204,17 @@ class RequestGuard:
         request = Request(scope)
         if isinstance(error, HTTPException):
             return error_response(request, error.status_code, error.detail, headers=error.headers)
-        number = uuid4().hex[:12]
-        logger.error("Error %s at %s %r", number, scope["method"], scope["path"], exc_info=error)
-        status, text = status_of(error), "The server has failed."
-        if status == 503:
-            text = "The database is not available now. Try again."
-        return error_response(request, status, f"{text} Its log says why, under {number}.")
+        return error_response(request, *logged_failure(request, error))
+
+
+def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
+    """Log an error; return the status and the text of a response, which tells nothing of it."""
+    number = uuid4().hex[:12]
+    logger.error("Error %s at %s %r", number, request.method, request.scope["path"], exc_info=error)
+    status, text = status_of(error), "The server has failed."
+    if status == 503:
+        text = "The database is not available now. Try again."
+    return status, f"{text} Its log says why, under {number}."
 
 
 # Forms

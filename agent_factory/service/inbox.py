@@ -92,6 +92,15 @@ class Wait:
     remember: float | None = None
 
 
+def is_reviewer(reviewers: Collection[str], name: str, roles: Collection[str]) -> bool:
+    """Whether a person may decide about a wait for these reviewers, by name or by role.
+
+    >>> is_reviewer(["finance"], "ann", ["finance"]), is_reviewer([], "ann", [])
+    (True, True)
+    """
+    return not reviewers or not {name, *roles}.isdisjoint(reviewers)
+
+
 class Inbox:
     """What threads wait for: of one tenant, or of all.
 
@@ -303,7 +312,7 @@ class Inbox:
                 if json.loads(row.decision) == validated(call, decision):
                     return str(row.run)
             raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
-        if row.reviewers and not {by, *roles}.intersection(row.reviewers):
+        if not is_reviewer(row.reviewers, by, roles):
             raise DecisionNotAllowed(
                 f"{row.tool} ({wait_id!r})",
                 f"{by!r} may not decide about this call.",

@@ -56,7 +56,7 @@ class InboxPages:
         claimed_by = principal.name if mine else None
         found = inbox.waits(**wanted, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
         return {
-            "found": [shown_wait(self._service, wait) for wait in found[:PAGE]],
+            "found": [shown_wait(self._service, wait, request) for wait in found[:PAGE]],
             "total": inbox.count(),
             "offset": offset,
             "page_size": PAGE,
@@ -98,7 +98,7 @@ class InboxPages:
                 now = picture.nodes.get(state.next[0], "")
         entries = entries_of(messages)
         return {
-            "shown": shown_wait(self._service, wait, fields),
+            "shown": shown_wait(self._service, wait, request, fields),
             "problem": problem,
             "entered": entered or {},
             "entries": entries[-EVIDENCE:],

@@ -16,13 +16,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.errors import status_of
-from agent_factory.serve.security import csrf_token
+from agent_factory.serve.security import csrf_token, logged_failure
 from agent_factory.topology.render.html import page_css, script, themes
 from agent_factory.topology.render.svg import style
 
@@ -78,12 +77,14 @@ def with_error_page(endpoint: Endpoint) -> Endpoint:
     async def serve(pages: Any, request: Request) -> Response:
         try:
             return await endpoint(pages, request)
-        except AgentFactoryError as error:
-            status, text = status_of(error), str(error)
-            if status >= 500:
-                raise  # its text is for the log
         except HTTPException as error:
             status, text = error.status_code, error.detail
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            status, text = status_of(error), str(error)
+            if status >= 500:
+                status, text = logged_failure(request, error)
         template = "error_part.html" if is_partial(request) else "error.html"
         return page(request, template, status=status, text=text, back=request.url.path)
 

@@ -147,7 +147,7 @@ class StudioPages:
             "earlier": max(0, first - SHOWN),
             "values": {name: value for name, value in values.items() if name != "messages"},
             "next": () if state is None else state.next,
-            "waits": [shown_wait(self._service, wait) for wait in waits],
+            "waits": [shown_wait(self._service, wait, request) for wait in waits],
             "usage": self._service.usage(info.id, tenant=tenant),
             "picture": None if agent is None else picture_of(agent),
             "is_at_work": info.status in AT_WORK,

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.requests import Request
+
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.service import Service
-from agent_factory.service.inbox import Wait
+from agent_factory.service.inbox import Wait, is_reviewer
 
 SPANS = {3600: "an hour", 86400: "a day", 7 * 86400: "seven days", 30 * 86400: "30 days"}
 """For how long people can approve later calls, in seconds."""
@@ -34,12 +36,14 @@ class ShownWait:
         description: What the tool does.
         fields: The arguments, to be edited.
         question: What is asked, as text.
+        may_decide: Whether the person who looks at it may decide about it.
     """
 
     wait: Wait
     description: str
     fields: tuple[Field, ...]
     question: str
+    may_decide: bool = True
 
     @property
     def does(self) -> str:
@@ -66,12 +70,15 @@ class ShownWait:
         return self.wait.decided_at is None
 
 
-def shown_wait(service: Service, wait: Wait, fields: list[Field] | None = None) -> ShownWait:
+def shown_wait(
+    service: Service, wait: Wait, request: Request, fields: list[Field] | None = None
+) -> ShownWait:
     """A wait as pages show it.
 
     Args:
         service: The service.
         wait: The wait.
+        request: Who looks at it.
         fields: The fields as somebody has filled them in; None takes them from the call.
     """
     schema, description = schema_of(service, wait)
@@ -80,7 +87,10 @@ def shown_wait(service: Service, wait: Wait, fields: list[Field] | None = None) 
     question = _text(wait.question)
     if wait.kind == "review":  # what a description says by default is on the page already
         question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
-    return ShownWait(wait, description, tuple(fields), question)
+    principal, may_decide = request.state.principal, request.state.may_decide
+    is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
+    is_theirs = is_theirs and (may_decide is None or may_decide(wait))
+    return ShownWait(wait, description, tuple(fields), question, is_theirs)
 
 
 def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, str]:

@@ -89,7 +89,7 @@
     }
   });
   byId("all")?.addEventListener("change", (event) => {
-    for (const box of document.querySelectorAll("input[name=wait]")) {
+    for (const box of document.querySelectorAll("input[name=wait]:enabled")) {
       box.checked = event.target.checked;
     }
   });
