@@ -107,8 +107,12 @@ def usage(url: str) -> Usage:
         row = connection.execute(asked).fetchone()
         assert row is not None
         server = psutil.Process(row[3]).parent()
-        times = [server.cpu_times(), *(one.cpu_times() for one in server.children())]
+        times = []
+        for one in server.children():
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                times.append(one.cpu_times())
+        times.append(server.cpu_times())
         # Processes that have ended are in the times of their parent.
-        ended = times[0].children_user + times[0].children_system
+        ended = times[-1].children_user + times[-1].children_system
     worked = sum(one.user + one.system for one in times) + ended
     return Usage(float(row[0]), float(row[1]), float(row[2]), now().cpu, worked)

@@ -25,7 +25,9 @@ from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     ModelCallLimitMiddleware,
     PIIMiddleware,
+    Rule,
     SummarizationMiddleware,
+    ToolPolicy,
     ToolRetryMiddleware,
 )
 from agent_factory.serve import create_app
@@ -39,6 +41,18 @@ QUESTIONS = {
     "t-1040": "The coat is too large, I sent it back last week.",
     "t-1039": "Please cancel order C-3110, it was a mistake.",
 }
+RULES = ToolPolicy(
+    Rule("search_*", "allow"),
+    Rule("refund", "deny", when={"euros": {">": 1000}}, reason="The office pays these."),
+    Rule(
+        "refund",
+        "ask",
+        when={"euros": {">": 100}},
+        description="A refund of over 100 euros",
+        remember=7 * 86400,
+    ),
+    Rule("refund", "allow"),
+)
 TOKENS: Any = {"input_tokens": 1430, "output_tokens": 96, "total_tokens": 1526}
 TOKENS["input_token_details"] = {"cache_read": 1120}
 
@@ -83,7 +97,7 @@ def desk() -> Iterator[str]:
             ModelCallLimitMiddleware(run_limit=20),
             PIIMiddleware("email"),
             SummarizationMiddleware(summarizer, trigger=("messages", 50)),
-            HumanInTheLoopMiddleware({"refund": {"description": "A refund of over 100 euros"}}),
+            HumanInTheLoopMiddleware(RULES),
             ToolRetryMiddleware(tools=["search_orders"]),
         ],
         checkpointer=InMemorySaver(),
@@ -100,7 +114,8 @@ def desk() -> Iterator[str]:
         for thread, text in reversed(QUESTIONS.items()):
             service.submit("desk", thread=thread, message=text).result(30)
         done = service.inbox().waits(thread="t-1040")[0]
-        service.decide(done.id, "approve", by="ann").result(30)
+        remember = {"seconds": 7 * 86400, "thread": True}
+        service.decide(done.id, "approve", by="ann", remember=remember).result(30)
         while not server.started:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{port}"
@@ -132,6 +147,10 @@ def main() -> None:
         photograph("studio_phone", "/studio/threads/t-1042", 390, 800, dark=False)
         photograph("inbox_list", "/inbox", 1080, 420, dark=False)
         photograph("inbox", "/inbox?text=t-1042", 1440, 900, dark=False)
+        photograph("approvals", "/inbox/approvals", 1080, 220, dark=False)
+        photograph("audit", "/inbox/audit", 1080, 260, dark=False)
+        photograph("policy", "/studio/agents/desk/policy", 1080, 360, dark=False)
+        photograph("studio_plan", "/studio/agents/desk", 1440, 900, dark=True)
         browser.close()
 
 

@@ -314,8 +314,8 @@ def test_ten_thousand_threads_that_wait(service: Service) -> None:
     """The first page of a tenant takes no longer than with ten."""
     service._backend.create()
     row = {
-        "run": "r", "call_id": "c", "digest": "d", "tool": "pay", "kind": "review", "args": "{}",
-        "question": "null", "allowed": "approve", "agent": "desk", "late": "reject",
+        "run": "r", "job": "j", "call_id": "c", "digest": "d", "tool": "pay", "kind": "review",
+        "args": "{}", "question": "null", "allowed": "approve", "agent": "desk", "late": "reject",
     }  # fmt: skip
     many = [
         {

@@ -104,6 +104,7 @@ def _environment() -> Environment:
     made.filters |= {
         "ago": ago,
         "clock": clock,
+        "duration": _duration,
         "iso": lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"),
         "left": left,
         "json": pretty,
@@ -145,11 +146,11 @@ def left(seconds: float) -> str:
     return f"in {_duration(ahead)}" if ahead > 0 else "overdue"
 
 
-def _duration(seconds: int) -> str:
+def _duration(seconds: float) -> str:
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
 
 
 def clock(seconds: float) -> str:
