@@ -292,6 +292,17 @@ def test_time_travel_keeps_a_branch_for_each_decision(show: Show) -> None:
     assert out[5].endswith("You get 45 euros back.")
 
 
+def test_rules_ask_once_and_deny_what_is_too_large(show: Show) -> None:
+    out = show("rules")
+    assert out.count("Waits for a decision") == 1
+    assert "30 euros were refunded for A-1001." in out
+    assert "The shade is broken, too.\n20 euros were refunded for A-1001." in out
+    assert "900 euros were refunded" not in out
+    assert "The office pays these." in out
+    assert "it let 1 calls run" in out
+    assert out.strip().endswith("Approvals that hold now: []")
+
+
 def test_once_books_once_asks_about_the_unknown_and_undoes_backwards(show: Show) -> None:
     out = show("once")
     assert out.count("the process dies") == 2
