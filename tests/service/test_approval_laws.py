@@ -224,6 +224,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 @pytest.mark.timeout(7200)
+# The worker draws random waits of its own, in its threads, while examples are drawn.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @settings(settings.get_profile("costly"), max_examples=EXAMPLES)
 @given(AMOUNTS, st.lists(STEPS, min_size=4, max_size=10))
 def test_only_what_was_approved_runs_and_once(
