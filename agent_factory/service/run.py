@@ -6,16 +6,19 @@ import asyncio
 import json
 import re
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from langchain_core.messages import BaseMessage
 from sqlalchemy import Row, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
+from agent_factory.service.events import load
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY, lock_thread
@@ -103,6 +106,12 @@ class Run:
             job=row.job,
             usage=row.usage,
         )
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The messages that were submitted with it; the thread gets them when the run begins."""
+        given = load(b64decode(json.loads(self._look().payload)["input"]))
+        return [] if given is None else list(given["messages"])
 
     def result(self, timeout: float | None = None) -> Any:
         """What the agent's `invoke` would return, once the run has ended or pauses.

@@ -112,6 +112,7 @@ class Runner:
                 owner=self._worker(),
                 status="running",
                 plan=agent.plan,
+                updated_at=self._database.now,
             )
         if row.plan not in (None, agent.plan):
             logger.warning(

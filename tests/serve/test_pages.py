@@ -253,3 +253,17 @@ def test_a_thread_is_begun_and_written_to(service: Service, client: TestClient) 
     assert "may be remembered" in client.get("/studio/agents/desk/policy").text
     assert client.get("/studio/agents/desk/plan.svg").text.startswith("<svg")
     assert client.get("/studio/agents/nobody").status_code == 404
+
+
+def test_what_was_said_is_shown_before_the_run_begins(
+    service: Service, client: TestClient, tmp_path: Any
+) -> None:
+    with_no_worker = Service(f"sqlite:///{tmp_path}/idle.db")
+    with_no_worker.add("desk", service.agents["desk"])
+    run = with_no_worker.submit("desk", message="Are you there?", tenant="acme")
+    assert [message.text for message in run.messages] == ["Are you there?"]
+    shown = client_of(with_no_worker).get(f"/studio/threads/{run.thread_id}").text
+    with_no_worker.close()
+    conversation = shown.partition('id="conversation"')[2]
+    assert conversation.count("Are you there?") == 1
+    assert "No messages" not in conversation

@@ -63,6 +63,18 @@ def test_messages_are_seen_while_the_model_writes(
     expect(page.locator("#head .status")).to_have_text("failed")
 
 
+def test_a_run_is_seen_while_it_works(desk: Desk, new_page: NewPage) -> None:
+    page = new_page("/studio")
+    page.get_by_label("Message").fill("talk very slowly")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".message.human")).to_have_text("User talk very slowly")
+    for status in (page.locator("#head .status"), page.locator(".rows a[aria-current] .status")):
+        expect(status).to_have_text("running")
+    assert page.locator(".message.ai").count() == 0
+    expect(page.locator(".message.ai")).to_contain_text("Hello!")
+    assert page.locator(".message.human").count() == 1
+
+
 def test_a_run_is_cancelled(desk: Desk, thread: str, new_page: NewPage) -> None:
     page = new_page("/studio")
     page.get_by_label("Message").fill("slow, please")

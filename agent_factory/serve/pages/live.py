@@ -15,7 +15,7 @@ from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.conversation import Result, entry_of
 from agent_factory.serve.pages.picture import Picture
 from agent_factory.serve.pages.rendering import render
-from agent_factory.service import NotFound, RunCancelled, Service
+from agent_factory.service import NotFound, Run, RunCancelled, Service
 from agent_factory.service.backend import INTERRUPT
 
 LOOK_SECONDS = 0.5
@@ -80,13 +80,15 @@ class ThreadEvents:
                 if seen is not None or thread.status in AT_WORK:
                     yield _event("status", {"status": thread.status})
                 run = self._service.run(thread.run, tenant=self._tenant)
-                has_begun = False
+                if thread.status in AT_WORK:  # no node of the agent writes what the user says
+                    for message in await run_in_threadpool(submitted_with, run):
+                        yield _event("message", _message(message))
+                has_begun = thread.status != "queued"
                 try:
                     async for part in run.astream(after=after):
-                        if not has_begun and part["type"] != "end":
+                        if not has_begun:
                             has_begun = True
-                            for entry in await run_in_threadpool(self._said):
-                                yield _event("message", entry)
+                            yield _event("begun", {})
                         for kind, data in self._shown(part):
                             if kind == "settled":
                                 data["at"] = await run_in_threadpool(self._places)
@@ -106,16 +108,6 @@ class ThreadEvents:
                 continue
             seen = now
             await asyncio.sleep(LOOK_SECONDS)
-
-    def _said(self) -> list[dict[str, Any]]:
-        """What the user has said last, which no node of the agent writes."""
-        try:
-            messages = self._service.state(self._thread).values.get("messages") or []
-        except NotFound:  # it was deleted
-            return []
-        since = next((at for at, one in enumerate(reversed(messages)) if one.type != "human"), 0)
-        said = messages[len(messages) - since :] if since else messages[-1:]
-        return [_message(one) for one in said if one.type == "human"]
 
     def _places(self) -> list[str]:
         """Keys of the nodes that the thread waits at."""
@@ -165,6 +157,11 @@ class ThreadEvents:
             "tool": decision["tool"],
             "ms": round(decision["seconds"] * 1000, 1),
         }
+
+
+def submitted_with(run: Run) -> list[BaseMessage]:
+    """The messages of a run that a page can tell from those of its thread."""
+    return [message for message in run.messages if message.id]
 
 
 def _messages_of(update: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import SHOWN, entries_of
-from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes
+from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes, submitted_with
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
 from agent_factory.serve.pages.waits import shown_wait
@@ -135,7 +135,13 @@ class StudioPages:
         agent = self._service.agents.get(info.agent)
         state = None if agent is None else self._state(info, checkpoint)
         values = {} if state is None else state.values
-        entries = entries_of(values.get("messages") or [])
+        messages = [*(values.get("messages") or [])]
+        if info.run and info.status in AT_WORK and not checkpoint:
+            # The thread gets what was said with the first step of the run.
+            known = {one.id for one in messages}
+            said = submitted_with(self._service.run(info.run))
+            messages += [one for one in said if one.id not in known]
+        entries = entries_of(messages)
         first = max(0, number(request, "from", len(entries) - SHOWN))
         tenant = request.state.principal.tenant
         waits = [] if checkpoint else self._service.inbox(tenant).waits(thread=info.id)

@@ -107,6 +107,7 @@
   const toEnd = () => { scroll.scrollTop = scroll.scrollHeight; };
   const keeping = (change) => {
     const follows = atEnd();
+    byId("nothing")?.remove();
     change();
     if (follows) toEnd();
   };
@@ -165,6 +166,7 @@
         refresh("?only=head");
       }
     },
+    begun: () => refresh("?only=head"),
     token: ({ id, text, calls }) => keeping(() => {
       const message = writing(id);
       if (!message) return;
