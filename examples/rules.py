@@ -3,7 +3,7 @@
 Run: python examples/rules.py
 
 A reviewer approves one refund, and later refunds of the same order for an hour. Nobody is asked
-about the second one. A refund that is too large is denied, whoever would approve it.
+about the second one. A refund that is too large is denied, and nobody can approve it.
 """
 
 from __future__ import annotations
