@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from web.conftest import Desk, NewPage
 from web.desk import EVIL
@@ -73,6 +73,21 @@ def test_a_run_is_seen_while_it_works(desk: Desk, new_page: NewPage) -> None:
     assert page.locator(".message.ai").count() == 0
     expect(page.locator(".message.ai")).to_contain_text("Hello!")
     assert page.locator(".message.human").count() == 1
+
+
+def test_a_list_catches_up_with_what_has_changed_since_the_page_was_made(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    page = new_page("/studio")
+
+    def answer_late(route: Route) -> None:
+        desk.service.submit("desk", thread=thread, message="talk").result(30)
+        route.continue_()
+
+    page.route("**/studio/events", answer_late)
+    page.reload(wait_until="commit")
+    row = page.locator(f".rows a[href='/studio/threads/{thread}']")
+    expect(row.locator(".status")).to_have_text("idle")
 
 
 def test_a_run_is_cancelled(desk: Desk, thread: str, new_page: NewPage) -> None:

@@ -20,14 +20,13 @@
     open();
   }
 
-  // What waits, in the navigation.
-  let first = true;
+  // What waits, in the navigation. The first event comes at once: lists may have changed since the
+  // page was made.
   follow(document.body.dataset.changes, {
     changed: ({ waits }) => {
       byId("waiting").hidden = !waits;
       byId("waiting").textContent = waits;
-      if (!first) tell("changed");
-      first = false;
+      tell("changed");
     },
   });
 
