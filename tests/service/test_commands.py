@@ -272,6 +272,9 @@ def test_the_first_steps(folder: Path, until: Until) -> None:
         until(lambda: service.thread("t-17").status == "idle", 60)
         answer = service.state("t-17").values["messages"][-1].text
         assert answer == "About order A1: 40 euros were paid back for order A1."
+        asked = "Thanks! Was A1 paid?"
+        text = run("submit", SHOP, "desk", asked, "--thread", "t-17")
+        assert text == "Yes: 40 euros were paid back for order A1.\n"
         # Another message, whose answer is streamed to the terminal, up to its review.
         text = run("submit", SHOP, "desk", "Refund B2", "--thread", "t-18")
         assert text.startswith("refund waits for a decision: ")
