@@ -71,11 +71,11 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
-@pytest.fixture(scope="module", params=["sqlite"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def desk(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Desk]:
-    """A desk on SQLite; a module can ask for Postgres, too."""
+    """A desk on SQLite, and one on Postgres."""
     folder = tmp_path_factory.mktemp("desk")
     if request.param == "sqlite":
         with _desk(f"sqlite:///{folder}/desk.db") as made:
