@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.channels.untracked_value import UntrackedValue
 from typing_extensions import TypedDict
@@ -86,15 +86,11 @@ class NoProgressError(TurnError):
         super().__init__("the run", f"repeats itself: {repetition}.", hint)
 
 
-class _Call(NamedTuple):
-    """A call with its result; an answer is a call without a name, and without a result."""
+class _Turn(NamedTuple):
+    """The calls of a turn with their results; an answer is a call without a name and a result."""
 
-    name: str
-    args: Any
-    result: ToolMessage | None
-
-
-_Turn = list[_Call]
+    calls: Sequence[Any]
+    results: Mapping[str | None, ToolMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +107,12 @@ class _Repetition:
         if self.kind == "answers" and len(self.cycle) == 1:
             return f"the same answer was given {self.times} times in a row"
         if self.kind == "unknown":
-            calls = ", ".join(dict.fromkeys(call.name for call in self.cycle[0]))
-            return f"tools that do not exist were called {self.times} times in a row ({calls})"
-        turns = [" + ".join(call.name or "an answer" for call in turn) for turn in self.cycle]
+            names = dict.fromkeys(call["name"] for turn in self.cycle for call in turn.calls)
+            called = ", ".join(names)
+            return f"tools that do not exist were called {self.times} times in a row ({called})"
+        turns = [
+            " + ".join(call["name"] or "an answer" for call in turn.calls) for turn in self.cycle
+        ]
         if self.kind == "errors":
             return f"{turns[0]} failed {self.times} times in a row with the same error"
         if len(turns) > 1:
@@ -328,16 +327,15 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         if not self._withholds(repetition):
             return []
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
-        made = [call for turn in repetition.cycle for call in turn]
-        names, known = {call.name for call in made}, _names_of(request)
+        made = [call for turn in repetition.cycle for call in turn.calls]
+        names, known = {call["name"] for call in made}, _names_of(request)
 
         def is_repeated(call: Any) -> bool:
             if repetition.kind == "errors":
                 return call["name"] in names
             if repetition.kind == "unknown":
                 return call["name"] not in known
-            asked = _Call(call["name"], call["args"], None)
-            return any(self._is_same_call(asked, earlier) for earlier in made)
+            return any(self._is_same_call(call, earlier) for earlier in made)
 
         text = (
             f"This call did not run: {repetition}. Do not make it again. Try something else, or "
@@ -351,80 +349,90 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
 
     def _repetition(self, request: ModelRequest[Any], start: str | None) -> _Repetition | None:
         """What the end of the run repeats, if that has reached the mark."""
-        turns = _Turns(request.state.get("messages") or (), start)
-        if (last := turns.get(0)) is None:
+        messages = request.state.get("messages")
+        if not messages:
             return None
+        turns = _Turns(messages, start)
         found = self._repeated_calls(turns)
-        if all(_failed(call.result) for call in last):
+        if getattr(messages[-1], "status", None) == "error" and all(
+            map(_failed, _results(turns.get(0)))
+        ):
             for other in (self._unknown_tools(turns, _names_of(request)), self._same_error(turns)):
                 if other and (found is None or other.excess > found.excess):
                     found = other
         return found
 
     def _repeated_calls(self, turns: _Turns) -> _Repetition | None:
-        """The longest repetition of calls, and of answers."""
+        """The repetition of calls, or of answers, that is furthest beyond its mark."""
         found: _Repetition | None = None
         period = polling = count = 0
-        while count < self._reach and (turn := turns.get(count)) is not None:
-            if (distance := self._distance(turns, count, turn)) is None:
-                break
-            count += 1
+        while count < self._reach and (distance := self._distance(turns, count)):
             period = max(period, distance)
-            polling = max(polling, self._polling(turn))
+            polling = max(polling, self._polling(turns.read[count]))
+            count += 1
             excess = count - max(self.remark_after, period, polling)
             if excess >= 0 and (found is None or excess >= found.excess):
-                cycle = [turns.turns[at] for at in reversed(range(period))]
-                is_answer = not any(call.name for turn in cycle for call in turn)
+                cycle = turns.read[period - 1 :: -1]
+                is_answer = not any(call["name"] for turn in cycle for call in turn.calls)
                 kind: Literal["answers", "calls"] = "answers" if is_answer else "calls"
                 found = _Repetition(kind, cycle, (count + period) // period, excess)
         return found
 
-    def _distance(self, turns: _Turns, at: int, turn: _Turn) -> int | None:
-        """How many turns back all calls of a turn were made before; None if one is new."""
+    def _distance(self, turns: _Turns, at: int) -> int:
+        """How many turns back all calls of a turn were made before; 0 if one of them is new."""
         furthest = 0
-        for call in turn:
-            if call.name in self.ignore_tool_names:
-                return None
+        turn = turns.get(at)
+        for call in turn.calls if turn else ():
+            name, args = call["name"], call["args"]
+            if name in self.ignore_tool_names:
+                return 0
             for distance in range(1, LONGEST_CYCLE + 1):
-                if (earlier := turns.get(at + distance)) is None:
-                    return None
-                # Nearly all calls are new, so the names are compared before anything is called.
-                same = [made for made in earlier if made.name == call.name]
-                if same and any(self._is_same(call, made) for made in same):
-                    furthest = max(furthest, distance)
-                    break
+                earlier = turns.get(at + distance)
+                if turn is None or earlier is None:
+                    return 0
+                for made in earlier.calls:
+                    # Nearly all calls are new, so what costs least is compared first.
+                    if (
+                        made["name"] == name
+                        and (made["args"] == args or self.ignore_arguments)
+                        and self._is_same_call(call, made)
+                        and self._is_same_result(turn, call, earlier, made)
+                    ):
+                        break
+                else:
+                    continue
+                furthest = max(furthest, distance)
+                break
             else:
-                return None
+                return 0
         return furthest
-
-    def _is_same(self, one: _Call, other: _Call) -> bool:
-        return self._is_same_call(one, other) and self._is_same_result(one.result, other.result)
 
     def _unknown_tools(self, turns: _Turns, known: Collection[str]) -> _Repetition | None:
         """Turns in a row that call only tools which the request does not offer, and fail."""
         count = 0
         while count <= self._reach and (turn := turns.get(count)) is not None:
-            if not all(call.name not in known and _failed(call.result) for call in turn):
+            is_unknown = not any(call["name"] in known for call in turn.calls)
+            if not is_unknown or not all(map(_failed, _results(turn))):
                 break
             count += 1
         excess = count - 1 - self.remark_after
         if excess < 0:
             return None
-        called = [call for at in reversed(range(count)) for call in turns.turns[at]]
-        return _Repetition("unknown", [called], count, excess)
+        return _Repetition("unknown", turns.read[count - 1 :: -1], count, excess)
 
     def _same_error(self, turns: _Turns) -> _Repetition | None:
         """Turns in a row in which the same tools fail with the same errors."""
-        last = turns.turns[0]
-        if any(call.name in self.ignore_tool_names for call in last):
+        last = turns.read[0]
+        if any(call["name"] in self.ignore_tool_names for call in last.calls):
             return None
         count = 0
         while count < self._reach and (turn := turns.get(count + 1)) is not None:
-            if len(turn) != len(last) or not all(
-                call.name == other.name
-                and _failed(other.result)
-                and self._is_same_result(call.result, other.result)
-                for call, other in zip(turns.turns[count], turn, strict=True)
+            later = turns.read[count]
+            if len(turn.calls) != len(later.calls) or not all(
+                call["name"] == made["name"]
+                and _failed(turn.results.get(made["id"]))
+                and self._is_same_result(later, call, turn, made)
+                for call, made in zip(later.calls, turn.calls, strict=True)
             ):
                 break
             count += 1
@@ -433,26 +441,27 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
 
     def _polling(self, turn: _Turn) -> int:
         """How often a turn may be repeated because it waits for something."""
-        return max((self.polling_tools.get(call.name, 0) for call in turn), default=0)
+        return max((self.polling_tools.get(call["name"], 0) for call in turn.calls), default=0)
 
-    def _is_same_call(self, one: _Call, other: _Call) -> bool:
-        mine, theirs = one.args, other.args
+    def _is_same_call(self, one: Any, other: Any) -> bool:
+        mine, theirs = one["args"], other["args"]
         if self.ignore_arguments and isinstance(mine, dict) and isinstance(theirs, dict):
             mine, theirs = (
                 {key: args[key] for key in args if key not in self.ignore_arguments}
                 for args in (mine, theirs)
             )
         # Equal values are the same JSON, except for numbers: in Python, 1 == 1.0 == True.
-        return (
-            one.name == other.name
+        return bool(
+            one["name"] == other["name"]
             and mine == theirs
             and json.dumps(mine, sort_keys=True, default=str)
             == json.dumps(theirs, sort_keys=True, default=str)
         )
 
-    def _is_same_result(self, one: ToolMessage | None, other: ToolMessage | None) -> bool:
+    def _is_same_result(self, turn: _Turn, call: Any, earlier: _Turn, made: Any) -> bool:
+        one, other = turn.results.get(call["id"]), earlier.results.get(made["id"])
         if one is None or other is None:
-            return one is other  # answers have no results
+            return not call["name"] and not made["name"]  # two answers
         marks = [result.response_metadata.get(_KEY) or {} for result in (one, other)]
         if any("withheld" in mark for mark in marks):
             return True  # the call would have brought what it brought before
@@ -472,46 +481,47 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
 
 
 class _Turns:
-    """The turns of a run, newest first, read off its messages as far as they are needed."""
+    """The turns of a run, newest first, read off its messages as far as they are needed.
+
+    They are the turns since the last message of the user. A hook may write as the user, too: what
+    it adds in a run, after the message with the id `start`, does not count as one.
+    """
 
     def __init__(self, messages: Sequence[AnyMessage], start: str | None) -> None:
-        self.turns: list[_Turn] = []
-        self._rest = self._read(messages, start)
+        self.read: list[_Turn] = []
+        self._rest = self._all(messages, start)
 
     def get(self, at: int) -> _Turn | None:
         """A turn by its place from the end; None if the run does not have as many."""
-        while len(self.turns) <= at:
+        read = self.read
+        while len(read) <= at:
             turn = next(self._rest, None)
             if turn is None:
                 return None
-            self.turns.append(turn)
-        return self.turns[at]
+            read.append(turn)
+        return read[at]
 
     @staticmethod
-    def _read(messages: Sequence[AnyMessage], start: str | None) -> Iterator[_Turn]:
-        """The turns since the last message of the user.
-
-        A hook may write as the user, too. What came after `start` in this run is such a message.
-        """
+    def _all(messages: Sequence[AnyMessage], start: str | None) -> Iterator[_Turn]:
         results: dict[str | None, ToolMessage] = {}
         for at in range(len(messages) - 1, -1, -1):
-            message = messages[at]
-            if isinstance(message, ToolMessage):
+            message: Any = messages[at]
+            # By `type`, because `isinstance` is slow for the classes of pydantic.
+            kind = message.type
+            if kind == "tool":
                 results[message.tool_call_id] = message
-            elif isinstance(message, AIMessage):
-                calls = [*message.tool_calls, *message.invalid_tool_calls]
-                if calls:
-                    yield [
-                        _Call(call["name"] or "", call["args"], results.get(call["id"]))
-                        for call in calls
-                    ]
-                else:
+            elif kind in ("ai", "AIMessageChunk"):
+                calls = message.tool_calls
+                if message.invalid_tool_calls:
+                    calls = [*calls, *message.invalid_tool_calls]
+                if not calls:
                     before = messages[at - 1] if at else None
                     words = before.text if isinstance(before, HumanMessage) else ""
-                    yield [_Call("", (message.text, words), None)]
+                    calls = [{"name": "", "args": [message.text, words], "id": None}]
+                yield _Turn(calls, results)
                 results = {}
             elif (
-                isinstance(message, HumanMessage)
+                kind == "human"
                 and start in (None, message.id)
                 and "lc_source" not in message.additional_kwargs
             ):
@@ -525,6 +535,11 @@ def _names_of(request: ModelRequest[Any]) -> set[str]:
     return {
         str(tool.get("name", "") if isinstance(tool, dict) else tool.name) for tool in request.tools
     }
+
+
+def _results(turn: _Turn | None) -> list[ToolMessage | None]:
+    """The results of the calls of a turn."""
+    return [turn.results.get(call["id"]) for call in turn.calls] if turn else []
 
 
 def _failed(result: ToolMessage | None) -> bool:
