@@ -168,9 +168,11 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 if (message := error.ai_message) is None or (fault := _fault(message)) is None:
                     raise
             else:
-                message = next(m for m in reversed(response.result) if isinstance(m, AIMessage))
-                fault = _fault(message)
-                # A text that could be parsed is complete. A call is not: see the class.
+                answers = [m for m in response.result if isinstance(m, AIMessage)]
+                if not answers:
+                    return response  # the engine says what is wrong with it
+                fault = _fault(message := answers[-1])
+                # A text that could be parsed is complete. A call need not be: see the class.
                 is_parsed = response.structured_response is not None and not message.tool_calls
                 if fault is None or is_parsed:
                     break
