@@ -113,7 +113,7 @@ def error_result(call: Any, content: str | list[Any], **fields: Any) -> ToolMess
 
 
 def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> list[AnyMessage]:
-    """The messages with a remark to the model at their end; `source` marks a message of its own.
+    """The messages with a remark to the model at their end; `source` marks a message that is added.
 
     It is part of the last result if there is one: some providers reject a message of the user
     after a result, and models then tend to answer instead of going on.

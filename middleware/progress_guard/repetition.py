@@ -1,0 +1,255 @@
+"""What the end of a run repeats: calls, cycles of calls, errors, answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+
+from agent_factory.structured_output.strategies import EXPLANATION
+
+LONGEST_CYCLE = 4
+"""The most turns of a cycle: a turn is compared with this many turns before it."""
+
+MARKS = "progress_guard"
+"""Key in the response metadata of results: a remark was added, or the call did not run."""
+
+
+class Turn(NamedTuple):
+    """The calls of a turn with their results; an answer is a call without a name and a result."""
+
+    calls: Sequence[Any]
+    results: Mapping[str | None, ToolMessage]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the result of each call is an error."""
+        return all(
+            (result := self.results.get(call["id"])) is not None
+            and result.status == "error"
+            and not _is_explanation(result)
+            for call in self.calls
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """Turns at the end of a run that repeat earlier ones."""
+
+    kind: Literal["calls", "unknown", "errors", "answers"]
+    cycle: Sequence[Turn]  # the turns that are repeated
+    times: int
+    excess: int  # repeated turns beyond the mark
+
+    def __str__(self) -> str:
+        """The repetition as half a sentence; the decision log, the model and users read it."""
+        if self.kind == "answers" and len(self.cycle) == 1:
+            return f"the same answer was given {self.times} times in a row"
+        if self.kind == "unknown":
+            names = dict.fromkeys(call["name"] for turn in self.cycle for call in turn.calls)
+            called = ", ".join(names)
+            return f"tools that do not exist were called {self.times} times in a row ({called})"
+        turns = [
+            " + ".join(call["name"] or "an answer" for call in turn.calls) for turn in self.cycle
+        ]
+        if self.kind == "errors":
+            return f"{turns[0]} failed {self.times} times in a row with the same error"
+        if len(turns) > 1:
+            return f"cycle {' -> '.join(turns)}, {self.times} times with the same results"
+        return f"{turns[0]} was called {self.times} times in a row with the same result"
+
+
+class Turns:
+    """The turns of a run, newest first, read off its messages as far as they are needed.
+
+    They are the turns since the last message of the user. A hook may write as the user, too: what
+    it adds in a run, after the message with the id `start`, does not count as one.
+    """
+
+    def __init__(self, messages: Sequence[AnyMessage], start: str | None) -> None:
+        self.read: list[Turn] = []
+        self._rest = _turns(messages, start)
+
+    def get(self, at: int) -> Turn | None:
+        """A turn by its place from the end; None if the run does not have as many."""
+        read = self.read
+        while len(read) <= at:
+            turn = next(self._rest, None)
+            if turn is None:
+                return None
+            read.append(turn)
+        return read[at]
+
+
+def _turns(messages: Sequence[AnyMessage], start: str | None) -> Iterator[Turn]:
+    """Read the turns for `Turns`."""
+    results: dict[str | None, ToolMessage] = {}
+    for at in range(len(messages) - 1, -1, -1):
+        message: Any = messages[at]
+        # By `type`, because `isinstance` is slow for the classes of pydantic.
+        kind = message.type
+        if kind == "tool":
+            results[message.tool_call_id] = message
+        elif kind in ("ai", "AIMessageChunk"):
+            calls = message.tool_calls
+            if message.invalid_tool_calls:
+                calls = [*calls, *message.invalid_tool_calls]
+            if not calls:
+                before = messages[at - 1] if at else None
+                words = before.text if isinstance(before, HumanMessage) else ""
+                calls = [{"name": "", "args": [message.text, words], "id": None}]
+            yield Turn(calls, results)
+            results = {}
+        elif (
+            kind == "human"
+            and start in (None, message.id)
+            and "lc_source" not in message.additional_kwargs
+        ):
+            return
+        if message.id == start:
+            start = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What counts as a repetition, and from when on; the fields are arguments of the guard."""
+
+    remark_after: int
+    error_after: int
+    reach: int  # more repeated turns than any step needs, which bounds the work of each call
+    polling_tools: Mapping[str, int]
+    ignored_tools: Collection[str]
+    ignored_arguments: Collection[str]
+    result_key: Callable[[ToolMessage], Any] | None
+
+    def repetition(self, turns: Turns, known: Callable[[], Collection[str]]) -> Repetition | None:
+        """What the turns repeat, if that has reached its mark; `known` names the tools offered."""
+        found = self.of_calls(turns)
+        last = turns.get(0)
+        if last is not None and last.failed:
+            for other in (self.of_unknown_tools(turns, known()), self.of_an_error(turns)):
+                if other and (found is None or other.excess > found.excess):
+                    found = other
+        return found
+
+    def of_calls(self, turns: Turns) -> Repetition | None:
+        """The repetition of calls, or of answers, that is furthest beyond its mark."""
+        found: Repetition | None = None
+        period = polling = count = 0
+        while count < self.reach and (distance := self.distance(turns, count)):
+            period = max(period, distance)
+            polling = max(polling, self._polling(turns.read[count]))
+            count += 1
+            excess = count - max(self.remark_after, period, polling)
+            if excess >= 0 and (found is None or excess >= found.excess):
+                cycle = turns.read[period - 1 :: -1]
+                is_answer = not any(call["name"] for turn in cycle for call in turn.calls)
+                kind: Literal["answers", "calls"] = "answers" if is_answer else "calls"
+                found = Repetition(kind, cycle, (count + period) // period, excess)
+        return found
+
+    def distance(self, turns: Turns, at: int) -> int:
+        """How many turns back all calls of a turn were made before; 0 if one of them is new."""
+        furthest = 0
+        turn = turns.get(at)
+        for call in turn.calls if turn else ():
+            name, args = call["name"], call["args"]
+            if name in self.ignored_tools:
+                return 0
+            for distance in range(1, LONGEST_CYCLE + 1):
+                earlier = turns.get(at + distance)
+                if turn is None or earlier is None:
+                    return 0
+                for made in earlier.calls:
+                    # Nearly all calls are new, so what costs least is compared first.
+                    if (
+                        made["name"] == name
+                        and (made["args"] == args or self.ignored_arguments)
+                        and self.is_same_call(call, made)
+                        and self._is_same_result(turn, call, earlier, made)
+                    ):
+                        break
+                else:
+                    continue
+                furthest = max(furthest, distance)
+                break
+            else:
+                return 0
+        return furthest
+
+    def of_unknown_tools(self, turns: Turns, known: Collection[str]) -> Repetition | None:
+        """Turns in a row that call only tools which the request does not offer, and fail."""
+        count = 0
+        while count <= self.reach and (turn := turns.get(count)) is not None:
+            if not turn.failed or any(call["name"] in known for call in turn.calls):
+                break
+            count += 1
+        excess = count - 1 - self.remark_after
+        if excess < 0:
+            return None
+        return Repetition("unknown", turns.read[count - 1 :: -1], count, excess)
+
+    def of_an_error(self, turns: Turns) -> Repetition | None:
+        """Turns in a row in which the same tools fail with the same errors."""
+        last = turns.read[0]
+        if any(call["name"] in self.ignored_tools for call in last.calls):
+            return None
+        count = 0
+        while count < self.reach and (turn := turns.get(count + 1)) is not None and turn.failed:
+            later = turns.read[count]
+            if len(turn.calls) != len(later.calls) or not all(
+                call["name"] == made["name"] and self._is_same_result(later, call, turn, made)
+                for call, made in zip(later.calls, turn.calls, strict=True)
+            ):
+                break
+            count += 1
+        excess = count - max(self.remark_after, self.error_after, self._polling(last))
+        return Repetition("errors", [last], count + 1, excess) if excess >= 0 else None
+
+    def _polling(self, turn: Turn) -> int:
+        """How often a turn may be repeated because it waits for something."""
+        return max((self.polling_tools.get(call["name"], 0) for call in turn.calls), default=0)
+
+    def is_same_call(self, one: Any, other: Any) -> bool:
+        """Whether two calls have the same name, and as JSON the same arguments."""
+        mine, theirs = one["args"], other["args"]
+        if self.ignored_arguments and isinstance(mine, dict) and isinstance(theirs, dict):
+            mine, theirs = (
+                {key: args[key] for key in args if key not in self.ignored_arguments}
+                for args in (mine, theirs)
+            )
+        # Equal values are the same JSON, except for numbers: in Python, 1 == 1.0 == True.
+        return bool(
+            one["name"] == other["name"]
+            and mine == theirs
+            and json.dumps(mine, sort_keys=True, default=str)
+            == json.dumps(theirs, sort_keys=True, default=str)
+        )
+
+    def _is_same_result(self, turn: Turn, call: Any, earlier: Turn, made: Any) -> bool:
+        one, other = turn.results.get(call["id"]), earlier.results.get(made["id"])
+        if one is None or other is None:
+            return not call["name"] and not made["name"]  # two answers
+        marks = [result.response_metadata.get(MARKS) or {} for result in (one, other)]
+        if any("withheld" in mark for mark in marks):
+            return True  # the call would have brought what it brought before
+        if one.status != other.status or _is_explanation(one) or _is_explanation(other):
+            return False
+        keys = []
+        for result, mark in zip((one, other), marks, strict=True):
+            content: Any = result.content
+            if remark := mark.get("remark"):  # what counts is the result as the tool gave it
+                is_list = isinstance(content, list)
+                content = content[:-1] if is_list else content.removesuffix(f"\n\n{remark}")
+            if self.result_key is not None:
+                content = self.result_key(result.model_copy(update={"content": content}))
+            keys.append(content)
+        return bool(keys[0] == keys[1])
+
+
+def _is_explanation(result: ToolMessage) -> bool:
+    """Whether it says what is wrong with a structured answer, which has a limit of its retries."""
+    return result.additional_kwargs.get("lc_source") == EXPLANATION
