@@ -505,7 +505,11 @@ REPETITIONS = [
     ),
     Repetition(
         "an error and a result of one text",
-        [[c("get", "x"), failed("get", "x"), c("get", "y"), c("get", "x")]],
+        [[c("get", "x"), failed("get", "x"), failed("get", "x"), c("get", "x")]],
+    ),
+    Repetition(
+        "a cycle of more than four turns",
+        [[c("read_file", "x", path=path) for path in "abcde"] * 3],
     ),
     Repetition(
         "a to-do list that gets on",

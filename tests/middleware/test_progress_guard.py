@@ -32,12 +32,14 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     after_model,
+    before_agent,
     before_model,
     create_agent,
     run,
     warnings_of,
 )
 from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
     ModelRetryMiddleware,
     NoProgressError,
     ProgressGuardMiddleware,
@@ -199,6 +201,7 @@ def test_a_tool_that_does_not_exist_leads_to_the_names_of_those_that_do(call: Ru
     _, messages = played(call, [none("google", q="a"), none("browse", q="b"), SEARCH][:2])
     remark = next(text for text in texts(messages) if REMARK in text)
     assert "tools that do not exist were called 3 times in a row (google, browse)" in remark
+    assert texts(messages)[4].startswith("This call did not run: tools that do not exist")
     assert remark.endswith(
         "Call only these: other. If none of them fits, answer and say what is missing.]"
     )
@@ -302,6 +305,51 @@ def test_a_message_that_a_hook_writes_does_not(call: Run, mark: dict[str, Any]) 
     stage, messages = played(call, SEARCH, stack=[remind])
     assert stage.played == 5
     assert_valid_history(messages)
+
+
+def test_a_message_with_the_mark_of_middleware_is_none_of_the_user(call: Run) -> None:
+    """A resumed run does not know what was added in it, so only the mark says who wrote."""
+
+    @before_model
+    def remind(state: Any, runtime: Any) -> Any:
+        if state["messages"][-1].type == "tool":
+            marks = {"lc_source": "reminder"}
+            return {"messages": [HumanMessage("Be quick.", additional_kwargs=marks)]}
+        return None
+
+    stage, _ = played(call, SEARCH, stack=[remind, HumanInTheLoopMiddleware({"search": True})])
+    assert stage.played == 5
+
+
+def test_a_run_ends_where_the_user_wrote_also_if_it_began_with_something_else(call: Run) -> None:
+    @before_agent
+    def remember(state: Any, runtime: Any) -> Any:
+        marks = {"lc_source": "memory"}
+        return {"messages": [HumanMessage("Likes tea.", additional_kwargs=marks)]}
+
+    stage = Stage([SEARCH], [remember, ProgressGuardMiddleware()])
+    stage.run(call, [SEARCH, "Done."])
+    messages = stage.run(call, [SEARCH, SEARCH, "Done."])
+    assert not any(REMARK in text for text in texts(messages))
+
+
+def test_a_tool_that_a_layer_runs_is_not_unknown_until_it_fails() -> None:
+    """The request does not offer it, and the layer around tools knows it."""
+    history: list[Any] = [HumanMessage("Go", id="h")]
+    for number, status in enumerate(["success", "success", "error"]):
+        asked: Any = {"name": "dynamic", "args": {"n": number}, "id": str(number)}
+        history.append(AIMessage("", tool_calls=[asked]))
+        fields: Any = {"tool_call_id": str(number), "status": status}
+        history.append(ToolMessage(f"result {number}", **fields))
+    shown: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        shown.extend(request.messages)
+        return ModelResponse([AIMessage("Done.")])
+
+    request = ModelRequest(model=ScriptedChatModel([]), messages=history)
+    run(ProgressGuardMiddleware().around_model(request), answer)
+    assert shown == history
 
 
 def test_a_fork_counts_what_it_holds(call: Run) -> None:
