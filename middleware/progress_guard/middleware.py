@@ -283,7 +283,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         text = f"[You repeat yourself: {repetition}. {advice}]"
         messages = with_remark(request.messages, text, _KEY)
         changed = messages[-1]
-        stored = {message.id for message in request.state.get("messages", [])[-1:]}
+        stored = {message.id for message in request.state.get("messages", [])[-1:]} - {None}
         if not isinstance(changed, ToolMessage) or changed.id not in stored:
             return request.override(messages=messages), {}
         # The next requests begin with this one, and the provider has it in its cache.
@@ -325,6 +325,10 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
 
 def _names_of(request: ModelRequest[Any]) -> set[str]:
     """The names of the tools that a request offers."""
-    return {
-        str(tool.get("name", "") if isinstance(tool, dict) else tool.name) for tool in request.tools
-    }
+    names = set()
+    for tool in request.tools:
+        if isinstance(tool, dict):
+            names.add(str({**tool, **(tool.get("function") or {})}.get("name", "")))
+        else:  # a layer may also offer a plain function
+            names.add(str(getattr(tool, "name", None) or getattr(tool, "__name__", "")))
+    return names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -221,13 +220,7 @@ class Comparison:
                 {key: args[key] for key in args if key not in self.ignored_arguments}
                 for args in (mine, theirs)
             )
-        # Equal values are the same JSON, except for numbers: in Python, 1 == 1.0 == True.
-        return bool(
-            one["name"] == other["name"]
-            and mine == theirs
-            and json.dumps(mine, sort_keys=True, default=str)
-            == json.dumps(theirs, sort_keys=True, default=str)
-        )
+        return one["name"] == other["name"] and _is_same_json(mine, theirs)
 
     def _is_same_result(self, turn: Turn, call: Any, earlier: Turn, made: Any) -> bool:
         one, other = turn.results.get(call["id"]), earlier.results.get(made["id"])
@@ -248,6 +241,17 @@ class Comparison:
                 content = self.result_key(result.model_copy(update={"content": content}))
             keys.append(content)
         return bool(keys[0] == keys[1])
+
+
+def _is_same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; in Python, also 1 == 1.0 == True."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _is_same_json(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same_json, one, other))
+    return type(one) is type(other) and bool(one == other)
 
 
 def _is_explanation(result: ToolMessage) -> bool:

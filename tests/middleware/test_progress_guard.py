@@ -352,6 +352,27 @@ def test_a_tool_that_a_layer_runs_is_not_unknown_until_it_fails() -> None:
     assert shown == history
 
 
+def test_the_names_of_tools_are_read_in_every_form() -> None:
+    """Layers offer functions and schemas, too; a call of one of them is not unknown."""
+    schema = {"type": "function", "function": {"name": "schema"}}
+    tools: Any = [tool(find_nothing), print, schema, {"type": "web_search", "name": "provider"}]
+    for name in ("find_nothing", "print", "schema", "provider"):
+        history: list[Any] = [HumanMessage("Go", id="h")]
+        for number in range(3):
+            asked: Any = {"name": name, "args": {"n": number}, "id": str(number)}
+            history.append(AIMessage("", tool_calls=[asked]))
+            history.append(ToolMessage(str(number), tool_call_id=str(number), status="error"))
+        request = ModelRequest(model=ScriptedChatModel([]), messages=history, tools=tools)
+        shown: list[Any] = []
+
+        def answer(request: Any, shown: list[Any] = shown) -> Any:
+            shown.extend(request.messages)
+            return ModelResponse([AIMessage("Done.")])
+
+        run(ProgressGuardMiddleware().around_model(request), answer)
+        assert shown == history, name
+
+
 def test_a_fork_counts_what_it_holds(call: Run) -> None:
     """A thread that goes on from an earlier checkpoint, with an agent that is built anew."""
     stage, _ = played(call, SEARCH)
