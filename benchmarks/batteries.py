@@ -64,7 +64,8 @@ class ReportingModel(FreeModel):
             calls = [{"name": "add", "args": {"a": turn, "b": 1}, "id": f"call_{turn}"}]
         read = 100 * len(messages)
         usage = UsageMetadata(input_tokens=read, output_tokens=20, total_tokens=read + 20)
-        answer = AIMessage("", tool_calls=calls, usage_metadata=usage)
+        # A real model does not end with an empty answer, which a guard would ask for again.
+        answer = AIMessage("" if calls else "Done.", tool_calls=calls, usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 

@@ -59,7 +59,7 @@ def _idle(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]
 
 
 def guards(effort: Effort) -> Iterator[Match]:
-    """What the guards of progress and of answers cost in a turn in which they have nothing to do."""
+    """What the guards of progress and of answers cost where they find nothing to do."""
     for mode in Mode:
         opened = partial(_guarded, mode, effort.turns)
         pairs = [

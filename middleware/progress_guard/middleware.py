@@ -12,12 +12,12 @@ other arguments may be what is needed next.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.channels.untracked_value import UntrackedValue
-from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
@@ -42,6 +42,7 @@ from agent_factory.middleware._shared.messages import (
 )
 from agent_factory.middleware._shared.models import with_update
 from agent_factory.middleware._shared.validation import check_choice, check_count
+from agent_factory.upstream import run_identity
 
 from .repetition import LONGEST_CYCLE, MARKS, Comparison, Repetition, Turns
 
@@ -51,23 +52,18 @@ _KEY = "progress_guard"
 """Key of the state, and mark of messages."""
 
 
-class _RunRecord(TypedDict):
-    """What a guard knows of a run that its messages do not show."""
-
-    start: str | None  # the id of the newest message at the first model call
-    stopped: str  # why the run had to end; empty before
+RUNS = 1024
+"""Maximum number of active runs whose beginning is known; the oldest is forgotten."""
 
 
 class ProgressGuardState(AgentState[Any]):
     """State of an agent with a progress guard.
 
     Attributes:
-        progress_guard: Where this run began, and why it was stopped.
+        progress_guard: Why this run was stopped. Every `invoke` starts without.
     """
 
-    progress_guard: NotRequired[
-        Annotated[_RunRecord, UntrackedValue(dict, guard=False), PrivateStateAttr]
-    ]
+    progress_guard: NotRequired[Annotated[str, UntrackedValue(str, guard=False), PrivateStateAttr]]
 
 
 class NoProgressError(TurnError):
@@ -104,10 +100,10 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
     does a cycle of up to four turns. A turn with anything new starts the count again: another
     call, other arguments, another result. So does a message of the user.
 
-    Three more things count. Turns in a row that call only tools which do not exist are
-    repetitions, whatever they pass. A tool that fails with the same error each time is one after
-    `error_after` turns, whatever its arguments. And so is the same answer to the same words, if a
-    hook jumps back to the model.
+    Three more things count. Turns in a row that call only tools which are not offered, and fail,
+    are repetitions, whatever they pass. A tool that fails with the same error each time is one
+    after `error_after` turns, whatever its arguments. And so is the same answer to the same words,
+    if a hook jumps back to the model.
 
     The *mark* of a repetition is reached with `remark_after` repeated turns in a row, and not
     before a whole cycle was repeated: by the third A, by A B A B, by A B C A B C. Then:
@@ -216,6 +212,9 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         self.ignore_arguments = frozenset(ignore_arguments)
         self.result_key = result_key
         self.exit_behavior = exit_behavior
+        # In this process, and not in the state, because a write to the state in each run costs more
+        # than all else. A resumed run begins again, as state that lives for one run does.
+        self._starts: Callable[[object, str], list[int]] = lru_cache(RUNS)(lambda run, graph: [])
         most = max(error_after, LONGEST_CYCLE, *self.polling_tools.values())
         self._comparison = Comparison(
             remark_after=remark_after,
@@ -230,15 +229,12 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Call the model, unless the run has to end because it repeats itself."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
-        record: _RunRecord | None = request.state.get(_KEY)  # type: ignore[assignment]
-        turns = Turns(messages, record["start"] if record else None)
+        stopped: str = request.state.get(_KEY, "")  # type: ignore[assignment]
+        turns = Turns(messages, self._start(request, len(messages)))
         repetition = self._comparison.repetition(turns, lambda: _names_of(request))
-        if repetition is None and record is not None and not record["stopped"]:
+        if repetition is None and not stopped:
             response: ModelResponse[Any] = yield request
             return response
-        if record is None:
-            record = {"start": messages[-1].id if messages else None, "stopped": ""}
-        stopped = record["stopped"]
         if repetition and repetition.excess >= self.answer_after - self.remark_after:
             stopped = stopped or str(repetition)
             if repetition.kind == "answers":
@@ -257,10 +253,8 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
             else:
                 response = yield from request_final_answer(request, stopped)
             set_reason(f"end: {stopped}")
-            return with_update(request, response, {_KEY: {**record, "stopped": stopped}})
-        if repetition is None:
-            response = yield request
-            return with_update(request, response, {_KEY: record})
+            return with_update(request, response, {_KEY: stopped})
+        assert repetition is not None
         remarked, update = self._remarked(request, repetition)
         response = yield remarked
         step = "remark"
@@ -268,7 +262,19 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
             response = ModelResponse([*response.result, *refusals], response.structured_response)
             step = "calls withheld"
         set_reason(f"{step}: {repetition}")
-        return with_update(request, response, {_KEY: record, **update})
+        return with_update(request, response, update) if update else response
+
+    def _start(self, request: ModelRequest[Any], count: int) -> int:
+        """How many messages the thread had at the first model call of this run."""
+        runtime = request.runtime
+        if runtime is None or (control := run_identity(runtime)) is None:
+            return count
+        # A subagent has the run of its caller. Its namespace begins with the task that called it.
+        info = runtime.execution_info
+        start = self._starts(control, info.checkpoint_ns.rpartition("|")[0] if info else "")
+        if not start:
+            start.append(count)
+        return start[0]
 
     def _remarked(
         self, request: ModelRequest[Any], repetition: Repetition

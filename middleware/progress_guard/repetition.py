@@ -18,16 +18,27 @@ MARKS = "progress_guard"
 
 
 class Turn(NamedTuple):
-    """The calls of a turn with their results; an answer is a call without a name and a result."""
+    """The calls of a turn, and where its results are; an answer is a call without a name."""
 
     calls: Sequence[Any]
-    results: Mapping[str | None, ToolMessage]
+    messages: Sequence[Any]
+    at: int
+
+    def result(self, call: Any) -> ToolMessage | None:
+        """The result of a call."""
+        for index in range(self.at + 1, len(self.messages)):
+            message = self.messages[index]
+            if not isinstance(message, ToolMessage):
+                break
+            if message.tool_call_id == call["id"]:
+                return message
+        return None
 
     @property
     def failed(self) -> bool:
         """Whether the result of each call is an error."""
         return all(
-            (result := self.results.get(call["id"])) is not None
+            (result := self.result(call)) is not None
             and result.status == "error"
             and not _is_explanation(result)
             for call in self.calls
@@ -50,7 +61,7 @@ class Repetition:
         if self.kind == "unknown":
             names = dict.fromkeys(call["name"] for turn in self.cycle for call in turn.calls)
             called = ", ".join(names)
-            return f"tools that do not exist were called {self.times} times in a row ({called})"
+            return f"tools that are not offered were called {self.times} times in a row ({called})"
         turns = [
             " + ".join(call["name"] or "an answer" for call in turn.calls) for turn in self.cycle
         ]
@@ -65,34 +76,35 @@ class Turns:
     """The turns of a run, newest first, read off its messages as far as they are needed.
 
     They are the turns since the last message of the user. A hook may write as the user, too: what
-    it adds in a run, after the message with the id `start`, does not count as one.
+    it adds in a run, which began with the first `start` messages, does not count as one.
     """
 
-    def __init__(self, messages: Sequence[AnyMessage], start: str | None) -> None:
+    def __init__(self, messages: Sequence[AnyMessage], start: int) -> None:
         self.read: list[Turn] = []
         self._rest = _turns(messages, start)
 
+    def first(self, number: int) -> list[Turn]:
+        """At least so many of the turns; fewer if the run does not have as many."""
+        read = self.read
+        while len(read) < number and (turn := next(self._rest, None)):
+            read.append(turn)
+        return read
+
     def get(self, at: int) -> Turn | None:
         """A turn by its place from the end; None if the run does not have as many."""
-        read = self.read
-        while len(read) <= at:
-            turn = next(self._rest, None)
-            if turn is None:
-                return None
-            read.append(turn)
-        return read[at]
+        read = self.first(at + 1)
+        return read[at] if at < len(read) else None
 
 
-def _turns(messages: Sequence[AnyMessage], start: str | None) -> Iterator[Turn]:
+def _turns(messages: Sequence[Any], start: int) -> Iterator[Turn]:
     """Read the turns for `Turns`."""
-    results: dict[str | None, ToolMessage] = {}
     for at in range(len(messages) - 1, -1, -1):
-        message: Any = messages[at]
+        message = messages[at]
         # By `type`, because `isinstance` is slow for the classes of pydantic.
         kind = message.type
         if kind == "tool":
-            results[message.tool_call_id] = message
-        elif kind in ("ai", "AIMessageChunk"):
+            continue
+        if kind in ("ai", "AIMessageChunk"):
             calls = message.tool_calls
             if message.invalid_tool_calls:
                 calls = [*calls, *message.invalid_tool_calls]
@@ -100,16 +112,9 @@ def _turns(messages: Sequence[AnyMessage], start: str | None) -> Iterator[Turn]:
                 before = messages[at - 1] if at else None
                 words = before.text if isinstance(before, HumanMessage) else ""
                 calls = [{"name": "", "args": [message.text, words], "id": None}]
-            yield Turn(calls, results)
-            results = {}
-        elif (
-            kind == "human"
-            and start in (None, message.id)
-            and "lc_source" not in message.additional_kwargs
-        ):
+            yield Turn(calls, messages, at)
+        elif kind == "human" and at < start and "lc_source" not in message.additional_kwargs:
             return
-        if message.id == start:
-            start = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +132,10 @@ class Comparison:
     def repetition(self, turns: Turns, known: Callable[[], Collection[str]]) -> Repetition | None:
         """What the turns repeat, if that has reached its mark; `known` names the tools offered."""
         found = self.of_calls(turns)
-        last = turns.get(0)
-        if last is not None and last.failed:
+        last = turns.read[0] if turns.read else None
+        # If all results are errors, so is the last message, which costs less to find out.
+        is_error = last and getattr(last.messages[-1], "status", "") == "error"
+        if last and is_error and last.failed:
             for other in (self.of_unknown_tools(turns, known()), self.of_an_error(turns)):
                 if other and (found is None or other.excess > found.excess):
                     found = other
@@ -152,23 +159,21 @@ class Comparison:
 
     def distance(self, turns: Turns, at: int) -> int:
         """How many turns back all calls of a turn were made before; 0 if one of them is new."""
+        end = at + 1 + LONGEST_CYCLE
+        read = turns.first(end)
         furthest = 0
-        turn = turns.get(at)
-        for call in turn.calls if turn else ():
+        for call in read[at].calls if at < len(read) else ():
             name, args = call["name"], call["args"]
             if name in self.ignored_tools:
                 return 0
-            for distance in range(1, LONGEST_CYCLE + 1):
-                earlier = turns.get(at + distance)
-                if turn is None or earlier is None:
-                    return 0
+            for distance, earlier in enumerate(read[at + 1 : end], 1):
                 for made in earlier.calls:
                     # Nearly all calls are new, so what costs least is compared first.
                     if (
                         made["name"] == name
                         and (made["args"] == args or self.ignored_arguments)
                         and self.is_same_call(call, made)
-                        and self._is_same_result(turn, call, earlier, made)
+                        and self._is_same_result(read[at], call, earlier, made)
                     ):
                         break
                 else:
@@ -223,7 +228,7 @@ class Comparison:
         return one["name"] == other["name"] and _is_same_json(mine, theirs)
 
     def _is_same_result(self, turn: Turn, call: Any, earlier: Turn, made: Any) -> bool:
-        one, other = turn.results.get(call["id"]), earlier.results.get(made["id"])
+        one, other = turn.result(call), earlier.result(made)
         if one is None or other is None:
             return not call["name"] and not made["name"]  # two answers
         marks = [result.response_metadata.get(MARKS) or {} for result in (one, other)]

@@ -200,8 +200,8 @@ def test_a_tool_that_fails_is_withheld_whatever_its_arguments(call: Run) -> None
 def test_a_tool_that_does_not_exist_leads_to_the_names_of_those_that_do(call: Run) -> None:
     _, messages = played(call, [none("google", q="a"), none("browse", q="b"), SEARCH][:2])
     remark = next(text for text in texts(messages) if REMARK in text)
-    assert "tools that do not exist were called 3 times in a row (google, browse)" in remark
-    assert texts(messages)[4].startswith("This call did not run: tools that do not exist")
+    assert "tools that are not offered were called 3 times in a row (google, browse)" in remark
+    assert texts(messages)[4].startswith("This call did not run: tools that are not offered")
     assert remark.endswith(
         "Call only these: other. If none of them fits, answer and say what is missing.]"
     )
@@ -425,7 +425,9 @@ def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
         def __iter__(self) -> Any:
             raise AssertionError("the whole history is read")
 
-    state: Any = {"messages": Watched(history), "progress_guard": {"start": "a0", "stopped": ""}}
+    state: Any = {
+        "messages": Watched(history),
+    }
     request = ModelRequest(model=ScriptedChatModel([]), messages=history, state=state)
     answer = ModelResponse([AIMessage("Done.")])
     assert run(ProgressGuardMiddleware().around_model(request), lambda _: answer) is answer
