@@ -31,7 +31,7 @@ from agent_factory import (
     TurnError,
     set_reason,
 )
-from agent_factory.middleware._shared.errors import is_async
+from agent_factory.middleware._shared.errors import is_sync_function
 from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
 from agent_factory.middleware._shared.messages import (
     error_result,
@@ -41,7 +41,7 @@ from agent_factory.middleware._shared.messages import (
     with_remark,
 )
 from agent_factory.middleware._shared.models import with_update
-from agent_factory.middleware._shared.validation import check_choice, check_count
+from agent_factory.middleware._shared.validation import check_choice, check_count, check_strings
 from agent_factory.upstream import run_identity
 
 from .repetition import LONGEST_CYCLE, MARKS, Comparison, Repetition, Turns
@@ -170,33 +170,28 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        for argument, count in (
-            ("remark_after", remark_after),
-            ("withhold_after", withhold_after),
-            ("answer_after", answer_after),
-            ("error_after", error_after),
-        ):
+        if not isinstance(polling_tools, Mapping | None):
+            raise TypeError(
+                f"polling_tools must be a dict of counts by tool, got {polling_tools!r}. Pass "
+                "{'job_status': 20}."
+            )
+        self.polling_tools = dict(polling_tools or {})
+        counts = {
+            "remark_after": remark_after,
+            "withhold_after": withhold_after,
+            "answer_after": answer_after,
+            "error_after": error_after,
+            **{f"polling_tools[{tool!r}]": count for tool, count in self.polling_tools.items()},
+        }
+        for argument, count in counts.items():
             check_count(argument, count, 1, required=True)
         if not remark_after <= withhold_after <= answer_after:
             raise ValueError(
                 "remark_after, withhold_after and answer_after must not decrease, got "
                 f"{remark_after}, {withhold_after} and {answer_after}. Equal counts skip a step."
             )
-        if not isinstance(polling_tools, Mapping | None):
-            raise TypeError(
-                f"polling_tools must be a dict of counts by tool, got {polling_tools!r}. Pass "
-                "{'job_status': 20}."
-            )
-        for tool, count in (polling_tools or {}).items():
-            check_count(f"polling_tools[{tool!r}]", count, 1, required=True)
-        if isinstance(ignore_arguments, str) or not all(
-            isinstance(argument, str) for argument in ignore_arguments
-        ):
-            raise TypeError(
-                f"ignore_arguments must be a list of names, got {ignore_arguments!r}. Pass "
-                "['reason']."
-            )
-        if result_key is not None and (not callable(result_key) or is_async(result_key)):
+        check_strings("ignore_arguments", ignore_arguments)
+        if result_key is not None and not is_sync_function(result_key):
             raise TypeError(
                 "result_key must be a plain function of the ToolMessage that returns what counts, "
                 f"got {result_key!r}."
@@ -206,7 +201,6 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         self.withhold_after = withhold_after
         self.answer_after = answer_after
         self.error_after = error_after
-        self.polling_tools = dict(polling_tools or {})
         self.ignore_tool_names = tool_names(ignore_tools, "ignore_tools") or frozenset()
         self.expected_tools = self.ignore_tool_names | self.polling_tools.keys()
         self.ignore_arguments = frozenset(ignore_arguments)

@@ -43,6 +43,7 @@ from agent_factory.middleware import (
     ModelRetryMiddleware,
     NoProgressError,
     ProgressGuardMiddleware,
+    ToolCallLimitMiddleware,
 )
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
@@ -186,6 +187,16 @@ def test_only_the_calls_of_the_cycle_are_withheld(call: Run) -> None:
     results = texts(stage.run(call, turns))
     assert results[4].startswith("This call did not run")
     assert results[5:] == ["found", "nothing"], "something new has happened since"
+
+
+def test_a_call_that_a_layer_inside_has_answered_has_one_result(call: Run) -> None:
+    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1)
+    stage = Stage([SEARCH], [ProgressGuardMiddleware(), limit])
+    messages = stage.run(call, cycle([SEARCH]))
+    assert_valid_history(messages)
+    results = texts(messages)
+    assert len(results) == stage.played == 6
+    assert results[-1].startswith("Limit reached")
 
 
 def test_a_tool_that_fails_is_withheld_whatever_its_arguments(call: Run) -> None:
@@ -446,8 +457,8 @@ def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
         ({"polling_tools": ["wait"]}, "polling_tools must be a dict of counts by tool, got"),
         ({"polling_tools": {"wait": 0}}, "polling_tools['wait'] must be a whole number"),
         ({"ignore_tools": "press"}, "write ignore_tools=['search']"),
-        ({"ignore_arguments": "reason"}, "ignore_arguments must be a list of names"),
-        ({"ignore_arguments": [1]}, "ignore_arguments must be a list of names"),
+        ({"ignore_arguments": "reason"}, "ignore_arguments must be a list of strings"),
+        ({"ignore_arguments": [1]}, "ignore_arguments must be a list of strings"),
         ({"result_key": 3}, "result_key must be a plain function of the ToolMessage"),
         ({"exit_behavior": "stop"}, "exit_behavior must be 'answer', 'end' or 'error', got 'stop'"),
     ],
