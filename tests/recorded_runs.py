@@ -62,7 +62,7 @@ class Said:
     calls: Sequence[Call]
 
 
-Turn = Call | Sequence[Call] | Said | str
+Turn = Call | Sequence[Call] | Said | str | Exception
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,8 @@ class Player(FakeChatModel):
             return FakeResponse(AIMessage(STOPPED))
         self._played += 1
         turn = next(self._turns)
+        if isinstance(turn, Exception):
+            raise turn
         if isinstance(turn, str):
             return FakeResponse(AIMessage(turn))
         said = (
@@ -157,7 +159,7 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
             found.append(turn)
         elif isinstance(turn, Said):
             found += turn.calls
-        elif not isinstance(turn, str):
+        elif not isinstance(turn, str | Exception):
             found += turn
     return found
 

@@ -40,7 +40,6 @@ from agent_factory import (
 )
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
-    ModelRetryMiddleware,
     NoProgressError,
     ProgressGuardMiddleware,
     ToolCallLimitMiddleware,
@@ -98,8 +97,7 @@ def test_a_loop_ends_within_two_calls_of_its_mark(loop: Loop, call: Run) -> None
 def test_a_repetition_for_good_reason_is_left_alone(repetition: Repetition, call: Run) -> None:
     found = []
     for guards in ([], [ProgressGuardMiddleware(**repetition.guard)]):
-        turns = [turn for turns in repetition.runs for turn in turns]
-        stage = Stage(turns, [*repetition.stack(), *guards])
+        stage = Stage(list(chain(*repetition.runs)), [*repetition.stack(), *guards])
         for turns in repetition.runs:
             ends = [] if isinstance(turns[-1], str) else ["Done."]
             stage.run(call, [*turns, *ends])
@@ -182,7 +180,7 @@ def test_the_decision_log_names_the_cycle(call: Run) -> None:
 
 def test_only_the_calls_of_the_cycle_are_withheld(call: Run) -> None:
     other = c("search", "found", query="acme inc")
-    turns = [SEARCH] * 4 + [[SEARCH, other], SEARCH, "Done."]
+    turns: list[Any] = [*[SEARCH] * 4, [SEARCH, other], SEARCH, "Done."]
     stage = Stage(turns, [ProgressGuardMiddleware()])
     results = texts(stage.run(call, turns))
     assert results[4].startswith("This call did not run")
@@ -397,32 +395,24 @@ def test_a_fork_counts_what_it_holds(call: Run) -> None:
     assert texts(result["messages"])[-1].startswith("This call did not run")
 
 
-def test_a_call_of_the_model_that_failed_is_remarked_once(call: Run) -> None:
-    turns = [SEARCH, SEARCH, SEARCH, "Done."]
-    stage = Stage(turns, [ProgressGuardMiddleware(), ModelRetryMiddleware(initial_delay=0)])
-    fails = iter([None, None, None, ConnectionError("down"), None])
-    respond = type(stage.player)._respond
-
-    class Flaky(type(stage.player)):  # type: ignore[misc]  # a class that is known at run time
-        def _respond(self, *args: Any) -> Any:
-            if (error := next(fails)) is not None:
-                raise error
-            return respond(self, *args)
-
-    stage.player.__class__ = Flaky
-    results = texts(stage.run(call, turns))
+def test_a_run_that_is_resumed_after_a_failure_is_remarked_once(call: Run) -> None:
+    turns: list[Any] = [SEARCH, SEARCH, SEARCH, ConnectionError("down"), "Done."]
+    stage = Stage(turns, [ProgressGuardMiddleware()])
+    with pytest.raises(ConnectionError):
+        stage.run(call, turns)
+    results = texts(call(stage.agent, None, stage.config)["messages"])
     assert [text.count(REMARK) for text in results] == [0, 0, 1]
 
 
 def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
     """An agent that gets on costs the same after 10,000 messages as after ten."""
-    calls = [
+    calls: list[AIMessage] = [
         AIMessage(
             "", tool_calls=[{"name": "search", "args": {"query": n}, "id": str(n)}], id=f"a{n}"
         )
         for n in range(5_000)
     ]
-    history = [
+    history: list[Any] = [
         m for n, made in enumerate(calls) for m in (made, ToolMessage("x", tool_call_id=str(n)))
     ]
 
@@ -436,9 +426,7 @@ def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
         def __iter__(self) -> Any:
             raise AssertionError("the whole history is read")
 
-    state: Any = {
-        "messages": Watched(history),
-    }
+    state: Any = {"messages": Watched(history)}
     request = ModelRequest(model=ScriptedChatModel([]), messages=history, state=state)
     answer = ModelResponse([AIMessage("Done.")])
     assert run(ProgressGuardMiddleware().around_model(request), lambda _: answer) is answer
