@@ -13,9 +13,10 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent
+from agent_factory import AgentMiddleware, Flow, create_agent, hook_config, plan_agent
 from agent_factory.hooks.introspection import is_empty
 from agent_factory.middleware import (
+    AnswerGuardMiddleware,
     AutoModeMiddleware,
     BudgetMiddleware,
     ContextEditingMiddleware,
@@ -31,6 +32,7 @@ from agent_factory.middleware import (
     ModelRetryMiddleware,
     ModelRouterMiddleware,
     PIIMiddleware,
+    ProgressGuardMiddleware,
     ProviderToolSearchMiddleware,
     ShellToolMiddleware,
     SummarizationMiddleware,
@@ -62,7 +64,8 @@ class ReportingModel(FreeModel):
             calls = [{"name": "add", "args": {"a": turn, "b": 1}, "id": f"call_{turn}"}]
         read = 100 * len(messages)
         usage = UsageMetadata(input_tokens=read, output_tokens=20, total_tokens=read + 20)
-        answer = AIMessage("", tool_calls=calls, usage_metadata=usage)
+        # A real model does not end with an empty answer, which a guard would ask for again.
+        answer = AIMessage("" if calls else "Done.", tool_calls=calls, usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
@@ -79,6 +82,7 @@ def built_ins(model: ReportingModel, folder: str) -> list[Member]:
         ContextEditingMiddleware(),
         SummarizationMiddleware(model, trigger=("messages", 10_000)),
         TodoListMiddleware(),
+        ProgressGuardMiddleware(),
         HumanInTheLoopMiddleware({"write_todos": True}),
         ToolCallLimitMiddleware(run_limit=10_000),
         AutoModeMiddleware(tools=["write_todos"], classifier=model),
@@ -88,6 +92,7 @@ def built_ins(model: ReportingModel, folder: str) -> list[Member]:
         ModelRouterMiddleware(
             choices={"same": ModelChoice(model, "always")}, classifier=lambda request: "same"
         ),
+        AnswerGuardMiddleware(),
         ModelRefusalMiddleware(model),
         ModelFallbackMiddleware(model),
         ProviderToolSearchMiddleware(searchable_tools=["absent"], provider="anthropic"),
@@ -142,6 +147,30 @@ def opened(mode: Mode, turns: int) -> Iterator[dict[str, Contender]]:
         yield {
             "built-ins": _run(model, stack, mode, runner),
             "bare hooks": _run(model, bare_hooks(stack), mode, runner),
+        }
+
+
+GUARDS = {"progress guard": ProgressGuardMiddleware, "answer guard": AnswerGuardMiddleware}
+"""The guards that look at each turn."""
+
+
+class IdleLayer(AgentMiddleware[Any, Any]):
+    """A layer around the model that does nothing."""
+
+    def around_model(self, request: Any) -> Flow[Any]:
+        """Pass the request on."""
+        return (yield request)
+
+
+@contextmanager
+def guarded(mode: Mode, turns: int) -> Iterator[dict[str, Contender]]:
+    """An agent with each of the guards, and with a layer that does nothing; twice."""
+    with asyncio.Runner() as runner:
+        model = ReportingModel(turns=turns)
+        yield {
+            **{name: _run(model, [guard()], mode, runner) for name, guard in GUARDS.items()},
+            "idle layer": _run(model, [IdleLayer()], mode, runner),
+            "idle layer again": _run(model, [IdleLayer()], mode, runner),
         }
 
 

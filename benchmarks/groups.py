@@ -9,7 +9,7 @@ from benchmarks.floor import floor
 from benchmarks.harness import Work
 from benchmarks.latency import latency, layers, peers
 from benchmarks.service import service
-from benchmarks.upkeep import batteries, build, decisions, imports
+from benchmarks.upkeep import batteries, build, decisions, guards, imports
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading
 from benchmarks.watched import watched
 
@@ -27,6 +27,7 @@ GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "imports": imports,
     "decisions": decisions,
     "batteries": batteries,
+    "guards": guards,
     "floor": floor,
     "service": service,
 }

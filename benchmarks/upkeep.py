@@ -58,6 +58,25 @@ def _idle(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]
     return batteries.opened(mode, turns)
 
 
+def guards(effort: Effort) -> Iterator[Match]:
+    """What the guards of progress and of answers cost where they find nothing to do."""
+    for mode in Mode:
+        opened = partial(_guarded, mode, effort.turns)
+        pairs = [
+            Pair("progress guard", "idle layer", "guards"),
+            Pair("answer guard", "idle layer", "guards"),
+            Pair("idle layer again", "idle layer"),
+        ]
+        scale = per(effort.turns, "ms a turn")
+        yield Match("guards", str(mode), opened, 4 * effort.runs, pairs, scale)
+
+
+def _guarded(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
+    from benchmarks import batteries
+
+    return batteries.guarded(mode, turns)
+
+
 def build(effort: Effort) -> Iterator[Match]:
     """What `create_agent` costs, with functions it has seen before and with new ones."""
     cases: list[tuple[str, Callable[[Factory], Contender], str | None]] = [

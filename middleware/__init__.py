@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from agent_factory import wrap_model_call as wrap_model_call
     from agent_factory import wrap_tool_call as wrap_tool_call
 
+    from .answer_guard import *
     from .auto_mode import AutoModeMiddleware as AutoModeMiddleware
     from .auto_mode import RiskJudge as RiskJudge
     from .budget import *
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from .model_router import *
     from .once import *
     from .pii import *
+    from .progress_guard import *
     from .provider_tool_search import *
     from .shell_tool import *
     from .summarization import *
@@ -82,6 +84,7 @@ _HOME = {
         "AgentMiddleware Runtime ToolCallRequest TracePolicy configure_trace_policy hook_config "
         "omit_payload"
     ),
+    ".answer_guard": "AnswerGuardMiddleware UnusableAnswerError",
     ".auto_mode": "AutoModeMiddleware RiskJudge",
     ".budget": (
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
@@ -107,6 +110,7 @@ _HOME = {
         "PIIDetectionError PIIMatch PIIMiddleware ResolvedRedactionRule detect_credit_card "
         "detect_email detect_ip detect_mac_address detect_name detect_phone detect_url"
     ),
+    ".progress_guard": "NoProgressError ProgressGuardMiddleware ProgressGuardState",
     ".provider_tool_search": "ProviderToolSearchMiddleware",
     ".shell_tool": (
         "BubblewrapExecutionPolicy CodexSandboxExecutionPolicy DockerExecutionPolicy "

@@ -37,9 +37,9 @@ __all__ = ["ModelFallbackMiddleware", "portable_request"]
 Handle = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 """The exceptions after which another model is asked: types, or a predicate."""
 
-_MODEL_SPECIFIC = ("AF306", "AF347")
-"""Codes of this library's errors that depend on the model: it cannot call tools, or it refused.
-Any other error of this library would be raised for another model too."""
+_MODEL_SPECIFIC = ("AF306", "AF347", "AF355")
+"""Codes of this library's errors that depend on the model: it cannot call tools, it refused, or no
+answer was usable. Any other error of this library would be raised for another model too."""
 
 
 class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):

@@ -7,7 +7,7 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
@@ -24,6 +24,7 @@ from agent_factory import (
 )
 
 from ._shared.errors import is_async
+from ._shared.finish_reasons import refusal_of
 from ._shared.models import (
     AlternateModel,
     ModelEntry,
@@ -35,32 +36,6 @@ from ._shared.models import (
 from ._shared.validation import check_choice
 
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
-
-_REASONS = frozenset(
-    {
-        "refusal",  # Anthropic
-        "content_filter",  # OpenAI, Azure, Mistral and compatible providers
-        "content_filtered",  # Bedrock's Converse API
-        "guardrail_intervened",  # the same, for guardrails
-        "safety",  # Gemini, from here on
-        "image_safety",
-        "prohibited_content",
-        "image_prohibited_content",
-        "blocklist",
-        "spii",
-        "recitation",
-        "image_recitation",
-        "error_toxic",  # Cohere
-    }
-)
-"""The reasons that providers document for an answer that was refused or withheld."""
-
-_REASON_KEYS = ("stop_reason", "finish_reason", "stopReason")
-
-_NESTED_KEYS = (("incomplete_details", "reason"), ("prompt_feedback", "block_reason"))
-"""Where OpenAI's Responses API, and Gemini for a blocked prompt, put the reason."""
-
-_NOT_BLOCKED = (None, 0, "0", "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
 
 class ModelRefusalError(TurnError):
@@ -195,49 +170,6 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if (reason := refusal_of(message)) is not None:
             return reason
         return "is_refusal" if self.is_refusal is not None and self.is_refusal(message) else None
-
-
-def refusal_of(message: AIMessage) -> str | None:
-    """The sign by which a provider marks an answer as a refusal; None if there is none.
-
-    It is a stop reason in `response_metadata` that providers document as a refusal, a text in
-    `additional_kwargs["refusal"]`, or a content block of type "refusal".
-
-    >>> refusal_of(AIMessage("", response_metadata={"finish_reason": "SAFETY"}))
-    'finish_reason: SAFETY'
-    >>> refusal_of(AIMessage("I'm sorry, I can't help with that.")) is None
-    True
-    """
-    metadata = message.response_metadata
-    blocks = message.content if isinstance(message.content, list) else ()
-    if not (metadata or message.additional_kwargs or blocks):
-        return None
-    for key in _REASON_KEYS:
-        if key in metadata and _normalized(metadata[key]) in _REASONS:
-            return f"{key}: {metadata[key]}"
-    for key, inner in _NESTED_KEYS:
-        details = metadata.get(key)
-        if not isinstance(details, Mapping):
-            continue
-        reason = details.get(inner)
-        is_blocked = key == "prompt_feedback" and reason not in _NOT_BLOCKED
-        if is_blocked or _normalized(reason) in _REASONS:
-            return f"{key}: {reason}"
-    if message.additional_kwargs.get("refusal"):
-        return "refusal"
-    for block in blocks:
-        # LangChain wraps blocks that it does not know as {"type": "non_standard", "value": block}.
-        if isinstance(block, Mapping) and block.get("type") == "non_standard":
-            block = block.get("value") or block
-        if isinstance(block, Mapping) and block.get("type") == "refusal":
-            return "refusal"
-    return None
-
-
-def _normalized(reason: Any) -> str:
-    """A reason in lower case; integrations write it as a string or an enum, in any case."""
-    name = getattr(reason, "name", reason)
-    return str(name).rpartition(".")[2].lower().replace("-", "_")
 
 
 def _with_refusals(

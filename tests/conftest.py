@@ -103,9 +103,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 FLOWS = frozenset(
     f"test_{name}"
     for name in (
-        "auto_mode", "context_editing", "final_answer", "model_fallback", "model_refusal",
-        "model_retry", "model_router", "once", "provider_conversion", "provider_tool_search",
-        "tool_call_limit", "tool_emulator", "tool_policy", "tool_retry", "tool_selection",
+        "answer_guard", "auto_mode", "context_editing", "final_answer", "model_fallback",
+        "model_refusal", "model_retry", "model_router", "once", "progress_guard",
+        "provider_conversion", "provider_tool_search", "tool_call_limit", "tool_emulator",
+        "tool_policy", "tool_retry", "tool_selection",
     )
 )  # fmt: skip
 """Tests of built-ins that are flows, which cannot know whether a run is sync or async.

@@ -142,6 +142,25 @@ def test_limits_end_with_an_answer_and_not_with_another_call(show: Show) -> None
     assert out.strip().endswith("A-1002 I could not look up any more.")
 
 
+def test_loops_end_and_a_cut_answer_is_asked_for_again(show: Show) -> None:
+    out = show("loops")
+    log, _, conversation = out.partition("Human Message")
+    assert [line.partition("[")[2] for line in log.splitlines() if "[" in line] == [
+        "remark: cycle find_order -> read_rules, 2 times with the same results]",
+        "calls withheld: cycle read_rules -> find_order, 2 times with the same results]",
+        "asked again 1 time, the last for finish_reason: length]",
+        "end: cycle find_order -> read_rules, 3 times with the same results]",
+    ]
+    assert "I have looked for order" not in conversation
+    assert out.strip().endswith("There is no order A-1002. Please check the number.")
+
+
+@pytest.mark.long
+@needs_local_model
+def test_loops_end_with_the_local_model_too(show: Show) -> None:
+    assert "Where is my order A-1002?" in show("loops", "--model", "local")
+
+
 @pytest.mark.long
 @needs_local_model
 def test_limits_let_the_local_model_look_up_once_and_answer_twice(show: Show) -> None:

@@ -101,6 +101,12 @@ AF348 agent_factory.middleware.RoutingError
 AF349 agent_factory.middleware.EffectError
     Give OnceMiddleware a store and the run a `thread_id`; if the store failed, `.__cause__` says
     why.
+AF354 agent_factory.middleware.NoProgressError
+    Give the model what it lacks; name tools that wait for something in `polling_tools`, and those
+    that are repeated for good reason in `ignore_tools`; `.repetition` says what was repeated.
+AF355 agent_factory.middleware.UnusableAnswerError
+    Allow the model more output tokens, ask for less at once, or choose `on_failure="answer"`;
+    `.failed_answers` says what was wrong.
 AF359 agent_factory.middleware.UnknownPriceError
     Pass its price, `prices={"name": Price(input=..., output=...)}`.
 AF360 agent_factory.service.ServiceError

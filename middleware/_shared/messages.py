@@ -112,6 +112,24 @@ def error_result(call: Any, content: str | list[Any], **fields: Any) -> ToolMess
     )
 
 
+def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> list[AnyMessage]:
+    """The messages with a remark to the model at their end; `source` marks a message that is added.
+
+    It is part of the last result if there is one: some providers reject a message of the user
+    after a result, and models then tend to answer instead of going on.
+    """
+    last = messages[-1] if messages else None
+    if not isinstance(last, ToolMessage):
+        kwargs = {"lc_source": source}
+        return [*messages, HumanMessage(remark, additional_kwargs=kwargs)]
+    content: Any = last.content
+    if isinstance(content, list):
+        content = [*content, {"type": "text", "text": remark}]
+    else:
+        content = f"{content}\n\n{remark}"
+    return [*messages[:-1], last.model_copy(update={"content": content})]
+
+
 def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
     """The index of the last message that the user wrote; None if there is none."""
     # Middleware that writes as the user, a summary for instance, marks its messages.

@@ -43,6 +43,13 @@ def check_string(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a string, got {value!r}.")
 
 
+def check_strings(name: str, value: Any) -> None:
+    """Check that an argument is a collection of strings, and not a string itself."""
+    several = isinstance(value, Collection) and not isinstance(value, str)
+    if not several or not all(isinstance(item, str) for item in value):
+        raise TypeError(f"{name} must be a list of strings, got {value!r}. Pass ['...'].")
+
+
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
     """Check that an argument is one of several strings."""
     if value not in choices:

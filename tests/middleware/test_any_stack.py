@@ -29,6 +29,7 @@ from agent_factory import (
     run,
 )
 from agent_factory.middleware import (
+    AnswerGuardMiddleware,
     AutoModeMiddleware,
     BudgetMiddleware,
     ClearToolUsesEdit,
@@ -47,6 +48,7 @@ from agent_factory.middleware import (
     ModelRouterMiddleware,
     OnceMiddleware,
     PIIMiddleware,
+    ProgressGuardMiddleware,
     ProviderToolSearchMiddleware,
     ShellToolMiddleware,
     SummarizationMiddleware,
@@ -83,6 +85,7 @@ def words() -> Talker:
 
 
 BUILT_INS: dict[str, Callable[[], Member]] = {
+    "answers": lambda: AnswerGuardMiddleware(max_retries=1),
     "auto_mode": lambda: AutoModeMiddleware(tools=["find"], classifier=words()),
     "budget": lambda: BudgetMiddleware(run=Limits(turns=4, tool_calls=3)),
     "budget_end": lambda: BudgetMiddleware(
@@ -98,6 +101,9 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "once": lambda: OnceMiddleware({}, default="fail", store=InMemoryEffects(), undo={"x": print}),
     "pii": lambda: PIIMiddleware(
         "email", apply_to_output=True, apply_to_tool_results=True, apply_to_tool_calls=True
+    ),
+    "progress": lambda: ProgressGuardMiddleware(
+        remark_after=1, withhold_after=1, answer_after=2, error_after=1
     ),
     "provider": lambda: ProviderToolSearchMiddleware(provider="anthropic"),
     "refusal": lambda: ModelRefusalMiddleware(words()),
@@ -194,7 +200,7 @@ def test_every_argument_about_a_thread_is_tested_for_its_checkpointer() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("budget", "fallback", "limit", "refusal", "retry", "router"),
+        *("answers", "budget", "fallback", "limit", "progress", "refusal", "retry", "router"),
         *("tool_error", "tool_limit", "tool_retry"),
     ],
 )

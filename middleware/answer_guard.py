@@ -1,0 +1,250 @@
+"""Ask a model again whose answer is empty, cut off or unreadable.
+
+The middleware is a layer: the failed answer never reaches the thread, and no call of it runs. Apart
+from an answer without content, only a sign that the provider gives counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    ModelRequest,
+    ModelResponse,
+    Ordering,
+    OutputError,
+    TurnError,
+    set_reason,
+)
+
+from ._shared.finish_reasons import fault_of, refusal_of
+from ._shared.messages import REASONING_BLOCKS, with_remark
+from ._shared.models import with_metadata
+from ._shared.validation import check_choice, check_count
+
+__all__ = ["AnswerGuardMiddleware", "UnusableAnswerError"]
+
+_SOURCE = "answer_guard"
+
+_ANSWER_KEYS = ("audio", "tool_outputs")
+"""Keys of `additional_kwargs` under which OpenAI's integration keeps answers that are not text."""
+
+
+class UnusableAnswerError(TurnError):
+    """No answer was usable, and `on_failure` is "error". The work so far is kept.
+
+    Attributes:
+        ai_message: The last answer.
+        failed_answers: A dict for each answer: `fault`, `reason` and `usage_metadata`.
+    """
+
+    code = "AF355"
+
+    def __init__(self, ai_message: AIMessage, failed_answers: list[dict[str, Any]]) -> None:
+        self.ai_message = ai_message
+        self.failed_answers = failed_answers
+        faults = ", ".join(f"{failed['fault']} ({failed['reason']})" for failed in failed_answers)
+        super().__init__(
+            "the model",
+            f"gave no usable answer: {faults}.",
+            "Allow it more output tokens, ask for less at once, or choose on_failure='answer'.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What is wrong with an answer."""
+
+    kind: Literal["empty", "cut", "malformed"]
+    reason: str
+
+    def remark(self, message: AIMessage) -> str:
+        """What the model reads when it is asked again."""
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        if self.kind == "empty":
+            return "[Your last answer was empty. Give your answer in text, or call a tool.]"
+        if self.kind == "malformed":
+            return "[Your last call could not be read, and did not run. Make it again.]"
+        cut = "Your last answer was cut off at the limit of output tokens"
+        if calls:
+            names = ", ".join(dict.fromkeys(str(call["name"]) for call in calls))
+            return (
+                f"[{cut}, with a call of {names}. No call of it ran. Make smaller calls: split the "
+                "work over several of them.]"
+            )
+        if not message.text:
+            return f"[{cut} before it began. Think briefly, then answer.]"
+        return f"[{cut}. Answer again, in at most half the length.]"
+
+    def note(self, times: int) -> str:
+        """What the user reads if no answer was usable."""
+        if self.kind == "cut":
+            return "[The answer was cut off at the limit of output tokens.]"
+        what = "gave no answer" if self.kind == "empty" else "made a call that could not be read"
+        return (
+            f"[The model {what}, {times} times in a row.]" if times > 1 else f"[The model {what}.]"
+        )
+
+
+class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
+    """Asks the model again if its answer is empty, cut off or unreadable.
+
+    - *Empty* is an answer without text, calls and other content. Models give one after tool
+      results, and reasoning models when they only think.
+    - *Cut* is an answer that its provider marks as ended at a limit of tokens: `finish_reason`
+      "length", `stop_reason` "max_tokens" and the like. None of its calls runs, also not one that
+      looks complete: integrations complete the JSON of a call that was cut.
+    - *Malformed* is a call that its provider could not read: `MALFORMED_FUNCTION_CALL` and the
+      like.
+
+    The model gets the same request, with a remark that says what was wrong. Neither the failed
+    answer nor the remark enters the thread. The `response_metadata["failed_answers"]` of the answer
+    lists each failed one: `fault`, `reason` and `usage_metadata`, because the tokens were paid for.
+
+    Refusals are left to `ModelRefusalMiddleware`, and exceptions to `ModelRetryMiddleware`. If an
+    answer fails while it streams, its tokens have been streamed already. Those of the next one
+    follow under another message id.
+
+    Args:
+        max_retries: Answers that are asked for after the first; with 0 no call of a cut answer
+            runs, and `on_failure` follows at once.
+        on_cut: What a cut text leads to. "shorten": the model is asked for a shorter answer.
+            "continue": it is asked to go on where the text ended, and the parts are joined. A cut
+            call and a structured answer are always asked for again.
+        on_failure: What follows if no answer is usable. "answer": the run ends with the longest
+            text there is and a note of what is wrong, without calls. "error": UnusableAnswerError
+            is raised.
+        keep_failed: Whether `failed_answers` also holds the `text` and the `tool_calls` of each
+            failed answer.
+        name: The name of this instance, if a stack has several.
+
+    Raises:
+        ValueError: `max_retries` is not a whole number of at least 0, or `on_cut` or `on_failure`
+            is unknown.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> model = ScriptedChatModel(["", "It is five."])
+    >>> agent = create_agent(model, middleware=[AnswerGuardMiddleware()])
+    >>> [message.text for message in agent.invoke({"messages": "2 + 3?"})["messages"]]
+    ['2 + 3?', 'It is five.']
+    """
+
+    ordering = Ordering(before=("ModelRetryMiddleware",))
+
+    def __init__(
+        self,
+        *,
+        max_retries: int = 2,
+        on_cut: Literal["shorten", "continue"] = "shorten",
+        on_failure: Literal["answer", "error"] = "answer",
+        keep_failed: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        check_count("max_retries", max_retries, required=True)
+        check_choice("on_cut", on_cut, ("shorten", "continue"))
+        check_choice("on_failure", on_failure, ("answer", "error"))
+        self.max_retries = max_retries
+        self.on_cut = on_cut
+        self.on_failure = on_failure
+        self.keep_failed = keep_failed
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+        """Ask the model until an answer is usable, or no retry is left."""
+        asked, written = request, ""  # the text so far, if cut answers are continued
+        failed: list[dict[str, Any]] = []
+        longest = ""
+        while True:
+            try:
+                response: ModelResponse[Any] = yield asked
+            except OutputError as error:  # a cut answer does not fit the schema either
+                if (message := error.ai_message) is None or (fault := _fault(message)) is None:
+                    raise
+            else:
+                answers = [m for m in response.result if isinstance(m, AIMessage)]
+                if not answers:
+                    return response  # the engine says what is wrong with it
+                fault = _fault(message := answers[-1])
+                # A text that could be parsed is complete. A call need not be: see the class.
+                is_parsed = response.structured_response is not None and not message.tool_calls
+                if fault is None or is_parsed:
+                    break
+            record = {"fault": fault.kind, "reason": fault.reason}
+            failed.append({**record, "usage_metadata": message.usage_metadata})
+            if self.keep_failed:
+                failed[-1] |= {"text": str(message.text), "tool_calls": message.tool_calls}
+            longest = max(longest, written + message.text, key=len)
+            if len(failed) > self.max_retries:
+                return self._ended(message, fault, longest, failed)
+            may_continue = self.on_cut == "continue" and request.response_format is None
+            has_calls = message.tool_calls or message.invalid_tool_calls
+            continues = fault.kind == "cut" and may_continue and message.text and not has_calls
+            messages = request.messages
+            if continues:
+                written += message.text
+            if written:
+                remark = HumanMessage(_CONTINUE, additional_kwargs={"lc_source": _SOURCE})
+                messages = [*messages, AIMessage(written), remark]
+            if not continues:
+                messages = with_remark(messages, fault.remark(message), _SOURCE)
+            asked = request.override(messages=messages)
+        if not failed:
+            return response
+        times = f"{len(failed)} time{'s'[: len(failed) - 1]}"
+        set_reason(f"asked again {times}, the last for {failed[-1]['reason']}")
+        if written:
+            content: Any = f"{written}{message.text}"
+            if isinstance(message.content, list):
+                content = [{"type": "text", "text": written}, *message.content]
+            joined: Any = message.model_copy(update={"content": content})
+            result = [joined if other is message else other for other in response.result]
+            response = ModelResponse(result, response.structured_response)
+        return with_metadata(response, lambda data: {**data, "failed_answers": failed})
+
+    def _ended(
+        self, message: AIMessage, fault: _Fault, text: str, failed: list[dict[str, Any]]
+    ) -> ModelResponse[Any]:
+        """The answer that ends the run although no answer was usable."""
+        set_reason(f"no usable answer, the last for {fault.reason}")
+        if self.on_failure == "error":
+            raise UnusableAnswerError(message, failed)
+        # OpenAI's integration repeats the calls in `additional_kwargs`.
+        repeated = ("tool_calls", "function_call")
+        kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in repeated}
+        update = {
+            "content": "\n\n".join(filter(None, [text, fault.note(len(failed))])),
+            "additional_kwargs": kwargs,
+            "tool_calls": [],
+            "invalid_tool_calls": [],
+        }
+        ended = ModelResponse([message.model_copy(update=update)])
+        return with_metadata(ended, lambda data: {**data, "failed_answers": failed})
+
+
+_CONTINUE = (
+    "[Your answer was cut off at the limit of output tokens. Go on exactly where it ended. Repeat "
+    "nothing, and do not begin with a remark.]"
+)
+
+
+def _fault(message: AIMessage) -> _Fault | None:
+    """What is wrong with an answer; None if it is usable, or refused."""
+    if refusal_of(message) is not None:
+        return None
+    if (found := fault_of(message)) is not None:
+        return _Fault(*found)
+    if message.tool_calls or message.invalid_tool_calls or message.text.strip():
+        return None
+    kwargs = message.additional_kwargs
+    blocks = message.content if isinstance(message.content, list) else ()
+    kinds = {block.get("type") for block in blocks if isinstance(block, dict)}
+    if kinds - REASONING_BLOCKS - {"text"} or any(kwargs.get(key) for key in _ANSWER_KEYS):
+        return None  # a picture, a search that the provider made
+    return _Fault("empty", "no text and no calls")

@@ -1,0 +1,264 @@
+"""What the end of a run repeats: calls, cycles of calls, errors, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+
+from agent_factory.structured_output.strategies import EXPLANATION
+
+LONGEST_CYCLE = 4
+"""The most turns of a cycle: a turn is compared with this many turns before it."""
+
+MARKS = "progress_guard"
+"""Key in the response metadata of results: a remark was added, or the call did not run."""
+
+
+class Turn(NamedTuple):
+    """The calls of a turn, and where its results are; an answer is a call without a name."""
+
+    calls: Sequence[Any]
+    messages: Sequence[Any]
+    at: int
+
+    def result(self, call: Any) -> ToolMessage | None:
+        """The result of a call."""
+        for index in range(self.at + 1, len(self.messages)):
+            message = self.messages[index]
+            if not isinstance(message, ToolMessage):
+                break
+            if message.tool_call_id == call["id"]:
+                return message
+        return None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the result of each call is an error."""
+        return all(
+            (result := self.result(call)) is not None
+            and result.status == "error"
+            and not _is_explanation(result)
+            for call in self.calls
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """Turns at the end of a run that repeat earlier ones."""
+
+    kind: Literal["calls", "unknown", "errors", "answers"]
+    cycle: Sequence[Turn]  # the turns that are repeated
+    times: int
+    excess: int  # repeated turns beyond the mark
+
+    def __str__(self) -> str:
+        """The repetition as half a sentence; the decision log, the model and users read it."""
+        if self.kind == "answers" and len(self.cycle) == 1:
+            return f"the same answer was given {self.times} times in a row"
+        if self.kind == "unknown":
+            names = dict.fromkeys(call["name"] for turn in self.cycle for call in turn.calls)
+            called = ", ".join(names)
+            return f"tools that are not offered were called {self.times} times in a row ({called})"
+        turns = [
+            " + ".join(call["name"] or "an answer" for call in turn.calls) for turn in self.cycle
+        ]
+        if self.kind == "errors":
+            return f"{turns[0]} failed {self.times} times in a row with the same error"
+        if len(turns) > 1:
+            return f"cycle {' -> '.join(turns)}, {self.times} times with the same results"
+        return f"{turns[0]} was called {self.times} times in a row with the same result"
+
+
+class Turns:
+    """The turns of a run, newest first, read off its messages as far as they are needed.
+
+    They are the turns since the last message of the user. A hook may write as the user, too: what
+    it adds in a run, which began with the first `start` messages, does not count as one.
+    """
+
+    def __init__(self, messages: Sequence[AnyMessage], start: int) -> None:
+        self.read: list[Turn] = []
+        self._rest = _turns(messages, start)
+
+    def first(self, number: int) -> list[Turn]:
+        """At least so many of the turns; fewer if the run does not have as many."""
+        read = self.read
+        while len(read) < number and (turn := next(self._rest, None)):
+            read.append(turn)
+        return read
+
+    def get(self, at: int) -> Turn | None:
+        """A turn by its place from the end; None if the run does not have as many."""
+        read = self.first(at + 1)
+        return read[at] if at < len(read) else None
+
+
+def _turns(messages: Sequence[Any], start: int) -> Iterator[Turn]:
+    """Read the turns for `Turns`."""
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        # By `type`, because `isinstance` is slow for the classes of pydantic.
+        kind = message.type
+        if kind == "tool":
+            continue
+        if kind in ("ai", "AIMessageChunk"):
+            calls = message.tool_calls
+            if message.invalid_tool_calls:
+                calls = [*calls, *message.invalid_tool_calls]
+            if not calls:
+                before = messages[at - 1] if at else None
+                words = before.text if isinstance(before, HumanMessage) else ""
+                calls = [{"name": "", "args": [message.text, words], "id": None}]
+            yield Turn(calls, messages, at)
+        elif kind == "human" and at < start and "lc_source" not in message.additional_kwargs:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What counts as a repetition, and from when on; the fields are arguments of the guard."""
+
+    remark_after: int
+    error_after: int
+    reach: int  # more repeated turns than any step needs, which bounds the work of each call
+    polling_tools: Mapping[str, int]
+    ignored_tools: Collection[str]
+    ignored_arguments: Collection[str]
+    result_key: Callable[[ToolMessage], Any] | None
+
+    def repetition(self, turns: Turns, known: Callable[[], Collection[str]]) -> Repetition | None:
+        """What the turns repeat, if that has reached its mark; `known` names the tools offered."""
+        found = self.of_calls(turns)
+        last = turns.read[0] if turns.read else None
+        # If all results are errors, so is the last message, which costs less to find out.
+        is_error = last and getattr(last.messages[-1], "status", "") == "error"
+        if last and is_error and last.failed:
+            for other in (self.of_unknown_tools(turns, known()), self.of_an_error(turns)):
+                if other and (found is None or other.excess > found.excess):
+                    found = other
+        return found
+
+    def of_calls(self, turns: Turns) -> Repetition | None:
+        """The repetition of calls, or of answers, that is furthest beyond its mark."""
+        found: Repetition | None = None
+        period = polling = count = 0
+        while count < self.reach and (distance := self.distance(turns, count)):
+            period = max(period, distance)
+            polling = max(polling, self._polling(turns.read[count]))
+            count += 1
+            excess = count - max(self.remark_after, period, polling)
+            if excess >= 0 and (found is None or excess >= found.excess):
+                cycle = turns.read[period - 1 :: -1]
+                is_answer = not any(call["name"] for turn in cycle for call in turn.calls)
+                kind: Literal["answers", "calls"] = "answers" if is_answer else "calls"
+                found = Repetition(kind, cycle, (count + period) // period, excess)
+        return found
+
+    def distance(self, turns: Turns, at: int) -> int:
+        """How many turns back all calls of a turn were made before; 0 if one of them is new."""
+        end = at + 1 + LONGEST_CYCLE
+        read = turns.first(end)
+        furthest = 0
+        for call in read[at].calls if at < len(read) else ():
+            name, args = call["name"], call["args"]
+            if name in self.ignored_tools:
+                return 0
+            for distance, earlier in enumerate(read[at + 1 : end], 1):
+                for made in earlier.calls:
+                    # Nearly all calls are new, so what costs least is compared first.
+                    if (
+                        made["name"] == name
+                        and (made["args"] == args or self.ignored_arguments)
+                        and self.is_same_call(call, made)
+                        and self._is_same_result(read[at], call, earlier, made)
+                    ):
+                        break
+                else:
+                    continue
+                furthest = max(furthest, distance)
+                break
+            else:
+                return 0
+        return furthest
+
+    def of_unknown_tools(self, turns: Turns, known: Collection[str]) -> Repetition | None:
+        """Turns in a row that call only tools which the request does not offer, and fail."""
+        count = 0
+        while count <= self.reach and (turn := turns.get(count)) is not None:
+            if not turn.failed or any(call["name"] in known for call in turn.calls):
+                break
+            count += 1
+        excess = count - 1 - self.remark_after
+        if excess < 0:
+            return None
+        return Repetition("unknown", turns.read[count - 1 :: -1], count, excess)
+
+    def of_an_error(self, turns: Turns) -> Repetition | None:
+        """Turns in a row in which the same tools fail with the same errors."""
+        last = turns.read[0]
+        if any(call["name"] in self.ignored_tools for call in last.calls):
+            return None
+        count = 0
+        while count < self.reach and (turn := turns.get(count + 1)) is not None and turn.failed:
+            later = turns.read[count]
+            if len(turn.calls) != len(later.calls) or not all(
+                call["name"] == made["name"] and self._is_same_result(later, call, turn, made)
+                for call, made in zip(later.calls, turn.calls, strict=True)
+            ):
+                break
+            count += 1
+        excess = count - max(self.remark_after, self.error_after, self._polling(last))
+        return Repetition("errors", [last], count + 1, excess) if excess >= 0 else None
+
+    def _polling(self, turn: Turn) -> int:
+        """How often a turn may be repeated because it waits for something."""
+        return max((self.polling_tools.get(call["name"], 0) for call in turn.calls), default=0)
+
+    def is_same_call(self, one: Any, other: Any) -> bool:
+        """Whether two calls have the same name, and as JSON the same arguments."""
+        mine, theirs = one["args"], other["args"]
+        if self.ignored_arguments and isinstance(mine, dict) and isinstance(theirs, dict):
+            mine, theirs = (
+                {key: args[key] for key in args if key not in self.ignored_arguments}
+                for args in (mine, theirs)
+            )
+        return one["name"] == other["name"] and _is_same_json(mine, theirs)
+
+    def _is_same_result(self, turn: Turn, call: Any, earlier: Turn, made: Any) -> bool:
+        one, other = turn.result(call), earlier.result(made)
+        if one is None or other is None:
+            return not call["name"] and not made["name"]  # two answers
+        marks = [result.response_metadata.get(MARKS) or {} for result in (one, other)]
+        if any("withheld" in mark for mark in marks):
+            return True  # the call would have brought what it brought before
+        if one.status != other.status or _is_explanation(one) or _is_explanation(other):
+            return False
+        keys = []
+        for result, mark in zip((one, other), marks, strict=True):
+            content: Any = result.content
+            if remark := mark.get("remark"):  # what counts is the result as the tool gave it
+                is_list = isinstance(content, list)
+                content = content[:-1] if is_list else content.removesuffix(f"\n\n{remark}")
+            if self.result_key is not None:
+                content = self.result_key(result.model_copy(update={"content": content}))
+            keys.append(content)
+        return bool(keys[0] == keys[1])
+
+
+def _is_same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; in Python, also 1 == 1.0 == True."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _is_same_json(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same_json, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _is_explanation(result: ToolMessage) -> bool:
+    """Whether it says what is wrong with a structured answer, which has a limit of its retries."""
+    return result.additional_kwargs.get("lc_source") == EXPLANATION

@@ -1,0 +1,445 @@
+"""An answer that is empty, cut off or unreadable is asked for again, and none of its calls runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from agent_factory import create_agent
+from agent_factory.middleware import (
+    AnswerGuardMiddleware,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
+    ProgressGuardMiddleware,
+    ToolCallLimitMiddleware,
+    UnusableAnswerError,
+)
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
+from samples import Answer, last_text
+
+Run = Callable[..., Any]
+GO: Any = {"messages": [HumanMessage("Go")]}
+ADD: Any = {"name": "add", "args": {"a": 2, "b": 3}, "id": "1", "type": "tool_call"}
+BROKEN: Any = {"name": "add", "args": '{"a": 2', "id": "1", "error": None}
+USAGE: Any = {"input_tokens": 5, "output_tokens": 9, "total_tokens": 14}
+
+
+@pytest.fixture
+def ran() -> list[tuple[int, int]]:
+    """The calls that the tool of `agent` has run."""
+    return []
+
+
+def agent(model: Any, ran: Any = None, *, stack: Any = (), schema: Any = None, **guard: Any) -> Any:
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        if ran is not None:
+            ran.append((a, b))
+        return a + b
+
+    members = [*stack, AnswerGuardMiddleware(**guard)]
+    return create_agent(model, [add], middleware=members, response_format=schema)
+
+
+def says(*steps: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(list(steps))
+
+
+def cut(text: Any = "", *calls: Any, reason: str = "length", **fields: Any) -> AIMessage:
+    metadata = {"finish_reason": reason}
+    return AIMessage(
+        text, tool_calls=list(calls), response_metadata=metadata, usage_metadata=USAGE, **fields
+    )
+
+
+def texts(result: Any) -> list[str]:
+    return [m.text for m in result["messages"]]
+
+
+# Faults
+
+CUT = [
+    {"finish_reason": "length"},  # OpenAI, Azure, Mistral, Groq, DeepSeek
+    {"finish_reason": "model_length"},  # Mistral
+    {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},  # Responses
+    {"stop_reason": "max_tokens"},  # Anthropic
+    {"stop_reason": "model_context_window_exceeded"},
+    {"finish_reason": "MAX_TOKENS"},  # Gemini, Cohere
+    {"finish_reason": "FinishReason.MAX_TOKENS"},  # Vertex AI
+    {"stopReason": "max_tokens"},  # Bedrock's Converse API
+    {"done": True, "done_reason": "length"},  # Ollama
+]
+MALFORMED = [
+    {"finish_reason": "MALFORMED_FUNCTION_CALL"},  # Gemini
+    {"stopReason": "malformed_tool_use"},  # Bedrock
+]
+COMPLETE = [
+    {},
+    {"finish_reason": "stop"},
+    {"finish_reason": "tool_calls"},
+    {"stop_reason": "end_turn"},
+    {"stop_reason": "pause_turn"},
+    {"stopReason": "tool_use"},
+    {"status": "completed", "incomplete_details": None},
+    {"done_reason": "stop"},
+    {"prompt_feedback": {"block_reason": 0}},
+]
+
+
+@pytest.mark.parametrize("metadata", [*CUT, *MALFORMED])
+def test_an_answer_that_its_provider_marks_is_asked_for_again(
+    metadata: dict[str, Any], call: Run, ran: list[Any]
+) -> None:
+    bad = AIMessage("It i", tool_calls=[ADD], response_metadata=metadata)
+    model = says(bad, "It is 5.")
+    result = call(agent(model, ran), GO)
+    assert texts(result) == ["Go", "It is 5."]
+    assert ran == []
+    (failed,) = result["messages"][-1].response_metadata["failed_answers"]
+    assert failed["fault"] == ("cut" if metadata in CUT else "malformed")
+
+
+@pytest.mark.parametrize("metadata", COMPLETE)
+def test_another_answer_is_left_alone(metadata: dict[str, Any], call: Run) -> None:
+    answer = AIMessage("It is 5.", response_metadata=metadata)
+    message = call(agent(says(answer)), GO)["messages"][-1]
+    assert message.text == "It is 5."
+    assert "failed_answers" not in message.response_metadata
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "reasoning", "reasoning": "Hm."}]],
+)
+def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
+    model = says(AIMessage(content, usage_metadata=USAGE), "It is 5.")
+    message = call(agent(model), GO)["messages"][-1]
+    assert message.text == "It is 5."
+    failed = {"fault": "empty", "reason": "no text and no calls", "usage_metadata": USAGE}
+    assert message.response_metadata["failed_answers"] == [failed]
+    remark = model.requests[1].messages[-1]
+    assert remark.text == "[Your last answer was empty. Give your answer in text, or call a tool.]"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        AIMessage([{"type": "image", "url": "https://shop.example/a.png"}]),
+        AIMessage("", additional_kwargs={"audio": {"data": "AA=="}}),
+        AIMessage("", additional_kwargs={"tool_outputs": [{"type": "web_search_call"}]}),
+        AIMessage("", invalid_tool_calls=[BROKEN]),
+    ],
+)
+def test_an_answer_that_is_no_text_is_not_empty(answer: AIMessage, call: Run) -> None:
+    model = says(answer, "It is 5.")
+    message = call(agent(model), GO)["messages"][1]
+    assert "failed_answers" not in message.response_metadata
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        AIMessage("", response_metadata={"finish_reason": "content_filter"}),
+        AIMessage("", response_metadata={"stop_reason": "refusal"}),
+        AIMessage("", additional_kwargs={"refusal": "No."}),
+        AIMessage("", response_metadata={"incomplete_details": {"reason": "content_filter"}}),
+    ],
+)
+def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Run) -> None:
+    model = says(refusal)
+    call(agent(model), GO)
+    assert len(model.requests) == 1
+    for outside in (True, False):
+        other = ModelRefusalMiddleware(says("Gladly."))
+        stack = [other, AnswerGuardMiddleware()] if outside else [AnswerGuardMiddleware(), other]
+        found = call(create_agent(says(refusal), middleware=stack), GO)
+        assert last_text(found) == "Gladly."
+
+
+# What the model is asked
+
+
+def test_a_cut_text_is_asked_for_in_less_words(call: Run) -> None:
+    model = says(cut("Once upon a"), "Once.")
+    assert texts(call(agent(model), GO)) == ["Go", "Once."]
+    assert [m.text for m in model.requests[1].messages] == [
+        "Go",
+        "[Your last answer was cut off at the limit of output tokens. Answer again, in at most "
+        "half the length.]",
+    ]
+
+
+def test_a_cut_call_does_not_run_and_is_asked_for_in_parts(call: Run, ran: list[Any]) -> None:
+    """Also one that looks complete: integrations close the brackets of what was cut."""
+    model = says(cut("", ADD), [ADD], "It is 5.")
+    result = call(agent(model, ran), GO)
+    assert texts(result) == ["Go", "", "5", "It is 5."]
+    assert ran == [(2, 3)]
+    assert model.requests[1].messages[-1].text == (
+        "[Your last answer was cut off at the limit of output tokens, with a call of add. No call "
+        "of it ran. Make smaller calls: split the work over several of them.]"
+    )
+
+
+def test_of_a_cut_call_with_broken_json_the_model_reads_why(call: Run, ran: list[Any]) -> None:
+    bad = AIMessage(
+        "", invalid_tool_calls=[BROKEN], response_metadata={"stop_reason": "max_tokens"}
+    )
+    model = says(bad, "It is 5.")
+    assert texts(call(agent(model, ran), GO)) == ["Go", "It is 5."]
+    assert "with a call of add" in model.requests[1].messages[-1].text
+
+
+def test_a_model_that_only_thought_is_asked_to_think_less(call: Run) -> None:
+    model = says(cut(), "It is 5.")
+    call(agent(model), GO)
+    assert "before it began. Think briefly, then answer.]" in model.requests[1].messages[-1].text
+
+
+def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
+    """Some providers reject a message of the user after a result. The thread keeps the result."""
+    model = says([ADD], "", "It is 5.")
+    result = call(agent(model), GO)
+    assert texts(result) == ["Go", "", "5", "It is 5."]
+    last = model.requests[2].messages[-1]
+    assert last.type == "tool"
+    assert last.text.startswith("5\n\n[Your last answer was empty.")
+
+
+def test_each_remark_is_about_the_last_answer(call: Run) -> None:
+    model = says("", cut("Once upon"), "Once.")
+    call(agent(model), GO)
+    assert [len(r.messages) for r in model.requests] == [1, 2, 2]
+    assert "cut off" in model.requests[2].messages[-1].text
+
+
+def test_what_failed_is_kept_if_asked(call: Run) -> None:
+    model = says(cut("Once", ADD), "Once.")
+    message = call(agent(model, keep_failed=True), GO)["messages"][-1]
+    (failed,) = message.response_metadata["failed_answers"]
+    assert (failed["text"], failed["tool_calls"]) == ("Once", [ADD])
+
+
+# Going on
+
+
+def test_a_cut_text_can_be_continued(call: Run) -> None:
+    model = says(cut("Once upon "), cut("a time "), "there was.")
+    message = call(agent(model, on_cut="continue"), GO)["messages"][-1]
+    assert message.text == "Once upon a time there was."
+    assert len(message.response_metadata["failed_answers"]) == 2
+    second, third = model.requests[1].messages, model.requests[2].messages
+    assert [m.text for m in second[:2]] == ["Go", "Once upon "]
+    assert [m.text for m in third[:2]] == ["Go", "Once upon a time "]
+    assert "Go on exactly where it ended." in third[2].text
+
+
+def test_a_continued_text_keeps_the_blocks_of_its_end(call: Run) -> None:
+    end = AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "time."}])
+    message = call(agent(says(cut("A "), end), on_cut="continue"), GO)["messages"][-1]
+    assert message.text == "A time."
+    assert [block["type"] for block in message.content] == ["text", "reasoning", "text"]
+
+
+def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) -> None:
+    model = says(cut("Once ", ADD), cut("upon "), "", "a time.")
+    found = agent(model, ran, on_cut="continue", max_retries=3)
+    assert last_text(call(found, GO)) == "upon a time."
+    assert ran == []
+    assert [m.text[:22] for m in model.requests[3].messages] == [
+        "Go",
+        "upon ",
+        "[Your answer was cut o",
+        "[Your last answer was ",
+    ]
+
+
+def test_a_continued_answer_that_never_ends_is_kept(call: Run) -> None:
+    model = says(cut("one "), cut("two "), cut("three"))
+    assert last_text(call(agent(model, on_cut="continue"), GO)) == (
+        "one two three\n\n[The answer was cut off at the limit of output tokens.]"
+    )
+
+
+# If no answer is usable
+
+
+def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: list[Any]) -> None:
+    kwargs = {"tool_calls": [{"id": "1"}], "other": 1}
+    bad = cut("On", ADD, additional_kwargs=kwargs)
+    result = call(agent(says(cut("Once upon"), cut("Once"), bad), ran), GO)
+    message = result["messages"][-1]
+    assert message.text == "Once upon\n\n[The answer was cut off at the limit of output tokens.]"
+    assert (message.tool_calls, message.additional_kwargs) == ([], {"other": 1})
+    assert len(message.response_metadata["failed_answers"]) == 3
+    assert (ran, len(result["messages"])) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "note"),
+    [
+        (["", "", ""], "[The model gave no answer, 3 times in a row.]"),
+        (
+            [AIMessage("", response_metadata=MALFORMED[0])] * 3,
+            "[The model made a call that could not be read, 3 times in a row.]",
+        ),
+    ],
+)
+def test_a_note_says_what_was_wrong(steps: list[Any], note: str, call: Run) -> None:
+    assert last_text(call(agent(says(*steps)), GO)) == note
+
+
+def test_without_retries_a_cut_call_does_not_run_either(call: Run, ran: list[Any]) -> None:
+    model = says(cut("Let me add.", ADD))
+    assert last_text(call(agent(model, ran, max_retries=0), GO)).startswith("Let me add.\n\n[")
+    assert ran == []
+
+
+def test_an_error_can_be_raised(call: Run) -> None:
+    with pytest.raises(UnusableAnswerError) as caught:
+        call(agent(says("", cut("Once")), max_retries=1, on_failure="error"), GO)
+    assert str(caught.value).startswith(
+        "[AF355] the model: gave no usable answer: empty (no text and no calls), cut "
+        "(finish_reason: length)."
+    )
+    assert caught.value.ai_message.text == "Once"
+    assert [failed["fault"] for failed in caught.value.failed_answers] == ["empty", "cut"]
+
+
+def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Run) -> None:
+    fallback = ModelFallbackMiddleware(says("It is 5."))
+    found = agent(says(""), stack=[fallback], max_retries=0, on_failure="error")
+    assert last_text(call(found, GO)) == "It is 5."
+
+
+# Structured output
+
+
+def test_a_cut_call_of_the_answer_is_asked_for_again(call: Run) -> None:
+    wrong = {"name": "Answer", "args": {"number": 1}, "id": "9", "type": "tool_call"}
+    found = agent(says(cut("", wrong), Answer(number=12)), schema=ToolStrategy(Answer))
+    assert call(found, GO)["structured_response"] == Answer(number=12)
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Run) -> None:
+    strategy = ProviderStrategy(Answer, max_retries=retries)
+    model = says(cut('{"number": 1'), '{"number": 12}')
+    result = call(agent(model, schema=strategy, on_cut="continue"), GO)
+    assert result["structured_response"] == Answer(number=12)
+    assert texts(result) == ["Go", '{"number": 12}']
+
+
+def test_a_text_that_could_be_parsed_is_complete(call: Run) -> None:
+    model = says(cut('{"number": 12}'))
+    result = call(agent(model, schema=ProviderStrategy(Answer)), GO)
+    assert result["structured_response"] == Answer(number=12)
+
+
+def test_a_run_ends_without_a_structured_answer(call: Run) -> None:
+    strategy = ProviderStrategy(Answer, max_retries=0)
+    result = call(agent(says(*[cut('{"number": 1')] * 3), schema=strategy), GO)
+    assert result.get("structured_response") is None
+    assert "[The answer was cut off" in last_text(result)
+
+
+def test_another_error_of_structured_output_is_raised(call: Run) -> None:
+    strategy = ProviderStrategy(Answer, max_retries=0)
+    with pytest.raises(Exception, match="AF3"):
+        call(agent(says('{"number": "x"}'), schema=strategy), GO)
+
+
+# With others
+
+
+def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=1)
+    assert last_text(call(agent(says("", "", "Yes."), stack=[limit]), GO)) == "Yes."
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        [ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)],
+        [ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")],
+    ],
+)
+def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Run) -> None:
+    model = says([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
+    result = call(agent(model, stack=stack), GO)
+    assert last_text(result) == "It is 5."
+    assert model.requests[3].tools == []
+
+
+def test_the_decision_log_says_why_it_asked_again(call: Run) -> None:
+    log: list[Any] = []
+    model = says("", cut("Once"), "Once.")
+    found = create_agent(model, middleware=[AnswerGuardMiddleware()], decisions=log.append)
+    call(found, GO)
+    (decision,) = [d for d in log if d.middleware == "AnswerGuardMiddleware"]
+    assert decision.reason == "asked again 2 times, the last for finish_reason: length"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"max_retries": -1}, "max_retries must be a whole number of at least 0, got -1."),
+        ({"on_cut": "stop"}, "on_cut must be 'shorten' or 'continue', got 'stop'."),
+        ({"on_failure": "end"}, "on_failure must be 'answer' or 'error', got 'end'."),
+    ],
+)
+def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        AnswerGuardMiddleware(**arguments)
+
+
+# Laws
+
+
+def test_it_keeps_the_laws_of_middleware() -> None:
+    check_middleware(AnswerGuardMiddleware)
+
+
+def steps() -> st.SearchStrategy[list[Any]]:
+    reasons = st.sampled_from(["stop", "length", "MALFORMED_FUNCTION_CALL", "content_filter"])
+    calls = st.lists(st.just(ADD), max_size=2)
+    texts = st.sampled_from(["", "It is 5."])
+    return st.lists(
+        st.builds(lambda t, c, r: cut(t, *c, reason=r), texts, calls, reasons), max_size=6
+    )
+
+
+@settings.get_profile("costly")
+@given(
+    script=steps(),
+    retries=st.integers(0, 2),
+    on_cut=st.sampled_from(["shorten", "continue"]),
+)
+def test_no_call_of_a_failed_answer_runs_and_no_failed_answer_is_kept(
+    script: list[AIMessage], retries: int, on_cut: str
+) -> None:
+    outcomes = []
+    for asynchronous in (False, True):
+        ran: list[Any] = []
+        model = says(*script, *["Done."] * 9)
+        found = agent(model, ran, max_retries=retries, on_cut=on_cut)
+        result = asyncio.run(found.ainvoke(GO)) if asynchronous else found.invoke(GO)
+        assert_valid_history(result["messages"])
+        answers = [m for m in result["messages"] if m.type == "ai"]
+        for answer in answers:
+            failed = answer.response_metadata.get("failed_answers", [])
+            assert len(failed) <= retries + 1
+            if answer.tool_calls:
+                assert answer.response_metadata.get("finish_reason") in ("stop", "content_filter")
+            assert answer.text or answer.tool_calls or "content_filter" in str(answer)
+        assert len(ran) == sum(len(answer.tool_calls) for answer in answers)
+        outcomes.append([(m.type, m.text) for m in result["messages"]])
+    assert outcomes[0] == outcomes[1]

@@ -1,0 +1,541 @@
+"""A run that repeats itself ends; one that gets on is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from itertools import chain, cycle, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from recorded_runs import (
+    LOOPS,
+    REPETITIONS,
+    STOPPED,
+    Call,
+    Loop,
+    Repetition,
+    Stage,
+    c,
+    failed,
+    insists,
+    none,
+    play_loop,
+)
+
+from agent_factory import (
+    ModelRequest,
+    ModelResponse,
+    after_model,
+    before_agent,
+    before_model,
+    create_agent,
+    run,
+    warnings_of,
+)
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    NoProgressError,
+    ProgressGuardMiddleware,
+    ToolCallLimitMiddleware,
+)
+from agent_factory.structured_output import ToolStrategy
+from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
+from samples import Answer, last_text
+
+Run = Callable[..., Any]
+GO: Any = {"messages": "Go"}
+REMARK = "[You repeat yourself: "
+
+
+BOTH: dict[str, Run] = {
+    "sync": lambda agent, *args: agent.invoke(*args),
+    "async": lambda agent, *args: asyncio.run(agent.ainvoke(*args)),
+}
+
+
+def find_nothing(query: str) -> str:
+    """Find nothing."""
+    return "nothing"
+
+
+def remarked(request: Any) -> bool:
+    """Whether the last message of a request has a remark."""
+    return REMARK in request[0][-1].text
+
+
+def test_there_are_forty_of_each() -> None:
+    assert len(LOOPS) >= 40
+    assert len({loop.name for loop in LOOPS}) == len(LOOPS)
+    assert len(REPETITIONS) >= 40
+    assert len({one.name for one in REPETITIONS}) == len(REPETITIONS)
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+def test_a_loop_ends_within_two_calls_of_its_mark(loop: Loop, call: Run) -> None:
+    guard = ProgressGuardMiddleware(**loop.guard)
+    stage = Stage([*loop.before, *loop.repeated], [*loop.stack(), guard])
+    if loop.ends_with_error:
+        with pytest.raises(NoProgressError):
+            stage.run(call, play_loop(loop))
+        messages = stage.agent.get_state(stage.config).values["messages"]
+    else:
+        messages = stage.run(call, play_loop(loop))
+        assert messages[-1].text == STOPPED
+    assert_valid_history(messages)
+    first = next(at for at, request in enumerate(stage.requests) if remarked(request))
+    assert first == loop.mark, "the first remark comes with the request after the mark"
+    assert stage.played == loop.mark + 2
+
+
+@pytest.mark.parametrize("repetition", REPETITIONS, ids=lambda repetition: repetition.name)
+def test_a_repetition_for_good_reason_is_left_alone(repetition: Repetition, call: Run) -> None:
+    found = []
+    for guards in ([], [ProgressGuardMiddleware(**repetition.guard)]):
+        stage = Stage(list(chain(*repetition.runs)), [*repetition.stack(), *guards])
+        for turns in repetition.runs:
+            ends = [] if isinstance(turns[-1], str) else ["Done."]
+            stage.run(call, [*turns, *ends])
+            stage.player.assert_done()
+        found.append([[(m.type, m.content) for m in messages] for messages, _ in stage.requests])
+    assert found[0] == found[1]
+
+
+# The three steps
+
+
+SEARCH = c("search", "nothing", query="acme")
+READ = c("read", "x = 1", path="a.py")
+
+
+def played(
+    call: Run, turns: Any, *, stack: Any = (), decisions: Any = None, **guard: Any
+) -> tuple[Stage, list[Any]]:
+    """A run that repeats its turns for ever, and its messages."""
+    turns = turns if isinstance(turns, list) else [turns]
+    stage = Stage(turns, [*stack, ProgressGuardMiddleware(**guard)], decisions)
+    return stage, stage.run(call, cycle(turns))
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return [m.text for m in messages if m.type == "tool"]
+
+
+def test_first_a_remark_then_calls_are_withheld_then_an_answer(call: Run) -> None:
+    stage, messages = played(call, SEARCH)
+    results = texts(messages)
+    assert results[:2] == ["nothing", "nothing"]
+    assert results[2] == (
+        "nothing\n\n[You repeat yourself: search was called 3 times in a row with the same result. "
+        "The same call will not bring anything new. Use what you have, try something else, or "
+        "answer and say what is missing.]"
+    )
+    assert "Such a call does not run any more." in results[3]
+    assert results[4].startswith("This call did not run: search was called 4 times in a row")
+    assert [m.status for m in messages if m.type == "tool"] == ["success"] * 4 + ["error"]
+    assert stage.results.ran == 4
+    last, kwargs = stage.requests[-1]
+    assert "tools" not in kwargs
+    assert "search was called 5 times in a row with the same result" in last[-1].text
+    assert messages[-1].text == STOPPED
+
+
+def test_the_steps_come_when_they_are_set_to_come(call: Run) -> None:
+    stage, messages = played(call, SEARCH, remark_after=1, withhold_after=4, answer_after=6)
+    assert [REMARK in text for text in texts(messages)] == [False, *[True] * 4, False, False]
+    assert (stage.results.ran, stage.played) == (5, 7)
+
+
+def test_equal_counts_skip_steps(call: Run) -> None:
+    stage, messages = played(call, SEARCH, remark_after=3, withhold_after=3, answer_after=3)
+    assert texts(messages) == ["nothing"] * 4
+    assert stage.played == 4
+
+
+def test_a_request_begins_with_the_one_before_it(call: Run) -> None:
+    """So the provider finds it in its cache; tools come first in a prompt."""
+    stage, _ = played(call, [SEARCH, READ])
+    for (before, kwargs), (after, more) in pairwise(stage.requests[:-1]):
+        assert [(m.type, m.content) for m in after[: len(before)]] == [
+            (m.type, m.content) for m in before
+        ]
+        assert more["tools"] == kwargs["tools"]
+
+
+def test_the_decision_log_names_the_cycle(call: Run) -> None:
+    log: list[Any] = []
+    played(call, [SEARCH, READ], decisions=log.append)
+    reasons = [d.reason for d in log if d.middleware == "ProgressGuardMiddleware" and d.reason]
+    assert reasons == [
+        "remark: cycle search -> read, 2 times with the same results",
+        "calls withheld: cycle read -> search, 2 times with the same results",
+        "end: cycle search -> read, 3 times with the same results",
+    ]
+
+
+def test_only_the_calls_of_the_cycle_are_withheld(call: Run) -> None:
+    other = c("search", "found", query="acme inc")
+    turns: list[Any] = [*[SEARCH] * 4, [SEARCH, other], SEARCH, "Done."]
+    stage = Stage(turns, [ProgressGuardMiddleware()])
+    results = texts(stage.run(call, turns))
+    assert results[4].startswith("This call did not run")
+    assert results[5:] == ["found", "nothing"], "something new has happened since"
+
+
+def test_a_call_that_a_layer_inside_has_answered_has_one_result(call: Run) -> None:
+    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1)
+    stage = Stage([SEARCH], [ProgressGuardMiddleware(), limit])
+    messages = stage.run(call, cycle([SEARCH]))
+    assert_valid_history(messages)
+    results = texts(messages)
+    assert len(results) == stage.played == 6
+    assert results[-1].startswith("Limit reached")
+
+
+def test_a_tool_that_fails_is_withheld_whatever_its_arguments(call: Run) -> None:
+    turns: list[Any] = [failed("read", "no such file", path=str(number)) for number in range(9)]
+    stage, messages = played(call, turns)
+    results = texts(messages)
+    assert "[You repeat yourself: read failed 5 times in a row with the same error." in results[4]
+    assert results[6].startswith("This call did not run: read failed 6 times in a row")
+    assert stage.results.ran == 6
+
+
+def test_a_tool_that_does_not_exist_leads_to_the_names_of_those_that_do(call: Run) -> None:
+    _, messages = played(call, [none("google", q="a"), none("browse", q="b"), SEARCH][:2])
+    remark = next(text for text in texts(messages) if REMARK in text)
+    assert "tools that are not offered were called 3 times in a row (google, browse)" in remark
+    assert texts(messages)[4].startswith("This call did not run: tools that are not offered")
+    assert remark.endswith(
+        "Call only these: other. If none of them fits, answer and say what is missing.]"
+    )
+
+
+def test_the_run_can_end_with_a_message(call: Run) -> None:
+    stage, messages = played(call, SEARCH, exit_behavior="end")
+    assert messages[-1].text == (
+        "I had to stop here: search was called 5 times in a row with the same result."
+    )
+    assert messages[-1].additional_kwargs == {"lc_source": "progress_guard"}
+    assert len(stage.requests) == 5
+
+
+def test_the_run_can_end_with_an_error_that_keeps_the_work(call: Run) -> None:
+    stage = Stage([SEARCH], [ProgressGuardMiddleware(exit_behavior="error")])
+    with pytest.raises(NoProgressError) as caught:
+        stage.run(call, cycle([SEARCH]))
+    assert caught.value.repetition == "search was called 5 times in a row with the same result"
+    assert str(caught.value).startswith("[AF354] the run: repeats itself: search was called 5")
+    assert len(texts(stage.agent.get_state(stage.config).values["messages"])) == 5
+
+
+def test_a_structured_answer_may_still_be_given(call: Run) -> None:
+    search: Any = [{"name": "search", "args": {"query": "acme"}}]
+    model = ScriptedChatModel([*[search] * 5, Answer(number=0)])
+    guard = ProgressGuardMiddleware()
+    agent = create_agent(model, [find_nothing], middleware=[guard], response_format=Answer)
+    assert call(agent, GO)["structured_response"] == Answer(number=0)
+    assert model.requests[-1].tools == ["Answer"]
+
+
+def test_retries_of_structured_output_have_their_own_limit(call: Run) -> None:
+    wrong: Any = [{"name": "Answer", "args": {"number": "many"}}]
+    model = ScriptedChatModel([*[wrong] * 7, Answer(number=7)])
+    strategy = ToolStrategy(Answer, max_retries=9)
+    agent = create_agent(
+        model, [find_nothing], middleware=[ProgressGuardMiddleware()], response_format=strategy
+    )
+    result = call(agent, GO)
+    assert result["structured_response"] == Answer(number=7)
+    assert not any(REMARK in m.text for m in result["messages"])
+
+
+def test_after_the_end_no_jump_brings_the_tools_back(call: Run) -> None:
+    """A hook that rejects the last answer gets another one, without tools."""
+    rejected: list[str] = []
+
+    @after_model(can_jump_to=["model"])
+    def reject_once(state: Any, runtime: Any) -> Any:
+        last = state["messages"][-1]
+        if rejected or last.type != "ai" or last.tool_calls:
+            return None  # the last message is a result if a call was withheld
+        rejected.append(last.text)
+        return {"jump_to": "model", "messages": [("user", "In English, please.")]}
+
+    stage, messages = played(call, SEARCH, stack=[reject_once])
+    assert rejected == [STOPPED]
+    assert [m.text for m in messages[-2:]] == ["In English, please.", STOPPED]
+    assert "tools" not in stage.requests[-1][1]
+
+
+def test_an_answer_that_is_sent_back_for_ever_is_an_error(call: Run) -> None:
+    with pytest.raises(NoProgressError, match="Let the hook that jumps back give up") as caught:
+        played(call, "It is 5.", stack=insists())
+    assert caught.value.repetition == "the same answer was given 5 times in a row"
+
+
+def test_the_tools_of_the_run_ends_without_the_model(call: Run) -> None:
+    """A tool with return_direct ends the run; the model is not asked, so nothing is counted."""
+
+    @tool(return_direct=True)
+    def report() -> str:
+        """Report."""
+        return "the report"
+
+    model = ScriptedChatModel([[{"name": "report"}]])
+    guard = ProgressGuardMiddleware(remark_after=1)
+    result = call(create_agent(model, [report], middleware=[guard]), GO)
+    assert last_text(result) == "the report"
+
+
+# Where a run begins, and what survives
+
+
+def test_a_message_of_the_user_starts_the_count_again(call: Run) -> None:
+    stage = Stage([SEARCH], [ProgressGuardMiddleware()])
+    for words in ("Search", "Search again"):
+        messages = stage.run(call, [SEARCH, SEARCH, "Done."], words)
+    assert not any(REMARK in text for text in texts(messages))
+
+
+@pytest.mark.parametrize("mark", [{}, {"lc_source": "reminder"}])
+def test_a_message_that_a_hook_writes_does_not(call: Run, mark: dict[str, Any]) -> None:
+    @before_model
+    def remind(state: Any, runtime: Any) -> Any:
+        if state["messages"][-1].type == "tool":
+            return {"messages": [HumanMessage("Be quick.", additional_kwargs=mark)]}
+        return None
+
+    stage, messages = played(call, SEARCH, stack=[remind])
+    assert stage.played == 5
+    assert_valid_history(messages)
+
+
+def test_a_message_with_the_mark_of_middleware_is_none_of_the_user(call: Run) -> None:
+    """A resumed run does not know what was added in it, so only the mark says who wrote."""
+
+    @before_model
+    def remind(state: Any, runtime: Any) -> Any:
+        if state["messages"][-1].type == "tool":
+            marks = {"lc_source": "reminder"}
+            return {"messages": [HumanMessage("Be quick.", additional_kwargs=marks)]}
+        return None
+
+    stage, _ = played(call, SEARCH, stack=[remind, HumanInTheLoopMiddleware({"search": True})])
+    assert stage.played == 5
+
+
+def test_a_run_ends_where_the_user_wrote_also_if_it_began_with_something_else(call: Run) -> None:
+    @before_agent
+    def remember(state: Any, runtime: Any) -> Any:
+        marks = {"lc_source": "memory"}
+        return {"messages": [HumanMessage("Likes tea.", additional_kwargs=marks)]}
+
+    stage = Stage([SEARCH], [remember, ProgressGuardMiddleware()])
+    stage.run(call, [SEARCH, "Done."])
+    messages = stage.run(call, [SEARCH, SEARCH, "Done."])
+    assert not any(REMARK in text for text in texts(messages))
+
+
+def test_a_tool_that_a_layer_runs_is_not_unknown_until_it_fails() -> None:
+    """The request does not offer it, and the layer around tools knows it."""
+    history: list[Any] = [HumanMessage("Go", id="h")]
+    for number, status in enumerate(["success", "success", "error"]):
+        asked: Any = {"name": "dynamic", "args": {"n": number}, "id": str(number)}
+        history.append(AIMessage("", tool_calls=[asked]))
+        fields: Any = {"tool_call_id": str(number), "status": status}
+        history.append(ToolMessage(f"result {number}", **fields))
+    shown: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        shown.extend(request.messages)
+        return ModelResponse([AIMessage("Done.")])
+
+    request = ModelRequest(model=ScriptedChatModel([]), messages=history)
+    run(ProgressGuardMiddleware().around_model(request), answer)
+    assert shown == history
+
+
+def test_the_names_of_tools_are_read_in_every_form() -> None:
+    """Layers offer functions and schemas, too; a call of one of them is not unknown."""
+    schema = {"type": "function", "function": {"name": "schema"}}
+    tools: Any = [tool(find_nothing), print, schema, {"type": "web_search", "name": "provider"}]
+    for name in ("find_nothing", "print", "schema", "provider"):
+        history: list[Any] = [HumanMessage("Go", id="h")]
+        for number in range(3):
+            asked: Any = {"name": name, "args": {"n": number}, "id": str(number)}
+            history.append(AIMessage("", tool_calls=[asked]))
+            history.append(ToolMessage(str(number), tool_call_id=str(number), status="error"))
+        request = ModelRequest(model=ScriptedChatModel([]), messages=history, tools=tools)
+        shown: list[Any] = []
+
+        def answer(request: Any, shown: list[Any] = shown) -> Any:
+            shown.extend(request.messages)
+            return ModelResponse([AIMessage("Done.")])
+
+        run(ProgressGuardMiddleware().around_model(request), answer)
+        assert shown == history, name
+
+
+def test_a_fork_counts_what_it_holds(call: Run) -> None:
+    """A thread that goes on from an earlier checkpoint, with an agent that is built anew."""
+    stage, _ = played(call, SEARCH)
+    past = [s for s in stage.agent.get_state_history(stage.config) if s.next == ("model",)]
+    (before,) = [s for s in past if len(texts(s.values["messages"])) == 3]
+    fork = Stage([SEARCH], [ProgressGuardMiddleware()])
+    fork.agent.checkpointer = stage.agent.checkpointer
+    fork.player.play(cycle([SEARCH]))
+    result = call(fork.agent, None, {**before.config, "recursion_limit": 100})
+    assert fork.played == 2, "the third call was made before"
+    assert texts(result["messages"])[-1].startswith("This call did not run")
+
+
+def test_a_run_that_is_resumed_after_a_failure_is_remarked_once(call: Run) -> None:
+    turns: list[Any] = [SEARCH, SEARCH, SEARCH, ConnectionError("down"), "Done."]
+    stage = Stage(turns, [ProgressGuardMiddleware()])
+    with pytest.raises(ConnectionError):
+        stage.run(call, turns)
+    results = texts(call(stage.agent, None, stage.config)["messages"])
+    assert [text.count(REMARK) for text in results] == [0, 0, 1]
+
+
+def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
+    """An agent that gets on costs the same after 10,000 messages as after ten."""
+    calls: list[AIMessage] = [
+        AIMessage(
+            "", tool_calls=[{"name": "search", "args": {"query": n}, "id": str(n)}], id=f"a{n}"
+        )
+        for n in range(5_000)
+    ]
+    history: list[Any] = [
+        m for n, made in enumerate(calls) for m in (made, ToolMessage("x", tool_call_id=str(n)))
+    ]
+
+    class Watched(list[Any]):
+        read = 0
+
+        def __getitem__(self, at: Any) -> Any:
+            Watched.read += 1
+            return super().__getitem__(at)
+
+        def __iter__(self) -> Any:
+            raise AssertionError("the whole history is read")
+
+    state: Any = {"messages": Watched(history)}
+    request = ModelRequest(model=ScriptedChatModel([]), messages=history, state=state)
+    answer = ModelResponse([AIMessage("Done.")])
+    assert run(ProgressGuardMiddleware().around_model(request), lambda _: answer) is answer
+    assert 0 < Watched.read <= 2 * 5 + 3
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"remark_after": 0}, "remark_after must be a whole number of at least 1, got 0."),
+        ({"answer_after": None}, "answer_after must be a whole number of at least 1, got None."),
+        ({"remark_after": 4}, "must not decrease, got 4, 3 and 4. Equal counts skip a step."),
+        ({"polling_tools": ["wait"]}, "polling_tools must be a dict of counts by tool, got"),
+        ({"polling_tools": {"wait": 0}}, "polling_tools['wait'] must be a whole number"),
+        ({"ignore_tools": "press"}, "write ignore_tools=['search']"),
+        ({"ignore_arguments": "reason"}, "ignore_arguments must be a list of strings"),
+        ({"ignore_arguments": [1]}, "ignore_arguments must be a list of strings"),
+        ({"result_key": 3}, "result_key must be a plain function of the ToolMessage"),
+        ({"exit_behavior": "stop"}, "exit_behavior must be 'answer', 'end' or 'error', got 'stop'"),
+    ],
+)
+def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(error)):
+        ProgressGuardMiddleware(**arguments)
+
+
+def test_a_build_warns_of_tools_that_do_not_exist() -> None:
+    guard = ProgressGuardMiddleware(polling_tools={"status": 9}, ignore_tools=["press"])
+    agent = create_agent(ScriptedChatModel([]), [find_nothing], middleware=[guard])
+    found = "\n".join(map(str, warnings_of(agent)))
+    assert "'press'" in found
+    assert "'status'" in found
+
+
+# Laws
+
+
+def test_it_keeps_the_laws_of_middleware() -> None:
+    check_middleware(lambda: ProgressGuardMiddleware(remark_after=1, error_after=1))
+
+
+def new_turns() -> st.SearchStrategy[list[Any]]:
+    """Turns of which each has a call that was not made in the four turns before it."""
+    calls = st.builds(
+        lambda name, number, result: c(name, result, number=number),
+        st.sampled_from(["search", "read"]),
+        st.sampled_from([0, 1, 2, 1.0, True, None, "1"]),
+        st.sampled_from(["x", "y", ""]),
+    )
+    turns = st.lists(st.lists(calls, min_size=1, max_size=3), max_size=12)
+
+    def is_new(turns: list[Any]) -> bool:
+        for at, turn in enumerate(turns):
+            before = [repr(call) for earlier in turns[max(0, at - 4) : at] for call in earlier]
+            if all(repr(call) in before for call in turn):
+                return False
+        return True
+
+    return turns.filter(is_new)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@settings.get_profile("costly")
+@given(turns=new_turns())
+def test_a_run_without_repetition_is_left_alone(mode: str, turns: list[Any]) -> None:
+    guard = ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)
+    found = []
+    for stack in ([], [guard]):
+        stage = Stage(turns, stack)
+        stage.run(BOTH[mode], [*turns, "Done."])
+        found.append([[(m.type, m.content) for m in messages] for messages, _ in stage.requests])
+    assert found[0] == found[1]
+
+
+def repeated_turns() -> st.SearchStrategy[Any]:
+    """Turns before a loop, and up to four turns that are repeated for ever."""
+    known = st.builds(
+        lambda name, number, result: Call(name, {"number": number}, *result),
+        st.sampled_from(["search", "read"]),
+        st.integers(0, 2),
+        st.sampled_from([("x", "success"), ("", "success"), ("down", "error")]),
+    )
+    calls = known | st.builds(lambda number: none("nobody", number=number), st.integers(0, 2))
+    turns = st.lists(calls, min_size=1, max_size=2)
+    return st.tuples(st.lists(turns, max_size=4), st.lists(turns, min_size=1, max_size=4))
+
+
+@pytest.mark.parametrize("exit_behavior", ["answer", "end"])
+@settings.get_profile("costly")
+@given(turns=repeated_turns(), steps=st.lists(st.integers(1, 5), min_size=3, max_size=3))
+def test_a_run_that_repeats_for_ever_ends(exit_behavior: Any, turns: Any, steps: list[int]) -> None:
+    before, loop = turns
+    remark, withhold, answer = sorted(steps)
+    outcomes = []
+    for mode in BOTH.values():
+        guard = ProgressGuardMiddleware(
+            remark_after=remark,
+            withhold_after=withhold,
+            answer_after=answer,
+            exit_behavior=exit_behavior,
+        )
+        stage = Stage([*before, *loop], [guard])
+        messages = stage.run(mode, chain(before, cycle(loop)))
+        assert_valid_history(messages)
+        # The turns before, the cycle once, the cycle again or the counts, and what comes after.
+        most = len(before) + 2 * len(loop) + max(answer, len(loop)) + answer
+        assert stage.played <= most
+        outcomes.append([(m.type, m.content) for m in messages])
+    assert outcomes[0] == outcomes[1]
