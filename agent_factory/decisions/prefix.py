@@ -301,11 +301,7 @@ def digests_among(
 
 
 def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
-    """Return what is not the same in one part of two requests; None if that is nothing.
-
-    Messages at the end are no change, nor is another last message: what is shown in it only, such
-    as a list of tasks, is new in each call anyway.
-    """
+    """Return what is not the same in one part of two requests, except for messages at the end."""
     before: Any = getattr(old, part)
     after: Any = getattr(new, part)
     if before == after:
@@ -329,7 +325,7 @@ def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
         names = sorted({name for name, _ in {*before} ^ {*after}})
         return Change(part, 0, f"changes {', '.join(names)}", tools + system)
     at = _first_difference(before, after)
-    if at >= len(before) - 1:
+    if at == len(before):
         return None
     kept = tools + system + sum(message.size for message in before[:at])
     return Change(part, at, _change_of_messages(before, after, at), kept)
@@ -366,7 +362,7 @@ def _change_of_messages(before: Sequence[Digest], after: Sequence[Digest], at: i
     """Return what was done to messages from an index on, after which they continue alike."""
     old, new = before[at:], after[at:]
     # The last message may be another one each time, so what is alike may end before it.
-    for end in (len(old), len(old) - 1):
+    for end in range(len(old), max(0, len(old) - 2), -1):
         alike = 0
         for place in (index for index, one in enumerate(new) if one == old[end - 1]):
             count = 1
@@ -376,7 +372,7 @@ def _change_of_messages(before: Sequence[Digest], after: Sequence[Digest], at: i
                 alike, removed, added = count, end - count, place + 1 - count
         if alike:
             return _edit(at, removed, added)
-    return f"changes the messages from messages[{at}] on"
+    return _edit(at, 1, 1) if len(old) == 1 else f"changes all messages from messages[{at}] on"
 
 
 def _edit(at: int, removed: int, added: int) -> str:
@@ -562,6 +558,10 @@ class PrefixTracker:
             if change is None:
                 continue
             index = culprit_at(change, old, new)
+            # What a layer shows in the last message only, such as a list of tasks, is another one
+            # in each call. The thread's own messages stay.
+            if index and part == "messages" and change.at == len(old[-1].messages) - 1:
+                continue
             culprit = [INPUT, REPAIR, *layers, REPAIR][index]
             if index == 0 and (given := change_of(part, old[0], new[0])) is not None:
                 edits = [edit.culprit for edit in thread.edits if edit.at <= given.at]
