@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import is_
 from threading import Lock
 from typing import Any, Final, Literal, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -132,24 +132,26 @@ REPAIR: Final = Culprit("", "model")
 # Digests
 
 
-def digest_of(message: BaseMessage) -> Digest:
+def digest_of(message: Any) -> Digest:
     """Return the digest of what a provider reads of a message, without marks for its cache."""
-    if not isinstance(message, BaseMessage):  # a layer may pass a dict or a pair
+    # By the type that is written in it: an `isinstance` takes as long as all the rest.
+    kind = getattr(message, "type", None)
+    if kind is None:  # a layer may pass a dict or a pair
         text = repr(message)
         return Digest(hash(text), len(text))
     content = message.content
     text = content if type(content) is str else _text_of(content)
     size = len(text) if type(content) is str else _size_of(content)
-    if isinstance(message, AIMessage):
-        calls = [*message.tool_calls, *message.invalid_tool_calls]
-        if not calls:
-            return Digest(hash(("ai", text, message.name)), size)
-        more = repr([(call["name"], call["args"], call["id"]) for call in calls])
-        return Digest(hash(("ai", text, message.name, more)), size + len(more))
-    if isinstance(message, ToolMessage):
-        more = message.tool_call_id
-        return Digest(hash(("tool", text, message.name, more, message.status)), size + len(more))
-    return Digest(hash((message.type, text, message.name)), size)
+    more = ""
+    if kind == "tool":
+        more = f"{message.tool_call_id} {message.status}"
+    elif kind == "ai" or kind == "AIMessageChunk":
+        kind, calls = "ai", message.tool_calls
+        if message.invalid_tool_calls:
+            calls = [*calls, *message.invalid_tool_calls]
+        if calls:
+            more = repr([(call["name"], call["args"], call["id"]) for call in calls])
+    return Digest(hash((kind, text, message.name, more)), size + len(more))
 
 
 def _text_of(content: Any) -> str:
@@ -250,6 +252,24 @@ class PrefixReader:
         self._tools = remembered(_digests_of_tools)
         self._format = remembered(_digest_of_format)
         self._prompt = remembered(prompt)
+        self._last: tuple[ModelRequest[Any], Prefix] | None = None
+
+    def read_first(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
+        """Return the digests of the node's request, which is the same in each call but for those
+        of its messages."""
+        if self._last is not None:
+            last, known = self._last
+            if (
+                request.model is last.model
+                and request.system_message is last.system_message
+                and request.response_format is last.response_format
+                and len(request.tools) == len(last.tools)
+                and all(map(is_, request.tools, last.tools))
+            ):
+                return Prefix(*known[:-1], messages)
+        prefix = self.read(request, messages)
+        self._last = request.override(messages=(), state=None, runtime=None), prefix
+        return prefix
 
     def read(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
         """Return the digests of a request, whose messages have these."""
@@ -274,6 +294,8 @@ class PrefixReader:
 
     def read_sent(self, known: Prefix, strategy: Strategy, messages: tuple[Digest, ...]) -> Prefix:
         """Return the digests of what is sent in the end, with the strategy for the model."""
+        if strategy is None and messages is known.messages:
+            return known
         response_format = self._format(_ByIdentity((strategy,)))
         return known._replace(response_format=response_format, messages=messages)
 
@@ -291,8 +313,18 @@ def digests_among(
     messages: Sequence[BaseMessage], known: Sequence[BaseMessage], digests: tuple[Digest, ...]
 ) -> tuple[Digest, ...]:
     """Return digests of messages, of which many may be the same objects as the known ones."""
-    if len(messages) >= len(known) and all(map(is_, messages, known)):
-        return digests + tuple(map(digest_of, messages[len(known) :]))
+    count = len(known)
+    if not count:
+        return tuple(map(digest_of, messages))
+    # Lists of the same objects are compared fast. Where the ends are not, others are not likely
+    # to be, and would be compared by value.
+    if (
+        len(messages) >= count
+        and messages[count - 1] is known[-1]
+        and messages[0] is known[0]
+        and messages[:count] == known
+    ):
+        return digests + tuple(map(digest_of, messages[count:]))
     by_id = dict(zip(map(id, known), digests, strict=True))
     return tuple([by_id.get(id(message)) or digest_of(message) for message in messages])
 
@@ -451,7 +483,7 @@ class _Thread:
 
     places: Sequence[Prefix] = ()
     seen: Sequence[BaseMessage] = ()  # the messages of its state, while a run is under way
-    tokens: float = 1 / CHARACTERS_PER_TOKEN  # of a character
+    input_tokens: int = 0  # of the last request, if its provider reports them
     edits: deque[Edit] = field(default_factory=lambda: deque(maxlen=64))
 
 
@@ -500,27 +532,27 @@ class PrefixTracker:
             thread.edits.append(Edit(culprit, at))
 
     def answered(
-        self, sent: SentRequest, answer: AIMessage, layers: Sequence[Culprit]
+        self, sent: SentRequest, answer: AIMessage, layers: Mapping[int, Culprit]
     ) -> list[PrefixChange]:
         """Return what a request changed that was answered, compared with the one before it."""
         request = sent.passed[0]
         with self._lock:
             key = _key(request.runtime)
-            thread = self._threads.setdefault(key, _Thread())
+            if (thread := self._threads.get(key)) is None:
+                thread = self._threads[key] = _Thread()
+                if len(self._threads) > self.THREADS:
+                    self._threads.popitem(last=False)
             self._threads.move_to_end(key)
-            if len(self._threads) > self.THREADS:
-                self._threads.popitem(last=False)
         old, new = thread.places, self._places(sent, thread)
         found: list[PrefixChange] = []
         if len(old) == len(new) and not _extends(old[-1], new[-1]):
             found = self._changes(thread, old, new, layers)
         thread.places = new
         # The objects are kept as long as they are likely to come again, unread.
-        thread.seen = tuple(sent.given) if answer.tool_calls else ()
-        thread.edits.clear()
-        usage = answer.usage_metadata
-        if usage and usage["input_tokens"] and (size := sum(new[-1].sizes())):
-            thread.tokens = usage["input_tokens"] / size
+        thread.seen = list(sent.given) if answer.tool_calls else ()
+        thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
+        if thread.edits:
+            thread.edits.clear()
         return found
 
     def _places(self, sent: SentRequest, thread: _Thread) -> list[Prefix]:
@@ -528,7 +560,7 @@ class PrefixTracker:
         reader, (request, *inner) = self._reader, sent.passed
         known = thread.places[0].messages if thread.seen else ()
         given = digests_among(sent.given, thread.seen, known)
-        prefix = reader.read(request, given)
+        prefix = reader.read_first(request, given)
         places = [prefix]
         if request.messages is not sent.given:
             repaired = digests_among(request.messages, sent.given, given)
@@ -549,10 +581,11 @@ class PrefixTracker:
         thread: _Thread,
         old: Sequence[Prefix],
         new: Sequence[Prefix],
-        layers: Sequence[Culprit],
+        layers: Mapping[int, Culprit],
     ) -> list[PrefixChange]:
         found: list[PrefixChange] = []
         cached = sum(old[-1].sizes())
+        scale = thread.input_tokens / cached if cached else 0
         for part in PARTS:
             change = change_of(part, old[-1], new[-1])
             if change is None:
@@ -562,11 +595,12 @@ class PrefixTracker:
             # in each call. The thread's own messages stay.
             if index and part == "messages" and change.at == len(old[-1].messages) - 1:
                 continue
-            culprit = [INPUT, REPAIR, *layers, REPAIR][index]
+            culprit = layers.get(index - 2, REPAIR)
             if index == 0 and (given := change_of(part, old[0], new[0])) is not None:
                 edits = [edit.culprit for edit in thread.edits if edit.at <= given.at]
                 culprit = edits[-1] if edits else INPUT
-            tokens = [round(size * thread.tokens) for size in (cached - change.kept, cached)]
+            sizes = (cached - change.kept, cached)
+            tokens = [round(size * (scale or 1 / CHARACTERS_PER_TOKEN)) for size in sizes]
             found.append(PrefixChange(culprit, change.text, *tokens))
             if part == "model":
                 break  # the cache of another model is another one

@@ -348,8 +348,7 @@ class Recorder:
         if sent is None or not isinstance(answer, AIMessage):
             return
         assert self._prefixes is not None  # see `_record`
-        layers = [self._model_layers[index] for index in range(len(sent.passed) - 1)]
-        changes = self._prefixes.answered(sent, answer, layers)
+        changes = self._prefixes.answered(sent, answer, self._model_layers)
         if decisions := [*map(classify_prefix, changes), *classify_usage(answer)]:
             place = _here(sent.passed[0].runtime)
             for decision in decisions:

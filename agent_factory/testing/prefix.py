@@ -144,7 +144,8 @@ def _changes(
     given = dict(config or {})
     given["configurable"] = {"thread_id": str(uuid4()), **given.get("configurable", {})}
     result: Any = {}
-    for turn, said in enumerate(conversation, start=1):  # `note` reads it
+    for said in conversation:
+        turn += 1
         asked: Any = {"messages": said}
         if isinstance(said, Mapping | Command):
             asked = said
