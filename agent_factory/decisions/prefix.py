@@ -140,8 +140,7 @@ def digest_of(message: Any) -> Digest:
         text = repr(message)
         return Digest(hash(text), len(text))
     content = message.content
-    text = content if type(content) is str else _text_of(content)
-    size = len(text) if type(content) is str else _size_of(content)
+    text, size = (content, len(content)) if type(content) is str else _text_of(content)
     more = ""
     if kind == "tool":
         more = f"{message.tool_call_id} {message.status}"
@@ -154,25 +153,21 @@ def digest_of(message: Any) -> Digest:
     return Digest(hash((kind, text, message.name, more)), size + len(more))
 
 
-def _text_of(content: Any) -> str:
-    """Return content as one text; a single block of text equals the plain text."""
-    parts = []
+def _text_of(content: Any) -> tuple[str, int]:
+    """Return content as one text, and its size; a single block of text equals the plain text."""
+    parts, size = [], 0
     for block in content:
+        most = None
         if isinstance(block, dict):
             block = {key: value for key, value in block.items() if key not in _MARKS}
             if block.keys() == {"type", "text"}:
                 block = block["text"]
+            elif block:
+                block, most = repr(block), _IMAGE
         if block:
-            parts.append(block if isinstance(block, str) else repr(block))
-    return "\0".join(parts)
-
-
-def _size_of(content: Any) -> int:
-    size = 0
-    for block in content:
-        text = block if isinstance(block, str) else block.get("text")
-        size += len(text) if isinstance(text, str) else min(len(repr(block)), _IMAGE)
-    return size
+            parts.append(block)
+            size += len(block[:most])
+    return "\0".join(parts), size
 
 
 class _ByIdentity(tuple[Any, ...]):
@@ -240,7 +235,7 @@ class PrefixReader:
             if message is None:
                 return NO_PROMPT
             content = message.content
-            text: str = content if type(content) is str else _text_of(content)
+            text: str = content if type(content) is str else _text_of(content)[0]
             data = text.encode(errors="replace")
             if exact:
                 return PromptDigest(hash(text), len(text), data, 1)
