@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .model_router import *
     from .once import *
     from .pii import *
+    from .prompt_caching import *
     from .provider_tool_search import *
     from .shell_tool import *
     from .summarization import *
@@ -107,6 +108,7 @@ _HOME = {
         "PIIDetectionError PIIMatch PIIMiddleware ResolvedRedactionRule detect_credit_card "
         "detect_email detect_ip detect_mac_address detect_name detect_phone detect_url"
     ),
+    ".prompt_caching": "PromptCachingMiddleware",
     ".provider_tool_search": "ProviderToolSearchMiddleware",
     ".shell_tool": (
         "BubblewrapExecutionPolicy CodexSandboxExecutionPolicy DockerExecutionPolicy "

@@ -34,6 +34,7 @@ from agent_factory.middleware import (
     ModelRouterMiddleware,
     OnceMiddleware,
     PIIMiddleware,
+    PromptCachingMiddleware,
     ProviderToolSearchMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
@@ -84,6 +85,7 @@ def nudge(state: Any, runtime: Any) -> Any:
 
 STABLE: dict[str, Callable[[], Member]] = {
     "budget": lambda: BudgetMiddleware(run=Limits(turns=50)),
+    "caching": lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"),
     "clearing": lambda: ContextEditingMiddleware(),
     "clock": lambda: clock,
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=model()),
