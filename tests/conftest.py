@@ -104,7 +104,8 @@ FLOWS = frozenset(
     f"test_{name}"
     for name in (
         "auto_mode", "context_editing", "final_answer", "model_fallback", "model_refusal",
-        "model_retry", "model_router", "once", "provider_conversion", "provider_tool_search",
+        "model_retry", "model_router", "once", "prompt_caching", "provider_conversion",
+        "provider_tool_search",
         "tool_call_limit", "tool_emulator", "tool_policy", "tool_retry", "tool_selection",
     )
 )  # fmt: skip
