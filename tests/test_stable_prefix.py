@@ -525,6 +525,28 @@ def test_a_layer_that_runs_another_agent_sees_its_own_requests(check: Any) -> No
     assert_stable_prefix(built(asks_another, steps=[CALL, *answers()]), TURNS)
 
 
+def test_what_is_added_behind_a_change_is_named(check: Any) -> None:
+    """It would be cached if the order were the other one."""
+    minutes = count()
+
+    @dynamic_prompt
+    def dated(request: Any) -> str:
+        return f"It is minute {next(minutes)}. {LONG}"
+
+    def adds(name: str) -> Any:
+        @wrap_model_call(name=name)
+        def layer(request: Any) -> Any:
+            return (yield request.override(system_prompt=f"{request.system_prompt} {name}"))
+
+        return layer
+
+    agent = built(adds("one"), dated, adds("two"), adds("three"))
+    assert changes(check, agent, TURNS[:2]) == [
+        "turn 2: dated.around_model changes the system prompt at byte 13, before what two, three "
+        "adds"
+    ]
+
+
 # The assertion itself
 
 

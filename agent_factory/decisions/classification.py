@@ -226,12 +226,13 @@ def messages_written(result: Any) -> list[Any]:
 
 def classify_prefix(change: PrefixChange) -> Decision:
     """Return who changed the prefix of the requests, and what is lost."""
-    culprit = change.culprit
+    culprit, followers = change.culprit, ", ".join(change.followers)
+    where = f"{change.text}, before what {followers} adds" if followers else change.text
     return make_decision(
         culprit.middleware,
         culprit.hook,
         Outcome.CHANGED_PREFIX,
-        f"{change.text}; about {change.lost:,} of {change.cached:,} cached tokens are lost",
+        f"{where}; about {change.lost:,} of {change.cached:,} cached tokens are lost",
         tool=culprit.tool,
         tokens={"lost": change.lost, "cached": change.cached},
     )

@@ -120,6 +120,7 @@ class PrefixChange(NamedTuple):
     text: str
     lost: int
     cached: int
+    followers: tuple[str, ...] = ()  # middleware further in that change the same part
 
 
 INPUT: Final = Culprit("", "input")
@@ -594,9 +595,16 @@ class PrefixTracker:
             if index == 0 and (given := change_of(part, old[0], new[0])) is not None:
                 edits = [edit.culprit for edit in thread.edits if edit.at <= given.at]
                 culprit = edits[-1] if edits else INPUT
-            sizes = (cached - change.kept, cached)
-            tokens = [round(size * (scale or 1 / CHARACTERS_PER_TOKEN)) for size in sizes]
-            found.append(PrefixChange(culprit, change.text, *tokens))
+            rate = scale or 1 / CHARACTERS_PER_TOKEN
+            lost, tokens = round((cached - change.kept) * rate), round(cached * rate)
+            followers: tuple[str, ...] = ()
+            if part in ("tools", "system_prompt"):
+                followers = tuple(
+                    layers[place - 2].middleware
+                    for place in range(max(index, 1) + 1, len(new) - 1)
+                    if getattr(new[place], part) != getattr(new[place - 1], part)
+                )
+            found.append(PrefixChange(culprit, change.text, lost, tokens, followers))
             if part == "model":
                 break  # the cache of another model is another one
         return found
