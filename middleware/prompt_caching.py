@@ -51,7 +51,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
             costs more to write.
         min_tokens: What is shorter up to a mark, by an estimate, is not marked, because providers
             ignore such marks. The default is the least that most of Anthropic's models cache.
-        openai_cache_key: Send a digest of the thread's id to models of OpenAI, as `prompt_cache_key`.
+        openai_cache_key: Send models of OpenAI a digest of the thread's id, as `prompt_cache_key`.
         provider: "anthropic" or "openai". None: by the class of the model, which is
             `ChatAnthropic`, `ChatOpenAI`, `AzureChatOpenAI` or a subclass, bound or not.
         name: The name of this instance, if a stack has several.
