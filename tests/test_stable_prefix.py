@@ -153,7 +153,8 @@ def test_the_layer_that_changes_is_named_and_not_those_around_it(check: Any) -> 
 
     stack = [says("one", lambda: "1"), says("two", lambda: f"{next(minutes)}"), says("3", str)]
     assert changes(check, built(*stack)) == [
-        f"turn {turn}: two.around_model changes the system prompt at byte {len(LONG) + 3}"
+        f"turn {turn}: two.around_model changes the system prompt at byte {len(LONG) + 3}, before "
+        "what 3 adds"
         for turn in (2, 3)
     ]
 

@@ -80,20 +80,32 @@ class PromptDigest(NamedTuple):
 NO_PROMPT: Final = PromptDigest(0, 0, (), 1)
 
 
-class Prefix(NamedTuple):
-    """Digests of the parts of a request."""
+class Head(NamedTuple):
+    """Digests of what comes before the messages."""
 
     model: str
     tools: tuple[ToolDigest, ...]
     response_format: int
     system_prompt: PromptDigest
     settings: tuple[tuple[str, int], ...]
+
+
+class Prefix(NamedTuple):
+    """Digests of the parts of a request."""
+
+    head: Head
     messages: tuple[Digest, ...]
+
+    def part(self, name: Part) -> Any:
+        """Return the digests of a part."""
+        return self.messages if name == "messages" else getattr(self.head, name)
 
     def sizes(self) -> list[int]:
         """Return the characters of the tools, the system prompt and the messages."""
-        tools = sum(tool.size for tool in self.tools)
-        return [tools, self.system_prompt.size, sum(message.size for message in self.messages)]
+        tools, messages = (
+            sum(one.size for one in some) for some in (self.head.tools, self.messages)
+        )
+        return [tools, self.head.system_prompt.size, messages]
 
 
 class Change(NamedTuple):
@@ -248,7 +260,7 @@ class PrefixReader:
         self._tools = remembered(_digests_of_tools)
         self._format = remembered(_digest_of_format)
         self._prompt = remembered(prompt)
-        self._last: tuple[ModelRequest[Any], Prefix] | None = None
+        self._last: tuple[ModelRequest[Any], Head] | None = None
 
     def read_first(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
         """Return the digests of the node's request, which is the same in each call but for those
@@ -262,21 +274,21 @@ class PrefixReader:
                 and len(request.tools) == len(last.tools)
                 and all(map(is_, request.tools, last.tools))
             ):
-                return Prefix(*known[:-1], messages)
+                return Prefix(known, messages)
         prefix = self.read(request, messages)
-        self._last = request.override(messages=(), state=None, runtime=None), prefix
+        self._last = request.override(messages=(), state=None, runtime=None), prefix.head
         return prefix
 
     def read(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
         """Return the digests of a request, whose messages have these."""
-        return Prefix(
+        head = Head(
             self._model(_ByIdentity((request.model,))),
             self._tools(_ByIdentity(request.tools)),
             self._format(_ByIdentity((request.response_format,))),
             self._prompt(_ByIdentity((request.system_message,))),
             _digest_of_settings(request),
-            messages,
         )
+        return Prefix(head, messages)
 
     def read_inner(
         self, request: ModelRequest[Any], around: ModelRequest[Any], known: Prefix
@@ -293,7 +305,7 @@ class PrefixReader:
         if strategy is None and messages is known.messages:
             return known
         response_format = self._format(_ByIdentity((strategy,)))
-        return known._replace(response_format=response_format, messages=messages)
+        return Prefix(known.head._replace(response_format=response_format), messages)
 
 
 def _digest_of_settings(request: ModelRequest[Any]) -> tuple[tuple[str, int], ...]:
@@ -330,8 +342,7 @@ def digests_among(
 
 def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
     """Return what is not the same in one part of two requests, except for messages at the end."""
-    before: Any = getattr(old, part)
-    after: Any = getattr(new, part)
+    before, after = old.part(part), new.part(part)
     if before == after:
         return None
     tools, system, _ = old.sizes()
@@ -602,7 +613,7 @@ class PrefixTracker:
                 followers = tuple(
                     layers[place - 2].middleware
                     for place in range(max(index, 1) + 1, len(new) - 1)
-                    if getattr(new[place], part) != getattr(new[place - 1], part)
+                    if new[place].part(part) != new[place - 1].part(part)
                 )
             found.append(PrefixChange(culprit, change.text, lost, tokens, followers))
             if part == "model":
@@ -611,7 +622,7 @@ class PrefixTracker:
 
 
 def _extends(old: Prefix, new: Prefix) -> bool:
-    if old[:-1] != new[:-1]:
+    if old.head is not new.head and old.head != new.head:
         return False
     before, after = old.messages, new.messages
     return before is after or before == after[: len(before)]
