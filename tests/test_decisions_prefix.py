@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextvars import copy_context
 from itertools import count
 from threading import Thread, current_thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from agent_factory.decisions.prefix import (
     Prefix,
     PrefixReader,
     PrefixTracker,
+    SentRequest,
     change_of,
     digest_of,
     digests_among,
@@ -175,6 +178,46 @@ def test_a_layer_that_loses_the_context_is_not_blamed_for_another(call: Any) -> 
     assert found == []
 
 
+def test_a_context_of_another_call_is_not_taken_for_this_one(call: Any) -> None:
+    """A layer whose thread keeps the context of the first call."""
+    contexts: list[Any] = []
+
+    @wrap_model_call
+    def worker(request: Any, handler: Any) -> Any:
+        contexts.append(copy_context())
+        found: list[Any] = []
+        ask = Thread(target=lambda: found.append(contexts[0].run(handler, request)))
+        ask.start()
+        ask.join()
+        return found[0]
+
+    prompts = count()
+
+    @wrap_model_call
+    def outer(request: Any, handler: Any) -> Any:
+        text = "Same." if next(prompts) < 2 else "Other."
+        return handler(request.override(system_prompt=text))
+
+    agent, found = logged(outer, worker)
+    for _ in range(4):
+        agent.invoke({"messages": ["How are you?"]}, thread())
+    assert found == []
+
+
+def test_what_was_seen_is_a_copy() -> None:
+    """A list of messages may grow in place before the next call."""
+    tracker, model = PrefixTracker(exact=False), ScriptedChatModel()
+    runtime: Any = SimpleNamespace(execution_info=None, control="run")
+    history: list[Any] = [HumanMessage("Hi")]
+    for _ in range(3):
+        request: Any = ModelRequest(model=model, messages=history, runtime=runtime)
+        sent = SentRequest(history, (request,), None, history)
+        assert tracker.answered(sent, AIMessage("", tool_calls=CALL), {}) == []
+        history += [AIMessage("", tool_calls=CALL), ToolMessage("5", tool_call_id="1")]
+    (known,) = tracker._threads.values()
+    assert len(known.places[0].messages) == len(known.seen) == 5
+
+
 def test_without_a_log_nothing_is_read(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PrefixReader, "read", None)
     monkeypatch.setattr(PrefixTracker, "answered", None)
@@ -192,6 +235,8 @@ def test_threads_that_were_not_used_for_long_are_forgotten(
     assert found == []
     ask(agent, call, "3", "1")
     assert [change.thread for change in found] == ["3", "1"]
+    ask(agent, call, "2", "1")  # the one that was used last is kept
+    assert [change.thread for change in found] == ["3", "1", "1"]
 
 
 def reachable(start: Any) -> list[str]:

@@ -452,6 +452,94 @@ def test_a_repair_of_what_a_layer_sends(check: Any) -> None:
     assert changes(check, agent) == ["turn 3: drops.around_model edits messages[2]"]
 
 
+def test_a_change_is_not_blamed_on_what_another_place_changes_elsewhere(check: Any) -> None:
+    """A hook edits a message that is not the one at which the requests part."""
+
+    @before_agent
+    def edits(state: Any, runtime: Any) -> Any:
+        late = state["messages"][-2:-1]
+        return {"messages": [m.model_copy(update={"content": f"{m.text}!"}) for m in late]}
+
+    @wrap_model_call
+    def window(request: Any) -> Any:
+        return (yield request.override(messages=request.messages[-4:]))
+
+    found = changes(check, built(edits, window, steps=[CALL, *answers()]), [*TURNS, "Bye."])
+    assert {line.partition(": ")[2].partition(" ")[0] for line in found[-2:]} == {
+        "window.around_model"
+    }
+
+
+def test_a_layer_that_shows_something_at_the_end_is_not_blamed_for_another(check: Any) -> None:
+    number = count()
+
+    @wrap_model_call
+    def clock(request: Any) -> Any:
+        *before, last = request.messages
+        shown = last.model_copy(update={"content": f"{last.text} {next(number)}"})
+        return (yield request.override(messages=[*before, shown]))
+
+    @wrap_model_call
+    def remember(request: Any) -> Any:
+        memory = HumanMessage(f"You know {next(number)} facts.")
+        return (yield request.override(messages=[memory, *request.messages]))
+
+    assert changes(check, built(clock, remember), TURNS[:2]) == [
+        "turn 2: remember.around_model edits messages[0]"
+    ]
+
+
+def test_a_router_that_also_changes_the_prompt_is_named_once(check: Any) -> None:
+    """The cache of another model is another one, so nothing else matters."""
+    names = cycle(["large", "small"])
+
+    @wrap_model_call
+    def routes(request: Any) -> Any:
+        name = next(names)
+        model = Named(steps=answers(), model=name)
+        return (yield request.override(model=model, system_prompt=f"You are {name}."))
+
+    assert changes(check, built(routes), TURNS[:2]) == [
+        "turn 2: routes.around_model calls small in place of large"
+    ]
+
+
+def caller_edits() -> list[Any]:
+    """Turns of which the third changes the first message of the thread."""
+    edited = {"messages": [HumanMessage("Hello", id="1"), "And?"]}
+    return [HumanMessage("Hi", id="1"), "Well?", edited]
+
+
+def test_an_edit_before_the_last_request_is_not_blamed_for_one_after_it(check: Any) -> None:
+    """The hook shortens its first answer before the model is called with it."""
+
+    @before_agent
+    def shorten(state: Any, runtime: Any) -> Any:
+        if len(state["messages"]) != 3:
+            return None
+        first = state["messages"][0].model_copy(update={"content": "H."})
+        return {"messages": [first]}
+
+    assert changes(check, built(shorten), caller_edits()) == [
+        "turn 2: shorten.before_agent edits messages[0]",
+        "turn 3: the input of the run edits messages[0]",
+    ]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_who_writes_what_is_there_already_is_not_blamed(check: Any, everything: bool) -> None:
+    @before_model
+    def same(state: Any, runtime: Any) -> Any:
+        copies = [message.model_copy() for message in state["messages"]]
+        more = [HumanMessage("Go on.")] if everything else []
+        start = [RemoveMessage(id=REMOVE_ALL_MESSAGES)] if everything else []
+        return {"messages": [*start, *copies, *more]}
+
+    assert changes(check, built(same), caller_edits())[-1] == (
+        "turn 3: the input of the run edits messages[0]"
+    )
+
+
 # What is no change
 
 

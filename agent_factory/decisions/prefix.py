@@ -437,20 +437,26 @@ def culprit_at(change: Change, old: Sequence[Prefix], new: Sequence[Prefix]) -> 
         new: Those of the later one.
     """
 
-    def cause(at: int, place: int) -> tuple[Digest, Digest]:
-        return old[place].messages[at], (*new[place].messages, Digest(0, 0))[at]
+    def is_same(outer: Change, place: int) -> bool:
+        """Whether a change of messages further out is this one, by the message or its index."""
+        inner = len(new) - 1
+        if change.part != "messages":
+            return True
+        if all(len(of[place].messages) == len(of[inner].messages) for of in (old, new)):
+            return outer.at == change.at
+        # A layer has moved messages.
+        return any(
+            outer.at < len(of[place].messages)
+            and change.at < len(of[inner].messages)
+            and of[place].messages[outer.at] == of[inner].messages[change.at]
+            for of in (old, new)
+        )
 
     index = len(new) - 1
     while index:
         outer = change_of(change.part, old[index - 1], new[index - 1])
-        if outer is None:
+        if outer is None or not is_same(outer, index - 1):
             break
-        # A layer may move messages, so the same change is known by its place or by its message.
-        if change.part == "messages" and outer.at != change.at:
-            inner = len(new) - 1
-            was, is_now = cause(outer.at, index - 1)
-            if was != cause(change.at, inner)[0] and is_now != cause(change.at, inner)[1]:
-                break
         index -= 1
     return index
 

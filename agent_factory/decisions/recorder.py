@@ -333,12 +333,12 @@ class Recorder:
             # Never reset: the context is that of the node's task.
             _trail.set(Trail(given, request, layers))
 
-    def asks(self, strategy: Strategy, messages: Sequence[Any]) -> SentRequest | None:
-        """Return what is sent to the model, for `answered`; None if it is not known who asks.
-
-        The context is lost in a thread that a layer started.
-        """
-        if not self.enabled or (trail := _trail.get()) is None or None in trail.passed:
+    def asks(self, request: Any, strategy: Strategy, messages: Sequence[Any]) -> SentRequest | None:
+        """Return what is sent to the model, for `answered`; None if it is not known who asks."""
+        if not self.enabled or (trail := _trail.get()) is None:
+            return None
+        # In a thread that a layer started, the context is lost, or that of another call.
+        if trail.request.runtime is not request.runtime or None in trail.passed:
             return None
         passed: Any = (trail.request, *trail.passed)
         return SentRequest(trail.given, passed, strategy, messages)

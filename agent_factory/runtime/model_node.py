@@ -218,7 +218,7 @@ class ModelNode(Runnable[Any, Any]):
         # The node has repaired the state's own list; a list made by a layer is checked here.
         if messages is not request.state.get("messages") and (repaired := self._repair(messages)):
             messages = repaired.messages
-        sent = self._recorder.asks(strategy, messages)
+        sent = self._recorder.asks(request, strategy, messages)
         if request.system_message is not None:
             messages = [request.system_message, *messages]
         elif not messages:
