@@ -485,7 +485,7 @@ def test_a_layer_that_shows_something_at_the_end_is_not_blamed_for_another(check
         return (yield request.override(messages=[memory, *request.messages]))
 
     assert changes(check, built(clock, remember), TURNS[:2]) == [
-        "turn 2: remember.around_model edits messages[0]"
+        "turn 2: remember.around_model changes all messages from messages[0] on"
     ]
 
 
