@@ -235,8 +235,8 @@ def test_threads_that_were_not_used_for_long_are_forgotten(
     assert found == []
     ask(agent, call, "3", "1")
     assert [change.thread for change in found] == ["3", "1"]
-    ask(agent, call, "2", "1")  # the one that was used last is kept
-    assert [change.thread for change in found] == ["3", "1", "1"]
+    ask(agent, call, "3", "2", "3")  # the one that was used last is kept
+    assert [change.thread for change in found] == ["3", "1", "3", "3"]
 
 
 def reachable(start: Any) -> list[str]:

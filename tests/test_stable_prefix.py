@@ -489,6 +489,24 @@ def test_a_layer_that_shows_something_at_the_end_is_not_blamed_for_another(check
     ]
 
 
+def test_nor_for_an_edit_that_moves_no_message(check: Any) -> None:
+    number = count()
+
+    @wrap_model_call
+    def clock(request: Any) -> Any:
+        *before, last = request.messages
+        shown = last.model_copy(update={"content": f"{last.text} {next(number)}"})
+        return (yield request.override(messages=[*before, shown]))
+
+    @wrap_model_call
+    def edits(request: Any) -> Any:
+        first, *others = request.messages
+        first = first.model_copy(update={"content": f"Edit {next(number)}"})
+        return (yield request.override(messages=[first, *others]))
+
+    assert changes(check, built(clock, edits))[-1] == "turn 3: edits.around_model edits messages[0]"
+
+
 def test_a_router_that_also_changes_the_prompt_is_named_once(check: Any) -> None:
     """The cache of another model is another one, so nothing else matters."""
     names = cycle(["large", "small"])
