@@ -2,7 +2,7 @@
 
 Run: python examples/cached_prompts.py
 
-A layer tells the model the time, at the beginning of the system prompt. So no request begins like
+A layer shows the model the time at the beginning of the system prompt. So no request begins like
 the one before it, and nothing is read from the provider's cache.
 """
 

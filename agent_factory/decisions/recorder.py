@@ -329,13 +329,12 @@ class Recorder:
 
     def begins(self, given: Sequence[Any], request: Any, layers: int) -> None:
         """Note the request of a model call that begins, and its messages before a repair."""
-        if self.enabled:
-            # Never reset: the context is that of the node's task.
-            _trail.set(Trail(given, request, layers))
+        # Never reset: the context is that of the node's task.
+        _trail.set(Trail(given, request, layers))
 
     def asks(self, request: Any, strategy: Strategy, messages: Sequence[Any]) -> SentRequest | None:
         """Return what is sent to the model, for `answered`; None if it is not known who asks."""
-        if not self.enabled or (trail := _trail.get()) is None:
+        if (trail := _trail.get()) is None:
             return None
         # In a thread that a layer started, the context is lost, or that of another call.
         if trail.request.runtime is not request.runtime or None in trail.passed:
@@ -343,9 +342,9 @@ class Recorder:
         passed: Any = (trail.request, *trail.passed)
         return SentRequest(trail.given, passed, strategy, messages)
 
-    def answered(self, sent: SentRequest | None, answer: Any) -> None:
+    def answered(self, sent: SentRequest, answer: Any) -> None:
         """Record what the request has changed of the prefix, and what the provider's cache held."""
-        if sent is None or not isinstance(answer, AIMessage):
+        if not isinstance(answer, AIMessage):  # the model node raises BadReturn
             return
         assert self._prefixes is not None  # see `_record`
         changes = self._prefixes.answered(sent, answer, self._model_layers)

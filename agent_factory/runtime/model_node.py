@@ -176,8 +176,9 @@ class ModelNode(Runnable[Any, Any]):
             state=own,  # type: ignore[arg-type]  # the merged schema extends AgentState
             runtime=runtime,
         )
-        before = request.messages if given is state else given["messages"]
-        self._recorder.begins(before, request, len(self._layers))
+        if self._recorder.enabled:
+            before = request.messages if given is state else given["messages"]
+            self._recorder.begins(before, request, len(self._layers))
         return request, (state, runtime, history_update)
 
     def _ended(self, turn: Turn) -> ModelOutcome | None:
@@ -199,14 +200,16 @@ class ModelNode(Runnable[Any, Any]):
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
             answer = model.invoke(prompt)
-        self._recorder.answered(sent, answer)
+        if sent is not None:
+            self._recorder.answered(sent, answer)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
         strategy, model, prompt, sent = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
             answer = await model.ainvoke(prompt)
-        self._recorder.answered(sent, answer)
+        if sent is not None:
+            self._recorder.answered(sent, answer)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, Any]:
@@ -218,7 +221,9 @@ class ModelNode(Runnable[Any, Any]):
         # The node has repaired the state's own list; a list made by a layer is checked here.
         if messages is not request.state.get("messages") and (repaired := self._repair(messages)):
             messages = repaired.messages
-        sent = self._recorder.asks(request, strategy, messages)
+        sent = None
+        if self._recorder.enabled:
+            sent = self._recorder.asks(request, strategy, messages)
         if request.system_message is not None:
             messages = [request.system_message, *messages]
         elif not messages:
