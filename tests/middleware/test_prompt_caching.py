@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 
 from agent_factory import create_agent, dynamic_prompt, wrap_model_call
 from agent_factory.middleware import PromptCachingMiddleware, TodoListMiddleware
-from agent_factory.testing import ScriptedChatModel, assert_stable_prefix
+from agent_factory.testing import ScriptedChatModel, assert_stable_prefix, check_middleware
 
 Run = Callable[..., Any]
 MARK = {"type": "ephemeral"}
@@ -406,6 +406,11 @@ def test_what_changes_in_the_last_message_costs_no_more_than_that_message(steps:
         blocks = blocks_of(model._sent[number], request.messages)
         assert cache.reads(blocks) >= sent[-2]
         sent.append(len(blocks) - 1)
+
+
+def test_it_keeps_the_laws_of_middleware() -> None:
+    check_middleware(lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"))
+    check_middleware(lambda: PromptCachingMiddleware(openai_cache_key=True, provider="openai"))
 
 
 def test_marked_requests_keep_their_prefix() -> None:
