@@ -333,8 +333,11 @@ def digests_among(
         and messages[:count] == known
     ):
         return digests + tuple(map(digest_of, messages[count:]))
-    by_id = dict(zip(map(id, known), digests, strict=True))
-    return tuple([by_id.get(id(message)) or digest_of(message) for message in messages])
+    same = list(map(is_, messages, known))
+    at = same.index(False) if False in same else len(same)
+    by_id = dict(zip(map(id, known[at:]), digests[at:], strict=True))
+    rest = [by_id.get(id(message)) or digest_of(message) for message in messages[at:]]
+    return digests[:at] + tuple(rest)
 
 
 # Changes
@@ -495,7 +498,9 @@ class _Thread:
     """What is remembered of a thread: its last request at each place, and edits since then."""
 
     places: Sequence[Prefix] = ()
-    seen: Sequence[BaseMessage] = ()  # the messages of its state, while a run is under way
+    # The messages of its state with their digests, while a run is under way. They are set at once,
+    # because several runs may share a thread.
+    seen: tuple[Sequence[BaseMessage], tuple[Digest, ...]] = ((), ())
     input_tokens: int = 0  # of the last request, if its provider reports them
     edits: deque[Edit] = field(default_factory=lambda: deque(maxlen=64))
 
@@ -558,11 +563,12 @@ class PrefixTracker:
             self._threads.move_to_end(key)
         old, new = thread.places, self._places(sent, thread)
         found: list[PrefixChange] = []
-        if len(old) == len(new) and not _extends(old[-1], new[-1]):
+        if len(old) == len(new) and not _is_stable(old, new):
             found = self._changes(thread, old, new, layers)
         thread.places = new
         # The objects are kept as long as they are likely to come again, unread.
-        thread.seen = list(sent.given) if answer.tool_calls else ()
+        goes_on = bool(answer.tool_calls)
+        thread.seen = (list(sent.given), new[0].messages) if goes_on else ((), ())
         thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
         if thread.edits:
             thread.edits.clear()
@@ -571,8 +577,7 @@ class PrefixTracker:
     def _places(self, sent: SentRequest, thread: _Thread) -> list[Prefix]:
         """Return the digests of a request at each place, the outermost first."""
         reader, (request, *inner) = self._reader, sent.passed
-        known = thread.places[0].messages if thread.seen else ()
-        given = digests_among(sent.given, thread.seen, known)
+        given = digests_among(sent.given, *thread.seen)
         prefix = reader.read_first(request, given)
         places = [prefix]
         if request.messages is not sent.given:
@@ -627,11 +632,17 @@ class PrefixTracker:
         return found
 
 
-def _extends(old: Prefix, new: Prefix) -> bool:
-    if old.head is not new.head and old.head != new.head:
+def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
+    """Whether a request begins like the one before it: the usual case, seen without `_changes`."""
+    head, before = old[-1]
+    if head is not new[-1].head and head != new[-1].head:
         return False
-    before, after = old.messages, new.messages
-    return before is after or before == after[: len(before)]
+    after = new[-1].messages
+    if before is after or before == after[: len(before)]:
+        return True
+    # Another last message, which is not the thread's own.
+    given = old[0].messages
+    return before[:-1] == after[: len(before) - 1] and given == new[0].messages[: len(given)]
 
 
 def _key(runtime: Runtime[Any]) -> Any:
