@@ -179,6 +179,10 @@ _BUILD_CODES = {
     "AF211": ("NoCheckpointer", "A middleware needs a checkpointer, and the agent has none."),
     "AF212": ("NoEffect", "A middleware has no hook, layer, tool, state key or declaration."),
     "AF213": ("ToolNotCovered", "No rule of a policy covers all calls of a tool."),
+    "AF214": (
+        "NotCacheable",
+        "What a middleware adds to each request follows what changes in each.",
+    ),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}

@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 from agent_factory import plan_agent
+from agent_factory.decisions.recorder import Recorder
 from agent_factory.factory.arguments import collect_warnings
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Timed, per
 from benchmarks.parts import MANY
-from benchmarks.runs import Import, Setting, runs
-from benchmarks.savers import Mode
+from benchmarks.runs import Entry, Import, Setting, runs
+from benchmarks.savers import Mode, Saver
 from benchmarks.scripted import FreeModel, add, new_functions
 
 FUNCTIONS = 100
@@ -36,6 +37,39 @@ def decisions(effort: Effort) -> Iterator[Match]:
         pairs = [Pair("a log", "no log"), Pair("no log either", "no log")]
         name, scale = f"{MANY} hook middleware, {mode}", per(effort.turns, "ms a turn")
         yield Match("decisions", name, partial(runs, entries), effort.runs, pairs, scale)
+    for number in (0, MANY):
+        entry = logged, Setting(Mode.SYNC, Saver.MEMORY, number=number, turns=effort.turns)
+        name = f"changes of the prefix, {number} hook middleware"
+        pairs = [
+            Pair("looked for", "not", "prefix" if number else None),
+            Pair("not either", "not"),
+        ]
+        opened = partial(_looking, entry)
+        # The ratio is near 1, so it takes more rounds than others to see it.
+        scale = per(effort.turns, "ms a turn")
+        yield Match("decisions", name, opened, 4 * effort.runs, pairs, scale)
+
+
+@contextmanager
+def _looking(entry: Entry) -> Iterator[Mapping[str, Timed]]:
+    """An agent with a log, and the same while its recorder does not note requests."""
+    begins = Recorder.begins
+
+    def stop(prepare: Callable[[], object]) -> None:
+        setattr(Recorder, begins.__name__, lambda *_: None)
+        prepare()
+
+    def go_on(tidy: Callable[[], object]) -> None:
+        setattr(Recorder, begins.__name__, begins)
+        tidy()
+
+    with runs(dict.fromkeys(("looked for", "not", "not either"), entry)) as found:
+        yield {
+            name: one
+            if name == "looked for"
+            else replace(one, prepare=partial(stop, one.prepare), tidy=partial(go_on, one.tidy))
+            for name, one in found.items()
+        }
 
 
 def _drop(decision: Any) -> None:

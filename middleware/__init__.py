@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .once import *
     from .pii import *
     from .progress_guard import *
+    from .prompt_caching import *
     from .provider_tool_search import *
     from .shell_tool import *
     from .summarization import *
@@ -111,6 +112,7 @@ _HOME = {
         "detect_email detect_ip detect_mac_address detect_name detect_phone detect_url"
     ),
     ".progress_guard": "NoProgressError ProgressGuardMiddleware ProgressGuardState",
+    ".prompt_caching": "PromptCachingMiddleware",
     ".provider_tool_search": "ProviderToolSearchMiddleware",
     ".shell_tool": (
         "BubblewrapExecutionPolicy CodexSandboxExecutionPolicy DockerExecutionPolicy "

@@ -6,42 +6,38 @@ The marks and the search tools are the providers' own:
   (platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool).
 - OpenAI's Responses API: functions with `defer_loading`, and a tool of type `tool_search`
   (developers.openai.com/api/docs/guides/tools-tool-search).
-
-A LangChain tool carries such a mark in its public field `extras`, which `langchain-anthropic` and
-`langchain-openai` pass to their providers (seen with 1.7.7 and 1.7.3).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from langchain_core.tools import BaseTool
 
-from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse, TurnError
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    ModelRequest,
+    ModelResponse,
+    Ordering,
+    TurnError,
+)
 
 from ._shared.messages import tool_names
 from ._shared.models import forced_tool, unbound
+from ._shared.provider_marks import MarkedTools, Provider, known_provider, mark_of
 from ._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
-
-Provider = Literal["anthropic", "openai"]
 
 SEARCH_TOOLS: Final[dict[str, dict[str, Any]]] = {
     "anthropic": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
     "openai": {"type": "tool_search"},
 }
 """The tool by which each provider searches among deferred tools."""
-
-_PROVIDERS = {
-    "ChatAnthropic": "anthropic",
-    "ChatOpenAI": "openai",
-    "AzureChatOpenAI": "openai",
-}
-"""The provider of each class of chat models, by the name of the class."""
 
 _MARK = "defer_loading"
 
@@ -76,8 +72,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
     'openai'
     """
 
-    SIZE = 1024
-    """How many marked copies are kept, so that the same tool gets the same copy in each turn."""
+    ordering = Ordering(extends=("tools",))
 
     def __init__(
         self,
@@ -94,15 +89,13 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.searchable_tool_names = tool_names(searchable_tools, "searchable_tools") or frozenset()
         self.provider = provider
         self.on_unsupported = on_unsupported
-        self._copies: OrderedDict[int, tuple[BaseTool, BaseTool]] = OrderedDict()
+        self._marked = MarkedTools(_MARK, True)
         self._warned: set[str] = set()
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Offer the tools in the form in which the provider searches among them."""
         marks = {
-            tool.name: (tool.extras or {}).get(_MARK)
-            for tool in request.tools
-            if isinstance(tool, BaseTool)
+            tool.name: mark_of(tool, _MARK) for tool in request.tools if isinstance(tool, BaseTool)
         }
         deferred = {name for name, mark in marks.items() if mark}
         chosen = self.searchable_tool_names
@@ -117,7 +110,9 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         provider = self._provider_of(request.model) if deferred else None
         if provider is not None:
             tools: list[Any] = [
-                self._marked(tool) if isinstance(tool, BaseTool) and tool.name in deferred else tool
+                self._marked.copy_of(tool)
+                if isinstance(tool, BaseTool) and tool.name in deferred and not mark_of(tool, _MARK)
+                else tool
                 for tool in request.tools
             ]
             types = [str(tool.get("type")) for tool in tools if isinstance(tool, Mapping)]
@@ -132,10 +127,9 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """The provider whose search is used; None if the model has no supported provider."""
         if self.provider is not None:
             return self.provider
+        if (provider := known_provider(model)) is not None:
+            return provider
         cls = type(unbound(model))
-        for base in cls.__mro__:
-            if base.__name__ in _PROVIDERS:
-                return _PROVIDERS[base.__name__]
         reason = f"knows no tool search of the provider of {cls.__name__}, so no tool is deferred."
         hint = (
             "Use a model of Anthropic or OpenAI, name the provider whose API the model has "
@@ -147,16 +141,3 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
             self._warned.add(cls.__name__)
             warnings.warn(f"{self.name} {reason} {hint}", stacklevel=2)
         return None
-
-    def _marked(self, tool: BaseTool) -> BaseTool:
-        """A marked copy of the tool; the same each time, because models are bound to objects."""
-        if (tool.extras or {}).get(_MARK):
-            return tool
-        if known := self._copies.get(id(tool)):
-            return known[1]
-        copy = tool.model_copy(update={"extras": {**(tool.extras or {}), _MARK: True}})
-        # The entry holds the tool, so that its id is not reused for another tool.
-        self._copies[id(tool)] = (tool, copy)
-        if len(self._copies) > self.SIZE:
-            self._copies.popitem(last=False)
-        return copy

@@ -22,7 +22,14 @@ from langgraph.types import Command
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
-from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, OmitFromInput
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    ModelRequest,
+    OmitFromInput,
+    Ordering,
+)
 
 from ._shared.messages import last_turn, unanswered
 from ._shared.validation import check_string
@@ -118,6 +125,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
     """
 
     state_schema = PlanningState
+
+    ordering = Ordering(extends=("system_prompt",))
 
     def __init__(
         self,

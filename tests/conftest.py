@@ -105,8 +105,8 @@ FLOWS = frozenset(
     for name in (
         "answer_guard", "auto_mode", "context_editing", "final_answer", "model_fallback",
         "model_refusal", "model_retry", "model_router", "once", "progress_guard",
-        "provider_conversion", "provider_tool_search", "tool_call_limit", "tool_emulator",
-        "tool_policy", "tool_retry", "tool_selection",
+        "prompt_caching", "provider_conversion", "provider_tool_search", "tool_call_limit",
+        "tool_emulator", "tool_policy", "tool_retry", "tool_selection",
     )
 )  # fmt: skip
 """Tests of built-ins that are flows, which cannot know whether a run is sync or async.

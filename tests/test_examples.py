@@ -345,3 +345,11 @@ def test_react_agent_guards_the_local_model_too(show: Show) -> None:
     out = show("react_agent", "--model", "local")
     assert "Refused: a colleague decides on this." in out
     assert out.strip().endswith("Sorry, need more steps to process this request.")
+
+
+def test_cached_prompts_names_the_early_clock_and_accepts_the_late_one(show: Show) -> None:
+    out = show("cached_prompts")
+    assert "turn 1: EarlyClock.around_model changes the system prompt at byte 10; about" in out
+    assert "LateClock: each request begins like the one before it." in out
+    lost, cached = re.findall(r"In the log of a run: ([\d,]+) of ([\d,]+) tokens", out)[0]
+    assert 0.7 < int(lost.replace(",", "")) / int(cached.replace(",", "")) < 1

@@ -21,6 +21,7 @@ from agent_factory import (
     warnings_of,
 )
 from agent_factory.errors import ArgumentError
+from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
 
 
@@ -98,6 +99,22 @@ def _findings(message: Any) -> Any:
         ([Late("p", reads=["tool_calls"]), Plain("c", writes=["tool_calls"])], {}, ["AF206"]),
         ([Late("c", writes=["tool_calls"]), Late("p", reads=["tool_calls"])], {}, ["AF206"]),
         ([Plain("r", reads=["tool_errors"])], {"handle_tool_errors": True}, ["AF207"]),
+        (
+            [Plain("v", varies=["system_prompt"]), Plain("e", extends=["system_prompt"])],
+            {},
+            ["AF214"],
+        ),
+        (
+            [
+                Plain("v", varies=["tools", "system_prompt"]),
+                Plain("other"),
+                Plain("e", extends=["tools"]),
+                Plain("f", extends=["system_prompt", "messages"]),
+            ],
+            {},
+            ["AF214", "AF214"],
+        ),
+        ([Plain("clock", varies=["system_prompt"]), TodoListMiddleware()], {}, ["AF214"]),
         ([Reviewer()], {"tools": [find]}, ["AF210"]),
         ([Reviewer()], {"tools": [find], "checkpointer": None}, ["AF210", "AF211"]),
     ],
@@ -125,6 +142,10 @@ def test_each_warning_has_its_code(
         ),
         ([Late("p", reads=["tool_calls"]), Late("c", writes=["tool_calls"])], {}),
         ([Plain("r", reads=["tool_errors"])], {"handle_tool_errors": False}),
+        # What changes comes last, or in another part.
+        ([Plain("e", extends=["system_prompt"]), Plain("v", varies=["system_prompt"])], {}),
+        ([Plain("v", varies=["messages"]), Plain("e", extends=["system_prompt"])], {}),
+        ([Plain("v", varies=["tools"]), Plain("w", varies=["tools"])], {}),
         ([Plain("r", reads=["tool_errors"])], {}),
         ([Reviewer()], {"tools": [find], "checkpointer": InMemorySaver(), "ignore": ["AF210"]}),
     ],
@@ -182,6 +203,16 @@ def test_a_misspelt_tool_gets_a_suggestion() -> None:
     assert caught.value.hint == "Did you mean 'find'?"
 
 
+def test_what_cannot_be_cached_is_named_with_what_prevents_it() -> None:
+    stack = [Plain("clock", varies=["system_prompt"]), TodoListMiddleware()]
+    (found,) = _found(stack)
+    assert str(found) == (
+        "[AF214] clock: changes the system prompt in each call, before TodoListMiddleware adds to "
+        "it: providers cannot cache what it adds. Put TodoListMiddleware before clock in "
+        "`middleware`."
+    )
+
+
 def test_strict_raises_warnings_with_the_errors() -> None:
     with pytest.raises(SpecError) as caught:
         plan_agent(tools=[find], middleware=[Reviewer(), Jumper(), Misspelt()], strict=True)
@@ -216,6 +247,8 @@ def test_only_codes_of_warnings_can_be_ignored(ignore: Any) -> None:
         {"after": [3]},
         {"reads": ["feelings"]},
         {"sends_to_model": ["messages"]},
+        {"varies": ["user_messages"]},
+        {"extends": "tools"},
     ],
 )
 def test_an_ordering_is_checked_when_it_is_created(declared: dict[str, Any]) -> None:

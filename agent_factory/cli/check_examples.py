@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-PRELUDE = '''from typing import NotRequired
+PRELUDE = '''from datetime import datetime
+from typing import NotRequired
 
 from agent_factory import (
     AgentMiddleware,
@@ -365,6 +366,27 @@ check(middleware=[Empty()])""",
 
 check(tools=[find], middleware=[Rules()])""",
         'Add a rule for the tool, or `Rule("*", "ask")` as the last one.',
+    ),
+    "AF214": Example(
+        """class Clock(AgentMiddleware):
+    ordering = Ordering(varies=("system_prompt",))
+
+    def around_model(self, request):
+        prompt = f"{request.system_prompt} It is {datetime.now():%H:%M}."
+        return (yield request.override(system_prompt=prompt))
+
+
+class Manual(AgentMiddleware):
+    ordering = Ordering(extends=("system_prompt",))
+
+    def around_model(self, request):
+        prompt = f"{request.system_prompt} Answer in one sentence."
+        return (yield request.override(system_prompt=prompt))
+
+
+check(middleware=[Clock(), Manual()])""",
+        "Put the middleware that changes something in each call behind those that add the same; or "
+        "let it write at the end of the last message.",
     ),
 }
 """The examples, by code."""

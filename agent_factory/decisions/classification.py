@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from agent_factory.decisions.log import REASON, Decision, Outcome
+from agent_factory.decisions.prefix import PrefixChange
 from agent_factory.errors import BadReturn
 from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
@@ -207,6 +208,48 @@ def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> Decision:
     counts = Counter(added=len(new - old), removed=len(old - new))
     detail = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return make_decision("", MODEL, Outcome.REPAIRED, detail or "reordered")
+
+
+def messages_written(result: Any) -> list[Any]:
+    """Return the messages with an id, and removals, among what a hook, layer or tool writes."""
+    update = result
+    if isinstance(result, Command):
+        update = result.update if result.graph is None else None
+    pairs = update.items() if isinstance(update, Mapping) else update or ()  # may be pairs
+    written: list[Any] = []
+    with suppress(TypeError, ValueError):  # not an update, which the node refuses
+        for key, value in pairs:
+            if key == "messages":
+                written += value if isinstance(value, list) else [value]
+    return [one for one in written if isinstance(one, BaseMessage) and one.id]
+
+
+def classify_prefix(change: PrefixChange) -> Decision:
+    """Return who changed the prefix of the requests, and what is lost."""
+    culprit, followers = change.culprit, ", ".join(change.followers)
+    where = f"{change.text}, before what {followers} adds" if followers else change.text
+    return make_decision(
+        culprit.middleware,
+        culprit.hook,
+        Outcome.CHANGED_PREFIX,
+        f"{where}; about {change.lost:,} of {change.cached:,} cached tokens are lost",
+        tool=culprit.tool,
+        tokens={"lost": change.lost, "cached": change.cached},
+    )
+
+
+def classify_usage(answer: AIMessage) -> list[Decision]:
+    """Return what a provider reports of its cache, as a list of one; empty without a report."""
+    usage: Mapping[str, Any] = answer.usage_metadata or {}
+    details = usage.get("input_token_details") or {}
+    reported = {key: details[key] for key in ("cache_read", "cache_creation") if key in details}
+    if not reported:
+        return []
+    tokens = {"input": usage["input_tokens"], **reported}
+    detail = f"{reported.get('cache_read') or 0:,} of {tokens['input']:,} input tokens read"
+    if created := reported.get("cache_creation"):
+        detail += f", {created:,} written"
+    return [make_decision("", MODEL, Outcome.USED_CACHE, detail, tokens=tokens)]
 
 
 def classify_route(

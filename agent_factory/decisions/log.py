@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from threading import Lock
@@ -59,6 +59,12 @@ class Outcome(StrEnum):
     EXPLAINED = "explained"
     """The model gets an explanation of what is wrong with its structured answer; `detail` says how
     many it has got."""
+    CHANGED_PREFIX = "changed prefix"
+    """It changed a part of the request that providers cache; `detail` says which and what is lost,
+    `tokens` how many are `lost` of those that were `cached`."""
+    USED_CACHE = "used cache"
+    """A provider reported what its cache held of a request; `tokens` are `input`, `cache_read` and
+    `cache_creation`."""
     INTERRUPTED = "interrupted"
     """It waits for the answer to an interrupt."""
     HANDED_OVER = "handed over"
@@ -84,6 +90,7 @@ class Decision:
         tool: Name of the tool, for decisions about a tool call.
         call_id: Id of that call.
         changed: The state keys it wrote. "messages" with how many were written and removed.
+        tokens: Tokens, by what they are; only with outcomes about the provider's cache.
         seconds: Duration in seconds, with everything it called.
         agent: Name of the agent; empty without one.
         namespace: The tasks that lead to a subagent, as in `stream(..., subgraphs=True)`.
@@ -102,6 +109,7 @@ class Decision:
     tool: str = ""
     call_id: str = ""
     changed: tuple[str, ...] = ()
+    tokens: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     agent: str = ""
     namespace: tuple[str, ...] = ()
@@ -116,11 +124,12 @@ class Decision:
 
     def to_data(self) -> dict[str, Any]:
         """Return the record as plain values for JSON; contents become their repr."""
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
-        contents = data.pop("contents")
+        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        contents, tokens = data.pop("contents"), data.pop("tokens")
         data.update(
             outcome=str(self.outcome), changed=list(self.changed), namespace=list(self.namespace)
         )
+        data |= {"tokens": dict(tokens)} if tokens else {}
         return data if contents is None else {**data, "contents": repr(contents)}
 
     def __str__(self) -> str:

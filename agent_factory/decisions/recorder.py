@@ -11,26 +11,31 @@ from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
-from langgraph.types import Send
+from langgraph.types import Command, Send
 
 from agent_factory.decisions.classification import (
     HandlerCalls,
     classify_hook,
     classify_layer,
+    classify_prefix,
     classify_repair,
     classify_route,
     classify_tool,
+    classify_usage,
     fields_of,
     make_decision,
+    messages_written,
 )
 from agent_factory.decisions.log import Decision, DecisionLog, Outcome, _reasons
+from agent_factory.decisions.prefix import Culprit, PrefixTracker, SentRequest, Trail
 from agent_factory.hooks.flows import is_awaitable, then
 from agent_factory.hooks.introspection import Bound
 from agent_factory.state.history import Repair
-from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer
+from agent_factory.structured_output.strategies import Strategy
+from agent_factory.topology.model import MODEL, TOOLS, Call, Hook, Layer
 from agent_factory.upstream import current_config, super_step
 
 Choice = Callable[..., str | list[Send]]
@@ -118,6 +123,9 @@ class _ToolCall:
 
 _tool_call: ContextVar[_ToolCall | None] = ContextVar("tool_call", default=None)
 
+_trail: ContextVar[Trail | None] = ContextVar("trail", default=None)
+"""The requests of the model call that is under way."""
+
 
 class Recorder:
     """Wraps the parts of one agent, so that they log what they decide.
@@ -133,6 +141,8 @@ class Recorder:
         self._log = log
         self._agent = agent or ""
         self._jumps: OrderedDict[str, str] = OrderedDict()
+        self._model_layers: dict[int, Culprit] = {}
+        self._prefixes = PrefixTracker(exact=log.contents) if log is not None else None
 
     def _record(self, decision: Decision, place: _Place, **known: Any) -> None:
         assert self._log is not None  # parts that are not recorded never get here
@@ -171,12 +181,20 @@ class Recorder:
                 found = classify_hook(definition, finish_here, reads_reason, result, error)
                 if found.outcome is Outcome.JUMPED:
                     self._remember_jump(place, f"jump to {found.detail} by {found.middleware}")
+                self._note_edit(place, Culprit(found.middleware, found.hook), state, result)
                 return found
 
             return self._recorded(classify, place, partial(method, state, runtime))
 
         func, afunc = (f and partial(recorded, f) for f in (bound.func, bound.afunc))
         return replace(bound, func=func, afunc=afunc)
+
+    def _note_edit(self, place: _Place, culprit: Culprit, state: Any, result: Any) -> None:
+        """Note who changed or removed messages of the thread, if a result does so."""
+        if (written := messages_written(result)) and place.runtime is not None:
+            assert self._prefixes is not None  # see `_record`
+            messages = state.get("messages") or ()
+            self._prefixes.edited(place.runtime, culprit, messages, written)
 
     def _remember_jump(self, place: _Place, reason: str) -> None:
         if place.runtime is None or (info := place.runtime.execution_info) is None:
@@ -199,20 +217,33 @@ class Recorder:
 
         return recorded
 
-    def layer(self, definition: Layer, method: Method) -> Method:
-        """Return the layer, recorded."""
+    def layer(self, definition: Layer, method: Method, index: int) -> Method:
+        """Return the layer, recorded; `index` is its place among the layers of its kind."""
         if not self.enabled:
             return method
+        is_model, culprit = (
+            definition.call is Call.MODEL,
+            Culprit(definition.owner, definition.method),
+        )
+        if is_model:
+            self._model_layers[index] = culprit
 
         def recorded(request: Any, handler: Callable[[Any], Any]) -> Any:
-            place, calls = _here(request.runtime), HandlerCalls()
+            place, calls, before = _here(request.runtime), HandlerCalls(), fields_of(request)
 
             def call_handler(request: Any) -> Any:
+                if is_model and (trail := _trail.get()) is not None:
+                    trail.passed[index] = request
                 calls.requests.append(fields_of(request))
                 within = partial(_inside_handler, place)
                 return _observe(partial(handler, request), within, calls.ended)
 
-            classify = partial(classify_layer, definition, request, fields_of(request), calls)
+            def classify(result: Any, error: BaseException | None) -> Decision:
+                command = getattr(result, "command", None)
+                if is_model and command is not None:
+                    self._note_edit(place, culprit, request.state, command)
+                return classify_layer(definition, request, before, calls, result, error)
+
             return self._recorded(classify, place, partial(method, request, call_handler))
 
         return recorded
@@ -225,7 +256,15 @@ class Recorder:
         def recorded(request: Any) -> Any:
             # Never reset: ToolNode calls its error handler later, in this context.
             _tool_call.set(_ToolCall(request, []))
-            return call(request)
+
+            def finish(result: Any) -> Any:
+                for part in result if isinstance(result, list) else [result]:
+                    if isinstance(part, Command):
+                        culprit = Culprit("", TOOLS, str(request.tool_call["name"]))
+                        self._note_edit(_here(), culprit, request.state or {}, part)
+                return result
+
+            return then(call(request), finish)
 
         return recorded
 
@@ -287,6 +326,32 @@ class Recorder:
             return repaired
 
         return recorded
+
+    def begins(self, given: Sequence[Any], request: Any, layers: int) -> None:
+        """Note the request of a model call that begins, and its messages before a repair."""
+        # Never reset: the context is that of the node's task.
+        _trail.set(Trail(given, request, layers))
+
+    def asks(self, request: Any, strategy: Strategy, messages: Sequence[Any]) -> SentRequest | None:
+        """Return what is sent to the model, for `answered`; None if it is not known who asks."""
+        if (trail := _trail.get()) is None:
+            return None
+        # In a thread that a layer started, the context is lost, or that of another call.
+        if trail.request.runtime is not request.runtime or None in trail.passed:
+            return None
+        passed: Any = (trail.request, *trail.passed)
+        return SentRequest(trail.given, passed, strategy, messages)
+
+    def answered(self, sent: SentRequest, answer: Any) -> None:
+        """Record what the request has changed of the prefix, and what the provider's cache held."""
+        if not isinstance(answer, AIMessage):  # the model node raises BadReturn
+            return
+        assert self._prefixes is not None  # see `_record`
+        changes = self._prefixes.answered(sent, answer, self._model_layers)
+        if decisions := [*map(classify_prefix, changes), *classify_usage(answer)]:
+            place = _here(sent.passed[0].runtime)
+            for decision in decisions:
+                self._record(decision, place)
 
     def explained(self, times: int) -> None:
         """Record that the model gets an explanation of what is wrong with its answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any, Final, Literal, get_args
 
 from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
@@ -13,6 +13,11 @@ Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool
 """Part of a conversation that middleware read or change; tool errors are exceptions."""
 
 ASPECTS: Final[tuple[str, ...]] = get_args(Aspect)
+
+Part = Literal["tools", "system_prompt", "messages"]
+"""Part of a request to a model, in the order in which providers read and cache them."""
+
+PARTS: Final[tuple[str, ...]] = get_args(Part)
 
 
 def is_strings(value: Any) -> bool:
@@ -34,9 +39,13 @@ class Ordering:
         writes: Aspects it changes after the model has answered.
         sends_to_model: Aspects it sends to a model itself.
         sanitizes: Aspects it cleans before others see them.
+        extends: Parts of a request ("tools", "system_prompt", "messages") to which its layer adds
+            the same in each call.
+        varies: Parts of a request to which its layer adds something else in each call, such as the
+            time, so that providers cannot read from their cache what follows.
 
     Raises:
-        ArgumentError: A field is not a collection of strings, or names an unknown aspect.
+        ArgumentError: A field is not a collection of strings, or names an unknown aspect or part.
 
     >>> Ordering(before=("Retry",), sends_to_model=("user_messages",)).before
     ('Retry',)
@@ -50,6 +59,8 @@ class Ordering:
     writes: Collection[str] = ()
     sends_to_model: Collection[str] = ()
     sanitizes: Collection[str] = ()
+    extends: Collection[str] = ()
+    varies: Collection[str] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -59,11 +70,14 @@ class Ordering:
                 raise ArgumentError(subject, reason, f'Write `{field.name}=("...",)`.')
             if field.name in ("before", "after", "requires", "conflicts"):
                 continue
-            if unknown := set(value) - set(ASPECTS):
+            what, known = "an aspect of a conversation", ASPECTS
+            if field.name in ("extends", "varies"):
+                what, known = "a part of a request", PARTS
+            if unknown := set(value) - set(known):
                 raise ArgumentError(
                     subject,
-                    f"{', '.join(sorted(unknown))} is not an aspect of a conversation.",
-                    f"The aspects are {', '.join(ASPECTS)}.",
+                    f"{', '.join(sorted(unknown))} is not {what}.",
+                    f"Write {', '.join(known[:-1])} or {known[-1]}.",
                 )
 
 
@@ -164,4 +178,14 @@ def _aspect_warnings(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
                 f"Let {one.name} see them last: hooks after the model run from the end of the "
                 "list to its beginning, then the layers of the tools.",
                 code="AF206",
+            )
+    for one, other in combinations(stack, 2):
+        for part in sorted({*one.ordering.varies} & {*other.ordering.extends}):
+            name = part.replace("_", " ")
+            yield BuildWarning(
+                one.name,
+                f"changes the {name} in each call, before {other.name} adds to it: providers "
+                "cannot cache what it adds.",
+                f"Put {other.name} before {one.name} in `middleware`.",
+                code="AF214",
             )

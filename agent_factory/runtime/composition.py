@@ -498,10 +498,10 @@ def compose_layers(
     """Compose bound layers, with spans if a tracer is attached."""
     plain: list[Named] = []
     traced: list[Named] = []
-    for bound in layers:
+    for index, bound in enumerate(layers):
         method = bound.afunc if asynchronous else bound.func
         assert method is not None  # see `first_without_mode`
-        method = recorder.layer(bound.definition, method)
+        method = recorder.layer(bound.definition, method, index)
         name = f"{bound.definition.owner}.{bound.definition.method}"
         plain.append((name, method))
         traced.append((name, LayerSpan(name, policy_of(bound.owner), method)))

@@ -155,6 +155,7 @@ class ModelNode(Runnable[Any, Any]):
         """Return a request with a valid history, and what `_finish` needs besides its outcome."""
         spec, runtime = self._spec, get_runtime()
         history_update: list[Any] = []
+        given = state
         if spec.repairs_history:
             messages: list[AnyMessage] = state["messages"]
             run = run_identity(runtime)
@@ -175,6 +176,9 @@ class ModelNode(Runnable[Any, Any]):
             state=own,  # type: ignore[arg-type]  # the merged schema extends AgentState
             runtime=runtime,
         )
+        if self._recorder.enabled:
+            before = request.messages if given is state else given["messages"]
+            self._recorder.begins(before, request, len(self._layers))
         return request, (state, runtime, history_update)
 
     def _ended(self, turn: Turn) -> ModelOutcome | None:
@@ -192,20 +196,24 @@ class ModelNode(Runnable[Any, Any]):
 
     def _ask(self, request: ModelRequest[Any]) -> ModelOutcome:
         """Call the model inside all layers."""
-        strategy, model, prompt = self._prepare(request)
+        strategy, model, prompt, sent = self._prepare(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
             answer = model.invoke(prompt)
+        if sent is not None:
+            self._recorder.answered(sent, answer)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
-        strategy, model, prompt = self._prepare(request)
+        strategy, model, prompt, sent = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
             answer = await model.ainvoke(prompt)
+        if sent is not None:
+            self._recorder.answered(sent, answer)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
-    def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any]:
-        """Return the strategy, the model with its tools, and its prompt, with a valid history."""
+    def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, Any]:
+        """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
         given = request.response_format
         strategy = None if given is None else strategy_for(given, request.model)
         model = self._models.bind(request, strategy)
@@ -213,6 +221,9 @@ class ModelNode(Runnable[Any, Any]):
         # The node has repaired the state's own list; a list made by a layer is checked here.
         if messages is not request.state.get("messages") and (repaired := self._repair(messages)):
             messages = repaired.messages
+        sent = None
+        if self._recorder.enabled:
+            sent = self._recorder.asks(request, strategy, messages)
         if request.system_message is not None:
             messages = [request.system_message, *messages]
         elif not messages:
@@ -232,8 +243,8 @@ class ModelNode(Runnable[Any, Any]):
             and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS
             and all(issubclass(kind, BaseMessage) for kind in set(map(type, messages)))
         ):
-            return strategy, model, construct_prompt(messages=messages)
-        return strategy, model, messages
+            return strategy, model, construct_prompt(messages=messages), sent
+        return strategy, model, messages, sent
 
     def _finish(
         self, state: State, runtime: Runtime[Any], history_update: list[Any], outcome: ModelOutcome

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from agent_factory.testing.laws import LAWS as LAWS
     from agent_factory.testing.laws import LawViolation as LawViolation
     from agent_factory.testing.laws import check_middleware as check_middleware
+    from agent_factory.testing.prefix import PrefixChanged as PrefixChanged
+    from agent_factory.testing.prefix import aassert_stable_prefix as aassert_stable_prefix
+    from agent_factory.testing.prefix import assert_stable_prefix as assert_stable_prefix
     from agent_factory.testing.recordings import CassetteError as CassetteError
     from agent_factory.testing.recordings import CassetteMismatch as CassetteMismatch
     from agent_factory.testing.recordings import Divergence as Divergence
@@ -44,6 +47,7 @@ _HOME = {
     ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",
     ".histories": "InvalidHistory assert_valid_history",
     ".laws": "LAWS LawViolation check_middleware",
+    ".prefix": "PrefixChanged aassert_stable_prefix assert_stable_prefix",
     ".recordings": (
         "CassetteError CassetteMismatch RecordingChatModel ReplayChatModel ReplayedError "
         "Divergence areplay_with record replay replay_with"

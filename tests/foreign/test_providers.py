@@ -30,6 +30,8 @@ from openai.types import Moderation, ModerationCreateResponse
 from openai.types.moderation import Categories, CategoryScores
 from pydantic import BaseModel, PrivateAttr
 
+from agent_factory import create_agent
+from agent_factory.middleware import PromptCachingMiddleware
 from foreign.stories import Library, RecordingModel, calls
 
 
@@ -394,3 +396,33 @@ def test_a_model_is_chosen_for_each_run(alike: Any, route: str) -> None:
         route == "strong",
         False,
     ]
+
+
+def test_our_marks_reach_the_payload_of_anthropic() -> None:
+    """What the client of the provider would send, of our own middleware."""
+    script = RecordingModel(
+        [calls(("lookup", {"topic": "tea"}), ("add", {"a": 1, "b": 2})), "Done."]
+    )
+    model = claude(script)
+    caching = PromptCachingMiddleware(ttl="1h", min_tokens=0)
+    agent = create_agent(model, [add, lookup], system_prompt="Be brief.", middleware=[caching])
+    agent.invoke({"messages": "Hi"})
+    messages, tools, _ = script.seen[1]
+    payload = model._get_request_payload(messages, tools=tools)
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    assert [tool.get("cache_control") for tool in payload["tools"]] == [None, mark]
+    assert payload["system"] == [{"type": "text", "text": "Be brief.", "cache_control": mark}]
+    first, _, results = payload["messages"]
+    assert first["content"] == [{"type": "text", "text": "Hi", "cache_control": mark}]
+    assert [block.get("cache_control") for block in results["content"]] == [None, mark]
+
+
+def test_our_key_reaches_the_payload_of_openai() -> None:
+    script = RecordingModel(["Hello."])
+    model = gpt(script)
+    caching = PromptCachingMiddleware(openai_cache_key=True)
+    agent = create_agent(model, middleware=[caching], checkpointer=InMemorySaver())
+    agent.invoke({"messages": "Hi"}, {"configurable": {"thread_id": "one"}})
+    messages, _, settings = script.seen[0]
+    payload = model._get_request_payload(messages, **settings)
+    assert len(payload["prompt_cache_key"]) == 32

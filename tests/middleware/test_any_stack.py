@@ -49,6 +49,7 @@ from agent_factory.middleware import (
     OnceMiddleware,
     PIIMiddleware,
     ProgressGuardMiddleware,
+    PromptCachingMiddleware,
     ProviderToolSearchMiddleware,
     ShellToolMiddleware,
     SummarizationMiddleware,
@@ -91,6 +92,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "budget_end": lambda: BudgetMiddleware(
         run=Limits(total_tokens=4000), exit_behavior="end", name="tokens"
     ),
+    "caching": lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"),
     "clearing": lambda: ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=30, keep=1)]),
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
     "fallback": lambda: ModelFallbackMiddleware(words()),

@@ -11,6 +11,7 @@ from pydantic import PrivateAttr
 
 from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent
 from agent_factory.middleware import ProviderToolSearchMiddleware
+from agent_factory.middleware._shared.provider_marks import MarkedTools
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]
@@ -185,13 +186,13 @@ def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPa
         def around_model(self, request: ModelRequest[Any]) -> Any:
             return (yield request.override(tools=[mail.model_copy(), weather.model_copy()]))
 
-    monkeypatch.setattr(ProviderToolSearchMiddleware, "SIZE", 3)
+    monkeypatch.setattr(MarkedTools, "SIZE", 3)
     middleware = ProviderToolSearchMiddleware()
     model = made(ChatOpenAI, ["ok"] * 5)
     agent = create_agent(model, [mail, weather], middleware=[Fresh(), middleware])
     for _ in range(5):
         call(agent, GO)
-    assert len(middleware._copies) == 3
+    assert len(middleware._marked) == 3
     assert all(t.extras["defer_loading"] for tools in model.bound for t in tools[:2])
 
 

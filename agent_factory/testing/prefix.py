@@ -1,0 +1,160 @@
+"""Check that a conversation keeps the prefix of its requests, which providers cache."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+from uuid import uuid4
+
+from langgraph.types import Command
+
+from agent_factory.decisions.log import Decision, DecisionLog, Outcome
+from agent_factory.decisions.prefix import INPUT, REPAIR
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.factory.agent import middleware_of, tools_of, with_decisions
+from agent_factory.hooks.flows import Flow, Invoke, arun, run
+from agent_factory.hooks.ordering import is_strings
+
+CALLERS = {INPUT.hook: "the input of the run", REPAIR.hook: "the repair of the history"}
+"""What may change a prefix besides middleware and tools, with its name in `allow`."""
+
+
+class PrefixChanged(AssertionError):
+    """A conversation in which a request did not begin like the one before it.
+
+    Attributes:
+        changes: Each change with the number of its turn, as the decision log records it.
+    """
+
+    def __init__(self, changes: Sequence[tuple[int, Decision]]) -> None:
+        self.changes = tuple(changes)
+        lines = []
+        for turn, change in changes:
+            who = f"{change.middleware}.{change.hook}"
+            if not change.middleware:
+                who = f"the tool {change.tool}" if change.tool else CALLERS[change.hook]
+            lines.append(f"turn {turn}: {who} {change.detail}.")
+        name = _name_of(changes[0][1])
+        lines.append(
+            "Put what changes behind what stays: at the end of the last message, or of the system "
+            f"prompt. If it is meant to change, pass allow={{{name!r}}}."
+        )
+        super().__init__("\n".join(lines))
+
+
+def assert_stable_prefix(
+    agent: Any,
+    conversation: Sequence[Any],
+    *,
+    allow: Collection[str] = (),
+    context: Any = None,
+    config: Mapping[str, Any] | None = None,
+) -> None:
+    """Run a conversation, and fail unless each request begins like the one before it.
+
+    Providers read a request in the order tools, system prompt, messages, and cache how it begins.
+    So each request has to repeat the one before it and may add messages at its end. The last
+    message of a request may be another one in the next, because what is shown in it only, such as a
+    list of tasks, is new in each call anyway. A change of the model, of `tool_choice` or of
+    settings that the model reads counts, too; marks for the cache and sampling settings do not.
+
+    Args:
+        agent: What `create_agent` returned. With a checkpointer the conversation is a new thread;
+            without one, texts and messages follow the messages of the turns before.
+        conversation: The turns: texts, messages, whole inputs of the agent, or a `Command` that
+            resumes an interrupt.
+        allow: What may change the prefix: names of middleware, such as one that summarizes, names
+            of tools, "input" for messages that the caller changes, "model" for repaired histories.
+        context: `runtime.context`.
+        config: A RunnableConfig.
+
+    Raises:
+        PrefixChanged: A request did not begin like the one before it. The error says in which turn,
+            what changed it, where, and about how many tokens cannot be read from the cache.
+        ArgumentError: `agent` was not built by `create_agent`, the conversation is not a list, or
+            `allow` names something that the agent does not have.
+
+    >>> from itertools import count
+    >>> from agent_factory import create_agent, dynamic_prompt
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> minutes = count()
+    >>> @dynamic_prompt
+    ... def clock(request):
+    ...     return f"You help. It is 12:0{next(minutes)}."
+    >>> agent = create_agent(ScriptedChatModel(["Hello!", "Fine."]), middleware=[clock])
+    >>> try:
+    ...     assert_stable_prefix(agent, ["Hi", "How are you?"])
+    ... except PrefixChanged as error:
+    ...     print(str(error).partition(";")[0])
+    turn 2: clock.around_model changes the system prompt at byte 20
+    """
+    __tracebackhide__ = True
+    if changes := run(_changes(agent, conversation, allow, context, config)):
+        raise PrefixChanged(changes)
+
+
+async def aassert_stable_prefix(
+    agent: Any,
+    conversation: Sequence[Any],
+    *,
+    allow: Collection[str] = (),
+    context: Any = None,
+    config: Mapping[str, Any] | None = None,
+) -> None:
+    """`assert_stable_prefix` for agents that run asynchronously."""
+    __tracebackhide__ = True
+    if changes := await arun(_changes(agent, conversation, allow, context, config)):
+        raise PrefixChanged(changes)
+
+
+def _changes(
+    agent: Any,
+    conversation: Sequence[Any],
+    allow: Collection[str],
+    context: Any,
+    config: Mapping[str, Any] | None,
+) -> Flow[list[tuple[int, Decision]]]:
+    """Run the conversation; return each change that is not allowed, with its turn."""
+    if isinstance(conversation, str) or not isinstance(conversation, Sequence) or not conversation:
+        raise ArgumentError(
+            "conversation",
+            f"must be a list of turns, got {describe(conversation)}.",
+            'Pass ["Hello", "And then?"].',
+        )
+    known = {*(m.name for m in middleware_of(agent)), *tools_of(agent), *CALLERS}
+    if not is_strings(allow) or not known.issuperset(allow):
+        unknown = [name for name in allow if name not in known] if is_strings(allow) else []
+        close = get_close_matches(unknown[0], known, n=1) if unknown else []
+        raise ArgumentError(
+            "allow",
+            f"must be names of middleware or tools of the agent, got {describe(allow)}.",
+            f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(sorted(known))}.",
+        )
+    found: list[tuple[int, Decision]] = []
+    turn = 0
+
+    def note(decision: Decision) -> None:
+        is_change = decision.outcome is Outcome.CHANGED_PREFIX
+        if is_change and _name_of(decision) not in allow:
+            found.append((turn, decision))
+
+    # With contents, so that the very byte is known.
+    watched = with_decisions(agent, DecisionLog(note, contents=True)).bind(context=context)
+    given = dict(config or {})
+    given["configurable"] = {"thread_id": str(uuid4()), **given.get("configurable", {})}
+    result: Any = {}
+    for said in conversation:
+        turn += 1
+        asked: Any = {"messages": said}
+        if isinstance(said, Mapping | Command):
+            asked = said
+        elif not agent.checkpointer:
+            asked = {"messages": [*result.get("messages", ()), said]}
+        result = yield Invoke(watched, asked, given)
+    return found
+
+
+def _name_of(change: Decision) -> str:
+    """Return what `allow` names to allow a change."""
+    return change.middleware or change.tool or change.hook

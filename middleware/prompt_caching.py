@@ -1,0 +1,205 @@
+"""Mark in each request where the provider should cache it.
+
+Anthropic caches what is before a mark, for 5 minutes or an hour, and looks for it at the marks of
+the next request and up to 20 blocks before them; a request may have 4 marks
+(platform.claude.com/docs/en/build-with-claude/prompt-caching). OpenAI and others cache by
+themselves; a key leads requests to the machine that has their beginning
+(developers.openai.com/api/docs/guides/prompt-caching).
+
+As the innermost layer this one sees what the layers around it have changed. A message that is not
+the thread's own object was changed for this call alone, so it is not marked: the next request will
+not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages.utils import count_tokens_approximately
+
+from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse, Ordering
+
+from ._shared.provider_marks import MarkedTools, Provider, known_provider, mark_of
+from ._shared.token_counter import tokens_sent
+from ._shared.validation import check_choice, check_count
+
+__all__ = ["PromptCachingMiddleware"]
+
+_MARK: Final = "cache_control"
+_MOST_MARKS: Final = 4  # that Anthropic accepts in a request
+
+
+class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
+    """Marks the tools, the system prompt and the messages for the cache of Anthropic's models.
+
+    The marks are at the last tool, at the end of what stays of the system prompt, at the last
+    message of the request before, from which the provider reads, and at the newest message, up to
+    which it writes. Messages and blocks that another layer changes in each call are not marked.
+    Marks that a request has already stay, and count: there are 4 at most. Only copies are marked:
+    the thread and your tools are not changed.
+
+    Requests to models of other providers pass unchanged, except for the key of `openai_cache_key`.
+
+    Put it as far inside (after) as possible, so that it sees what is sent; only retries and budgets
+    may follow.
+
+    Args:
+        ttl: How long the provider keeps what it cached after its last use: "5m" or "1h". An hour
+            costs more to write.
+        min_tokens: What is shorter up to a mark, by an estimate, is not marked, because providers
+            ignore such marks. The default is the least that most of Anthropic's models cache.
+        openai_cache_key: Send models of OpenAI a digest of the thread's id, as `prompt_cache_key`.
+        provider: "anthropic" or "openai". None: by the class of the model, which is
+            `ChatAnthropic`, `ChatOpenAI`, `AzureChatOpenAI` or a subclass, bound or not.
+        name: The name of this instance, if a stack has several.
+
+    Raises:
+        ValueError: `ttl` or `provider` is unknown, or `min_tokens` is negative.
+        TypeError: `min_tokens` is not a whole number, or `openai_cache_key` not a bool.
+
+    >>> PromptCachingMiddleware(ttl="1h").ttl
+    '1h'
+    """
+
+    ordering = Ordering(
+        after=(
+            "LLMToolSelectorMiddleware",
+            "ContextEditingMiddleware",
+            "SummarizationMiddleware",
+            "TodoListMiddleware",
+            "ModelRouterMiddleware",
+            "ModelRefusalMiddleware",
+            "ModelFallbackMiddleware",
+            "ProviderToolSearchMiddleware",
+        )
+    )
+
+    def __init__(
+        self,
+        *,
+        ttl: Literal["5m", "1h"] = "5m",
+        min_tokens: int = 1024,
+        openai_cache_key: bool = False,
+        provider: Provider | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        check_choice("ttl", ttl, ("5m", "1h"))
+        check_count("min_tokens", min_tokens, required=True)
+        if not isinstance(openai_cache_key, bool):
+            raise TypeError(f"openai_cache_key must be True or False, got {openai_cache_key!r}.")
+        if provider is not None:
+            check_choice("provider", provider, ("anthropic", "openai"))
+        self.ttl = ttl
+        self.min_tokens = min_tokens
+        self.openai_cache_key = openai_cache_key
+        self.provider = provider
+        self._mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
+        self._tools = MarkedTools(_MARK, self._mark)
+        self._last_prompt: Sequence[Any] | None = None
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+        """Call the model with a marked request."""
+        provider = self.provider or known_provider(request.model)
+        if provider == "anthropic":
+            request = self._marked(request)
+        elif provider == "openai" and self.openai_cache_key:
+            info = request.runtime.execution_info if request.runtime else None
+            if info is not None and info.thread_id is not None:
+                # The id itself may be personal data.
+                key = sha256(info.thread_id.encode()).hexdigest()[:32]
+                settings = {"prompt_cache_key": key, **request.model_settings}
+                request = request.override(model_settings=settings)
+        response: ModelResponse[Any] = yield request
+        return response
+
+    def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """The request with marks, the most useful first if there are few left."""
+        left = _MOST_MARKS - marks_of(request)
+
+        def is_long(messages: Sequence[AnyMessage], system: SystemMessage | None) -> bool:
+            part = request.override(system_message=system)
+            return tokens_sent(part, messages, count_tokens_approximately) >= self.min_tokens
+
+        system, messages = request.system_message, list(request.messages)
+        changes: dict[str, Any] = {}
+        for index in message_marks(request)[: max(0, left)]:
+            if is_long(messages[: index + 1], system):
+                changes["messages"] = messages
+                content = self._blocks(messages[index].content)
+                messages[index] = messages[index].model_copy(update={"content": content})
+                left -= 1
+        if system is not None:
+            blocks = _as_blocks(system.content)
+            last, self._last_prompt = self._last_prompt, blocks
+            same = [a == b for a, b in zip(last or blocks, blocks, strict=False)]
+            stays = same.index(False) if False in same else len(same)
+            if left > 0 and stays and _can_be_marked(blocks[stays - 1]) and is_long([], system):
+                content = [*self._blocks(blocks[:stays]), *blocks[stays:]]
+                changes["system_message"] = system.model_copy(update={"content": content})
+                left -= 1
+        tools = request.tools
+        # A provider loads a deferred tool when it is searched for, and refuses to cache it. Of
+        # dicts, functions are converted to its own form, without a mark.
+        last_tool = next(
+            (t for t in reversed(tools) if not mark_of(t, "defer_loading") and not is_function(t)),
+            None,
+        )
+        has_mark = any(mark_of(tool, _MARK) for tool in tools)
+        if left > 0 and last_tool is not None and not has_mark and is_long([], None):
+            marked = self._tools.copy_of(last_tool)
+            changes["tools"] = [marked if tool is last_tool else tool for tool in tools]
+        return request.override(**changes) if changes else request
+
+    def _blocks(self, content: Any) -> list[Any]:
+        """Content as blocks, with a mark at the last one."""
+        *before, last = _as_blocks(content)
+        return [*before, {**last, _MARK: self._mark}]
+
+
+def message_marks(request: ModelRequest[Any]) -> list[int]:
+    """The messages to mark: the newest one that lasts, and the last one of the request before."""
+    own = {id(message) for message in request.state.get("messages", ())}
+    messages = request.messages
+    can = [
+        index
+        for index, message in enumerate(messages)
+        if message.type in ("human", "tool")
+        and message.content
+        and _can_be_marked(_as_blocks(message.content)[-1])
+    ]
+    answers = [index for index, message in enumerate(messages) if isinstance(message, AIMessage)]
+    before = [index for index in can if answers and index < answers[-1]]
+    newest = [index for index in can if id(messages[index]) in own]
+    # A layer may rewrite all messages, the same way each time.
+    found = [*newest[-1:], *before[-1:]]
+    return list(dict.fromkeys(found))
+
+
+def marks_of(request: ModelRequest[Any]) -> int:
+    """How many marks a request has."""
+    parts = [request.system_message] if request.system_message else []
+    contents = [message.content for message in [*parts, *request.messages]]
+    blocks = [block for content in contents if not isinstance(content, str) for block in content]
+    in_blocks = sum(isinstance(block, Mapping) and _MARK in block for block in blocks)
+    return in_blocks + sum(mark_of(tool, _MARK) is not None for tool in request.tools)
+
+
+def _as_blocks(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        content = [content]
+    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in content]
+
+
+def _can_be_marked(block: Any) -> bool:
+    """Whether a block is text that is not empty, and has no mark."""
+    text = block.get("text") if block.get("type") == "text" else None
+    return isinstance(text, str) and bool(text.strip()) and _MARK not in block
+
+
+def is_function(tool: Any) -> bool:
+    """Whether a tool is a dict in the form of OpenAI's functions."""
+    return isinstance(tool, Mapping) and tool.get("type") == "function"

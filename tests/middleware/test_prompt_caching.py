@@ -1,0 +1,419 @@
+"""Requests are marked where the provider should cache them, and threads and tools are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import PrivateAttr
+
+from agent_factory import create_agent, dynamic_prompt, wrap_model_call
+from agent_factory.middleware import PromptCachingMiddleware, TodoListMiddleware
+from agent_factory.testing import ScriptedChatModel, assert_stable_prefix, check_middleware
+
+Run = Callable[..., Any]
+MARK = {"type": "ephemeral"}
+LONG = "You answer questions about orders. " * 200
+ONE: Any = {"configurable": {"thread_id": "one"}}
+
+
+class Bound(ScriptedChatModel):
+    """Keeps the tools it is bound to, one list for each request."""
+
+    _bound: list[Any] = PrivateAttr(default_factory=list)
+    _sent: list[list[Any]] = PrivateAttr(default_factory=list)
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        self._bound.append(list(tools))
+        return super().bind_tools(tools, **kwargs, bound=len(self._bound) - 1)
+
+    def _respond(self, messages: Any, stop: Any, kwargs: Any) -> Any:
+        self._sent.append(self._bound[kwargs.pop("bound")] if "bound" in kwargs else [])
+        return super()._respond(messages, stop, kwargs)
+
+
+class ChatAnthropic(Bound):
+    """Named as that of langchain-anthropic."""
+
+
+class ChatOpenAI(Bound):
+    """Named as that of langchain-openai."""
+
+
+@tool
+def find(query: str) -> str:
+    """Find something."""
+    return f"found {query}"
+
+
+@tool
+def cancel(query: str) -> str:
+    """Cancel an order."""
+    return f"cancelled {query}"
+
+
+CALL: Any = [{"name": "find", "args": {"query": "A1"}}]
+
+
+def made(steps: Any = None, kind: Any = ChatAnthropic) -> Any:
+    return kind(steps or ["Yes."] * 20)
+
+
+def agent_of(model: Any, *stack: Any, **options: Any) -> Any:
+    caching = PromptCachingMiddleware(**options.pop("caching", {}))
+    options = {"tools": [find, cancel], "system_prompt": LONG, **options}
+    saver = options.pop("checkpointer", InMemorySaver())
+    return create_agent(model, middleware=[*stack, caching], checkpointer=saver, **options)
+
+
+def talk(call: Run, agent: Any, *texts: str) -> Any:
+    for text in texts or ("Where is A1?",):
+        result = call(agent, {"messages": [text]}, ONE)
+    return result
+
+
+def marked(model: Any, number: int = -1) -> list[Any]:
+    """What is marked in a request: names of tools, "system", and indices of messages."""
+    *_, request = model.requests[: number + 1] if number >= 0 else model.requests
+    found: list[Any] = [
+        t["name"] if isinstance(t, dict) else t.name
+        for t in model._sent[number]
+        if "cache_control" in (t if isinstance(t, dict) else t.extras or {})
+    ]
+    index = -1
+    for message in request.messages:
+        is_system = isinstance(message, SystemMessage)
+        index += not is_system
+        for block in message.content if isinstance(message.content, list) else ():
+            if "cache_control" in block:
+                found.append("system" if is_system else index)
+    return found
+
+
+def test_the_tools_the_system_prompt_and_the_newest_message_are_marked(call: Run) -> None:
+    model = made()
+    agent = agent_of(model, tools=[find, cancel], caching={"min_tokens": 10})
+    talk(call, agent)
+    assert marked(model) == ["cancel", "system", 0]
+    system, message = model.requests[0].messages
+    assert system.content == [{"type": "text", "text": LONG, "cache_control": MARK}]
+    assert message.content == [{"type": "text", "text": "Where is A1?", "cache_control": MARK}]
+
+
+def test_a_later_request_is_read_where_the_one_before_it_ended(call: Run) -> None:
+    model = made([CALL, "There.", "Yes."])
+    talk(call, agent_of(model), "Where is A1?", "And now?")
+    assert [marked(model, n) for n in range(3)] == [
+        ["system", 0],
+        ["system", 0, 2],
+        ["system", 2, 4],
+    ]
+
+
+def test_neither_the_thread_nor_the_tools_are_changed(call: Run) -> None:
+    model = made([CALL, "There."])
+    agent = agent_of(model, caching={"min_tokens": 0})
+    talk(call, agent)
+    state = agent.get_state(ONE).values["messages"]
+    assert [message.content for message in state] == ["Where is A1?", "", "found A1", "There."]
+    assert (find.extras, cancel.extras) == (None, None)
+
+
+def test_the_same_tools_are_bound_once(call: Run) -> None:
+    model = made()
+    talk(call, agent_of(model, caching={"min_tokens": 0}), "a", "b", "c")
+    assert len(model._bound) == 1
+
+
+def test_what_is_shown_in_one_call_only_is_not_marked(call: Run) -> None:
+    todos: Any = [
+        {"name": "write_todos", "args": {"todos": [{"content": "x", "status": "pending"}]}}
+    ]
+    model = made([todos, CALL, "Done."])
+    talk(call, agent_of(model, TodoListMiddleware()))
+    # The list is at the end of the last message, which the next request has without it.
+    assert [marked(model, n)[1:] for n in range(3)] == [[0], [0], [2]]
+
+
+def test_messages_that_a_layer_rewrites_are_marked_up_to_the_request_before(call: Run) -> None:
+    @wrap_model_call
+    def shout(request: Any) -> Any:
+        messages = [
+            m.model_copy(update={"content": m.text.upper()}) if m.type == "human" else m
+            for m in request.messages
+        ]
+        return (yield request.override(messages=messages))
+
+    model = made()
+    talk(call, agent_of(model, shout), "a", "b", "c")
+    assert [marked(model, n)[1:] for n in range(3)] == [[], [0], [2]]
+
+
+def test_a_system_prompt_that_changes_is_not_marked(call: Run) -> None:
+    minutes = count()
+
+    @dynamic_prompt
+    def dated(request: Any) -> str:
+        return f"{LONG}It is minute {next(minutes)}."
+
+    model = made()
+    talk(call, agent_of(model, dated), "a", "b", "c")
+    assert [m for n in range(3) if "system" in (m := marked(model, n))] == [["system", 0]]
+
+
+def test_of_blocks_those_are_marked_that_stay(call: Run) -> None:
+    minutes = count()
+
+    @dynamic_prompt
+    def dated(request: Any) -> SystemMessage:
+        parts = [LONG, "Be brief.", f"It is minute {next(minutes)}."]
+        return SystemMessage([{"type": "text", "text": part} for part in parts])
+
+    model = made()
+    talk(call, agent_of(model, dated), "a", "b", "c")
+    where = [
+        [n for n, block in enumerate(r.messages[0].content) if "cache_control" in block]
+        for r in model.requests
+    ]
+    assert where == [[2], [1], [1]]
+
+
+@pytest.mark.parametrize(
+    ("least", "expected"), [(0, ["cancel", "system", 0]), (1000, ["system", 0]), (5000, [])]
+)
+def test_what_is_too_short_is_not_marked(call: Run, least: int, expected: list[Any]) -> None:
+    model = made()
+    talk(call, agent_of(model, caching={"min_tokens": least}))
+    assert marked(model) == expected
+
+
+def test_an_hour_is_asked_for(call: Run) -> None:
+    model = made()
+    talk(call, agent_of(model, caching={"ttl": "1h"}))
+    assert model.requests[0].messages[0].content[0]["cache_control"] == {**MARK, "ttl": "1h"}
+
+
+def test_own_marks_stay_and_count(call: Run) -> None:
+    block = {"type": "text", "text": LONG, "cache_control": MARK}
+    own = find.model_copy(update={"extras": {"cache_control": MARK}})
+    model = made([CALL, "There.", "Yes."])
+    agent = agent_of(
+        model, tools=[own, cancel], system_prompt=SystemMessage([block, block, {**block}])
+    )
+    talk(call, agent)
+    assert marked(model, 1) == ["find", "system", "system", "system"]
+
+
+def test_tools_with_a_mark_get_no_other_one(call: Run) -> None:
+    own = find.model_copy(update={"extras": {"cache_control": MARK}})
+    model = made()
+    talk(call, agent_of(model, tools=[own, cancel], caching={"min_tokens": 0}))
+    assert marked(model) == ["find", "system", 0]
+
+
+def test_a_deferred_tool_and_a_function_of_another_provider_are_not_marked(call: Run) -> None:
+    deferred = cancel.model_copy(update={"extras": {"defer_loading": True}})
+    function = {
+        "type": "function",
+        "function": {"name": "f", "description": "F.", "parameters": {}},
+    }
+
+    @wrap_model_call
+    def offers(request: Any) -> Any:
+        return (yield request.override(tools=[*request.tools, function]))
+
+    model = made()
+    agent = agent_of(model, offers, tools=[find, deferred], caching={"min_tokens": 0})
+    talk(call, agent)
+    assert marked(model)[0] == "find"
+
+
+def test_a_tool_of_the_provider_is_marked_in_its_own_form(call: Run) -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    model = made()
+    talk(call, agent_of(model, tools=[find, search], caching={"min_tokens": 0}))
+    assert marked(model)[0] == "web_search"
+    assert search == {"type": "web_search_20250305", "name": "web_search"}
+
+
+def test_messages_without_text_are_passed_over(call: Run) -> None:
+    image = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
+    model = made()
+    agent = agent_of(model)
+    call(agent, {"messages": [HumanMessage("Look."), HumanMessage([image])]}, ONE)
+    assert marked(model) == ["system", 0]
+
+
+def test_a_bound_model_and_a_subclass_are_known(call: Run) -> None:
+    class Mine(ChatAnthropic):
+        pass
+
+    model = made(kind=Mine)
+    talk(call, agent_of(model.bind(temperature=0)))
+    assert marked(model) == ["system", 0]
+
+
+@pytest.mark.parametrize("kind", [ChatOpenAI, Bound])
+def test_requests_to_other_models_pass_as_they_are(call: Run, kind: Any) -> None:
+    seen: list[Any] = []
+
+    @wrap_model_call
+    def outer(request: Any) -> Any:
+        seen.append(request)
+        return (yield request)
+
+    @wrap_model_call
+    def inner(request: Any) -> Any:
+        seen.append(request)
+        return (yield request)
+
+    stack = [outer, PromptCachingMiddleware(min_tokens=0), inner]
+    call(create_agent(made(kind=kind), [find], middleware=stack), {"messages": ["Hi"]}, ONE)
+    assert seen[0] is seen[1]
+
+
+def test_a_key_for_the_thread_leads_requests_to_one_cache(call: Run) -> None:
+    model = made(kind=ChatOpenAI)
+    agent = agent_of(model, caching={"openai_cache_key": True})
+    for name in ("one", "one", "two"):
+        call(agent, {"messages": ["Hi"]}, {"configurable": {"thread_id": name}})
+    one, again, two = (r.kwargs["prompt_cache_key"] for r in model.requests)
+    assert one == again != two
+    assert len(one) == 32
+    assert "one" not in one
+
+
+def test_a_key_of_the_request_is_kept_and_a_run_without_a_thread_has_none(call: Run) -> None:
+    @wrap_model_call
+    def keyed(request: Any) -> Any:
+        return (yield request.override(model_settings={"prompt_cache_key": "mine"}))
+
+    model = made(kind=ChatOpenAI)
+    options = {"openai_cache_key": True}
+    talk(call, agent_of(model, keyed, caching=options))
+    call(agent_of(model, caching=options, checkpointer=None), {"messages": ["Hi"]})
+    assert [r.kwargs for r in model.requests] == [{"prompt_cache_key": "mine"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ttl": "2h"}, "ttl must be '5m' or '1h', got '2h'"),
+        ({"min_tokens": -1}, "min_tokens must be a whole number of at least 0, got -1"),
+        ({"provider": "acme"}, "provider must be 'anthropic' or 'openai', got 'acme'"),
+        ({"openai_cache_key": "x"}, "openai_cache_key must be True or False, got 'x'"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        PromptCachingMiddleware(**arguments)
+
+
+# What a provider makes of the marks
+
+
+class Cache:
+    """Anthropic's cache, as its documentation describes it: entries at marks, 20 blocks back."""
+
+    def __init__(self) -> None:
+        self.entries: set[tuple[str, ...]] = set()
+
+    def reads(self, blocks: list[tuple[str, bool]]) -> int:
+        """How many blocks of a request are read; what is marked is written."""
+        texts = [text for text, _ in blocks]
+        marks = [index + 1 for index, (_, is_marked) in enumerate(blocks) if is_marked]
+        assert len(marks) <= 4
+        found = [
+            at
+            for mark in marks
+            for at in range(mark, max(0, mark - 20), -1)
+            if tuple(texts[:at]) in self.entries
+        ]
+        self.entries |= {tuple(texts[:mark]) for mark in marks}
+        return max(found, default=0)
+
+
+def blocks_of(tools: list[Any], messages: list[BaseMessage]) -> list[tuple[str, bool]]:
+    """A request as blocks in the provider's order, each with whether it is marked."""
+    blocks = [
+        (tool.name, "cache_control" in (tool.extras or {}))
+        for tool in tools
+        if isinstance(tool, BaseTool)
+    ]
+    for message in messages:
+        content = message.content if isinstance(message.content, list) else [message.content]
+        for block in content:
+            text = block if isinstance(block, str) else block["text"]
+            blocks.append((f"{message.type} {text}", "cache_control" in block))
+        for one in getattr(message, "tool_calls", ()):
+            blocks.append((json.dumps(one["args"]), False))
+    return blocks
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just("Fine."),
+        st.integers(1, 30).map(
+            lambda number: [{"name": "find", "args": {"query": f"A{n}"}} for n in range(number)]
+        ),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings.get_profile("costly")
+@given(STEPS)
+def test_each_request_reads_all_that_the_one_before_it_sent(steps: list[Any]) -> None:
+    """Also where one turn adds more blocks than a provider looks back."""
+    model = made([*steps, *["Done."] * 10])
+    agent = agent_of(model, caching={"min_tokens": 0})
+    for turn in range(4):
+        agent.invoke({"messages": [f"Question {turn}"]}, ONE)
+    cache, before = Cache(), 0
+    for number, request in enumerate(model.requests):
+        blocks = blocks_of(model._sent[number], request.messages)
+        assert cache.reads(blocks) >= before
+        before = len(blocks)
+
+
+@settings.get_profile("costly")
+@given(STEPS)
+def test_what_changes_in_the_last_message_costs_no_more_than_that_message(steps: list[Any]) -> None:
+    """Each request reads all that the one before the last one sent, except for its last message."""
+
+    @wrap_model_call
+    def clock(request: Any) -> Any:
+        *before, last = request.messages
+        shown = last.model_copy(update={"content": f"{last.text}, {len(before)} o'clock"})
+        return (yield request.override(messages=[*before, shown]))
+
+    steps = [step if isinstance(step, str) else step[:15] for step in steps]
+    model = made([*steps, *["Done."] * 10])
+    agent = agent_of(model, clock, caching={"min_tokens": 0})
+    for turn in range(4):
+        agent.invoke({"messages": [f"Question {turn}"]}, ONE)
+    cache, sent = Cache(), [0, 0]
+    for number, request in enumerate(model.requests):
+        blocks = blocks_of(model._sent[number], request.messages)
+        assert cache.reads(blocks) >= sent[-2]
+        sent.append(len(blocks) - 1)
+
+
+def test_it_keeps_the_laws_of_middleware() -> None:
+    check_middleware(lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"))
+    check_middleware(lambda: PromptCachingMiddleware(openai_cache_key=True, provider="openai"))
+
+
+def test_marked_requests_keep_their_prefix() -> None:
+    model = made([CALL, *["Yes."] * 10])
+    agent = agent_of(model, TodoListMiddleware(), caching={"min_tokens": 0})
+    assert_stable_prefix(agent, ["a", "b", "c"])

@@ -1,0 +1,739 @@
+"""Who changed the prefix of a request: causes of every kind, each found at its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import count, cycle
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from agent_factory import (
+    ExtendedModelResponse,
+    after_model,
+    before_agent,
+    before_model,
+    create_agent,
+    dynamic_prompt,
+    wrap_model_call,
+)
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    LLMToolSelectorMiddleware,
+    ModelChoice,
+    ModelFallbackMiddleware,
+    ModelRouterMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+)
+from agent_factory.structured_output import ToolStrategy
+from agent_factory.testing import (
+    PrefixChanged,
+    ScriptedChatModel,
+    aassert_stable_prefix,
+    assert_stable_prefix,
+)
+
+LONG = "You answer questions about orders. " * 20
+TURNS = ["Where is order A1?", "And order A2?", "Thank you."]
+
+
+class Answer(BaseModel):
+    """An answer."""
+
+    text: str
+
+
+class Verdict(BaseModel):
+    """A verdict."""
+
+    good: bool
+
+
+@tool
+def find(query: str) -> str:
+    """Find something."""
+    return f"found {query}"
+
+
+@tool
+def cancel(query: str) -> str:
+    """Cancel an order."""
+    return f"cancelled {query}"
+
+
+@tool
+def forget(call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Forget how the conversation began."""
+    removed = RemoveMessage(id="first")
+    return Command(update={"messages": [removed, ToolMessage("Done.", tool_call_id=call_id)]})
+
+
+CALL: Any = [{"name": "find", "args": {"query": "A1"}, "id": "c1"}]
+
+
+class Named(ScriptedChatModel):
+    """A model with a name, so that it is known which one was called."""
+
+    model: str = "large"
+
+
+def answers(number: int = 20) -> list[Any]:
+    return [f"Answer {index}." for index in range(number)]
+
+
+def built(*middleware: Any, steps: Any = None, **options: Any) -> Any:
+    options = {"tools": [find, cancel], "system_prompt": LONG, **options}
+    if "checkpointer" not in options:
+        options["checkpointer"] = InMemorySaver()
+    return create_agent(Named(steps=steps or answers()), middleware=list(middleware), **options)
+
+
+@pytest.fixture(params=["sync", "async"])
+def check(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Call `assert_stable_prefix`, or `aassert_stable_prefix`."""
+
+    def acheck(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(aassert_stable_prefix(*args, **kwargs))
+
+    return assert_stable_prefix if request.param == "sync" else acheck
+
+
+def changes(check: Any, agent: Any, turns: Iterable[Any] = TURNS, **options: Any) -> list[str]:
+    """Every change of a conversation, without the tokens."""
+    with pytest.raises(PrefixChanged) as caught:
+        check(agent, list(turns), **options)
+    *found, hint = str(caught.value).splitlines()
+    assert hint.startswith("Put what changes behind what stays")
+    return [line.partition(";")[0] for line in found]
+
+
+# Causes in layers
+
+
+def test_a_date_in_the_system_prompt(check: Any) -> None:
+    minutes = count()
+
+    @dynamic_prompt
+    def dated(request: Any) -> str:
+        return f"{LONG}It is minute {next(minutes)}."
+
+    found = changes(check, built(TodoListMiddleware(), dated))
+    at = len(LONG) + len("It is minute ")
+    assert found == [
+        f"turn {turn}: dated.around_model changes the system prompt at byte {at}" for turn in (2, 3)
+    ]
+
+
+def test_the_layer_that_changes_is_named_and_not_those_around_it(check: Any) -> None:
+    minutes = count()
+
+    def says(name: str, text: Callable[[], str]) -> Any:
+        @wrap_model_call(name=name)
+        def layer(request: Any) -> Any:
+            return (yield request.override(system_prompt=f"{request.system_prompt} {text()}"))
+
+        return layer
+
+    stack = [says("one", lambda: "1"), says("two", lambda: f"{next(minutes)}"), says("3", str)]
+    assert changes(check, built(*stack)) == [
+        f"turn {turn}: two.around_model changes the system prompt at byte {len(LONG) + 3}, before "
+        "what 3 adds"
+        for turn in (2, 3)
+    ]
+
+
+def test_the_order_of_tools(check: Any) -> None:
+    directions = cycle([1, -1])
+
+    @wrap_model_call
+    def shuffle(request: Any) -> Any:
+        return (yield request.override(tools=request.tools[:: next(directions)]))
+
+    assert changes(check, built(shuffle), TURNS[:2]) == [
+        "turn 2: shuffle.around_model changes the order of the tools from cancel on"
+    ]
+
+
+def test_a_selector_of_tools(check: Any) -> None:
+    choices = [[{"name": "ToolSelection", "args": {"tools": [n]}}] for n in ("find", "cancel")]
+    selector = LLMToolSelectorMiddleware(model=ScriptedChatModel(choices), max_tools=1)
+    assert changes(check, built(selector), TURNS[:2]) == [
+        "turn 2: LLMToolSelectorMiddleware.around_model adds the tool cancel and removes the tool "
+        "find"
+    ]
+
+
+def test_the_schema_of_a_tool(check: Any) -> None:
+    number = count()
+
+    @wrap_model_call
+    def describe(request: Any) -> Any:
+        first, *others = request.tools
+        first = first.model_copy(update={"description": f"Used {next(number)} times."})
+        return (yield request.override(tools=[first, *others]))
+
+    assert changes(check, built(describe), TURNS[:2]) == [
+        "turn 2: describe.around_model changes the schema of the tool find"
+    ]
+
+
+def test_a_memory_before_the_messages(check: Any) -> None:
+    facts = count()
+
+    @wrap_model_call
+    def remember(request: Any) -> Any:
+        memory = HumanMessage(f"You know {next(facts)} facts about the user.")
+        return (yield request.override(messages=[memory, *request.messages]))
+
+    assert changes(check, built(remember), TURNS[:2]) == [
+        "turn 2: remember.around_model edits messages[0]"
+    ]
+
+
+def test_a_memory_in_the_last_message_that_the_next_request_lacks(check: Any) -> None:
+    """It is in the message of the user, and two messages follow in the same turn."""
+
+    @wrap_model_call
+    def remember(request: Any) -> Any:
+        place = max(i for i, m in enumerate(request.messages) if m.type == "human")
+        shown = request.messages[place].model_copy(update={"content": "A memory, and a question."})
+        messages = [*request.messages[:place], shown, *request.messages[place + 1 :]]
+        return (yield request.override(messages=messages))
+
+    agent = built(remember, steps=[CALL, *answers()])
+    assert changes(check, agent, TURNS[:2]) == ["turn 2: remember.around_model edits messages[0]"]
+
+
+def test_a_window_over_the_messages(check: Any) -> None:
+    @wrap_model_call
+    def window(request: Any) -> Any:
+        return (yield request.override(messages=request.messages[-3:]))
+
+    assert changes(check, built(window)) == [
+        "turn 3: window.around_model removes messages[0] to messages[1]"
+    ]
+
+
+def test_a_response_format(check: Any) -> None:
+    formats: Any = cycle([ToolStrategy(Answer), ToolStrategy(Verdict)])
+
+    @wrap_model_call
+    def asks_for(request: Any) -> Any:
+        return (yield request.override(response_format=next(formats)))
+
+    agent = built(asks_for, steps=[Answer(text="x"), Verdict(good=True)])
+    assert changes(check, agent, TURNS[:2]) == [
+        "turn 2: asks_for.around_model changes the response format"
+    ]
+
+
+def test_a_router_of_models(check: Any) -> None:
+    names = cycle(["large", "small"])
+    small = ModelChoice(Named(steps=answers(), model="small"))
+    router = ModelRouterMiddleware(
+        choices={"large": ModelChoice(Named(steps=answers())), "small": small},
+        classifier=lambda request: next(names),
+    )
+    assert changes(check, built(router), TURNS[:2]) == [
+        "turn 2: ModelRouterMiddleware.around_model calls small in place of large"
+    ]
+
+
+def test_a_fallback_that_answers_once(check: Any) -> None:
+    steps = ["One.", ConnectionError("down"), "Three."]
+    fallback = ModelFallbackMiddleware(Named(steps=answers(), model="small"))
+    who = "ModelFallbackMiddleware.around_model"
+    assert changes(check, built(fallback, steps=steps)) == [
+        f"turn 2: {who} calls small in place of large",
+        f"turn 3: {who} calls large in place of small",
+    ]
+
+
+def test_a_tool_choice_and_settings(check: Any) -> None:
+    number = count()
+
+    @wrap_model_call
+    def thinks(request: Any) -> Any:
+        turn = next(number)
+        settings = {"thinking": {"budget": turn}, "temperature": turn / 10}
+        choice = "find" if turn else None
+        return (yield request.override(model_settings=settings, tool_choice=choice))
+
+    assert changes(check, built(thinks), TURNS[:2]) == [
+        "turn 2: thinks.around_model changes thinking, tool_choice"
+    ]
+
+
+def test_cleared_results_of_tools(check: Any) -> None:
+    clearing = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=500, keep=2)])
+    calls: list[Any] = [
+        [{"name": "find", "args": {"query": name * 500}, "id": name}] for name in "abc"
+    ]
+    agent = built(clearing, steps=[*calls, "Done."], system_prompt=None)
+    assert changes(check, agent, TURNS[:1]) == [
+        "turn 1: ContextEditingMiddleware.around_model edits messages[2]"
+    ]
+
+
+def test_a_summary(check: Any) -> None:
+    summaries = SummarizationMiddleware(
+        ScriptedChatModel(["In short."] * 5), trigger=("messages", 5), keep=("messages", 3)
+    )
+    agent = built(summaries)
+    assert changes(check, agent) == [
+        "turn 3: SummarizationMiddleware.around_model replaces messages[0] to messages[1] by 1 "
+        "message"
+    ]
+
+
+def test_an_announced_summary_is_allowed(check: Any) -> None:
+    summaries = SummarizationMiddleware(
+        ScriptedChatModel(["In short."] * 5), trigger=("messages", 5), keep=("messages", 3)
+    )
+    check(built(summaries), TURNS, allow={"SummarizationMiddleware"})
+
+
+# Causes in the thread
+
+
+def test_a_hook_that_edits_a_message(check: Any) -> None:
+    @before_model
+    def edit(state: Any, runtime: Any) -> Any:
+        first = state["messages"][0]
+        text = f"{first.text}!" if len(state["messages"]) > 1 else first.text
+        return {"messages": [HumanMessage(text, id=first.id)]}
+
+    @before_model
+    def appends(state: Any, runtime: Any) -> Any:
+        return {"messages": [HumanMessage("Be brief.")]}
+
+    assert changes(check, built(appends, edit, appends_after()), TURNS[:2]) == [
+        "turn 2: edit.before_model edits messages[0]"
+    ]
+
+
+def appends_after() -> Any:
+    @after_model(name="notes")
+    def notes(state: Any, runtime: Any) -> Any:
+        return {"messages": [HumanMessage("Noted.")]}
+
+    return notes
+
+
+def test_a_hook_that_removes_messages(check: Any) -> None:
+    @before_agent
+    def shorten(state: Any, runtime: Any) -> Any:
+        old = state["messages"][:-3]
+        return {"messages": [RemoveMessage(id=m.id) for m in old]}
+
+    assert changes(check, built(shorten)) == [
+        "turn 3: shorten.before_agent removes messages[0] to messages[1]"
+    ]
+
+
+def test_a_hook_that_starts_over(check: Any) -> None:
+    @after_model
+    def rewrite(state: Any, runtime: Any) -> Any:
+        first, *others = state["messages"]
+        kept = [first.model_copy(update={"content": f"{first.text}?", "id": None}), *others]
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept]}
+
+    steps = [CALL, "Found.", "Fine."]
+    assert changes(check, built(rewrite, steps=steps), TURNS[:2]) == [
+        f"turn {turn}: rewrite.after_model edits messages[0]" for turn in (1, 2)
+    ]
+
+
+def test_a_history_that_is_written_again_as_it_was_is_no_change(check: Any) -> None:
+    @before_model
+    def same(state: Any, runtime: Any) -> Any:
+        kept = [m.model_copy() for m in state["messages"]]
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept]}
+
+    check(built(same, steps=[CALL, *answers()]), TURNS)
+
+
+def test_the_last_of_several_hooks_that_edit_counts(check: Any) -> None:
+    def edits(name: str, place: int) -> Any:
+        @before_agent(name=name)
+        def hook(state: Any, runtime: Any) -> Any:
+            if len(state["messages"]) < 3:
+                return None
+            message = state["messages"][place]
+            return {"messages": [message.model_copy(update={"content": name})]}
+
+        return hook
+
+    stack = [edits("one", 0), edits("two", 0), edits("late", 1)]
+    assert changes(check, built(*stack), TURNS[:2]) == [
+        "turn 2: two.before_agent edits messages[0]"
+    ]
+
+
+def test_redaction_that_begins_later(check: Any) -> None:
+    """The name is known from the second turn on, and then hidden in the first message, too."""
+    known: list[str] = []
+
+    @wrap_model_call
+    def redacts(request: Any) -> Any:
+        if len(request.messages) > 3:
+            known.append("Ada")
+        messages = [m.model_copy(update={"content": m.text}) for m in request.messages]
+        for name in known:
+            for message in messages:
+                message.content = message.text.replace(name, "[NAME]")
+        return (yield request.override(messages=messages))
+
+    turns = [HumanMessage("I am Ada.", id="1"), "Who am I?", "And Ada?"]
+    agent = built(redacts, steps=[CALL, "Yes.", "Ada.", "Ada."])
+    assert changes(check, agent, turns) == ["turn 2: redacts.around_model edits messages[0]"]
+
+
+def test_a_tool_that_removes_a_message(check: Any) -> None:
+    agent = built(steps=[[{"name": "forget", "args": {}, "id": "1"}], "Done."], tools=[forget])
+    assert changes(check, agent, [{"messages": [HumanMessage("Hi", id="first"), "Well?"]}]) == [
+        "turn 1: the tool forget removes messages[0]"
+    ]
+
+
+def test_a_caller_that_edits_the_thread(check: Any) -> None:
+    turns = [HumanMessage("Hi", id="1"), {"messages": [HumanMessage("Hello", id="1"), "And?"]}]
+    assert changes(check, built(), turns) == ["turn 2: the input of the run edits messages[0]"]
+
+
+def test_a_command_of_a_layer_that_edits_the_thread_later(check: Any) -> None:
+    @wrap_model_call
+    def edits(request: Any) -> Any:
+        response = yield request
+        first = request.messages[0].model_copy(update={"content": "Something else."})
+        return ExtendedModelResponse(response, Command(update={"messages": [first]}))
+
+    agent = built(edits, steps=[CALL, "Done."])
+    assert changes(check, agent, TURNS[:1]) == ["turn 1: edits.around_model edits messages[0]"]
+
+
+def test_a_repaired_history(check: Any) -> None:
+    """Without a thread, a result that comes late takes the place of the one that was made up."""
+    asked = AIMessage("", tool_calls=CALL, id="2")
+    given: list[AnyMessage] = [HumanMessage("Hi", id="1"), asked, HumanMessage("Well?", id="3")]
+    late = ToolMessage("found A1", tool_call_id="c1", name="find", id="4")
+    turns = [{"messages": given}, {"messages": [*given, late, HumanMessage("And?", id="5")]}]
+    assert changes(check, built(checkpointer=None), turns) == [
+        "turn 2: the repair of the history edits messages[2]"
+    ]
+
+
+def test_a_repair_of_what_a_layer_sends(check: Any) -> None:
+    """The layer drops old results; the model node makes others up, so that the call has one."""
+
+    @wrap_model_call
+    def drops(request: Any) -> Any:
+        kept = [m for m in request.messages if m.type != "tool" or len(request.messages) < 6]
+        return (yield request.override(messages=kept))
+
+    agent = built(drops, steps=[CALL, *answers()])
+    assert changes(check, agent) == ["turn 3: drops.around_model edits messages[2]"]
+
+
+def test_a_change_is_not_blamed_on_what_another_place_changes_elsewhere(check: Any) -> None:
+    """A hook edits a message that is not the one at which the requests part."""
+
+    @before_agent
+    def edits(state: Any, runtime: Any) -> Any:
+        late = state["messages"][-2:-1]
+        return {"messages": [m.model_copy(update={"content": f"{m.text}!"}) for m in late]}
+
+    @wrap_model_call
+    def window(request: Any) -> Any:
+        return (yield request.override(messages=request.messages[-4:]))
+
+    found = changes(check, built(edits, window, steps=[CALL, *answers()]), [*TURNS, "Bye."])
+    assert {line.partition(": ")[2].partition(" ")[0] for line in found[-2:]} == {
+        "window.around_model"
+    }
+
+
+def test_a_layer_that_shows_something_at_the_end_is_not_blamed_for_another(check: Any) -> None:
+    number = count()
+
+    @wrap_model_call
+    def clock(request: Any) -> Any:
+        *before, last = request.messages
+        shown = last.model_copy(update={"content": f"{last.text} {next(number)}"})
+        return (yield request.override(messages=[*before, shown]))
+
+    @wrap_model_call
+    def remember(request: Any) -> Any:
+        memory = HumanMessage(f"You know {next(number)} facts.")
+        return (yield request.override(messages=[memory, *request.messages]))
+
+    assert changes(check, built(clock, remember), TURNS[:2]) == [
+        "turn 2: remember.around_model changes all messages from messages[0] on"
+    ]
+
+
+def test_nor_for_an_edit_that_moves_no_message(check: Any) -> None:
+    number = count()
+
+    @wrap_model_call
+    def clock(request: Any) -> Any:
+        *before, last = request.messages
+        shown = last.model_copy(update={"content": f"{last.text} {next(number)}"})
+        return (yield request.override(messages=[*before, shown]))
+
+    @wrap_model_call
+    def edits(request: Any) -> Any:
+        first, *others = request.messages
+        first = first.model_copy(update={"content": f"Edit {next(number)}"})
+        return (yield request.override(messages=[first, *others]))
+
+    assert changes(check, built(clock, edits))[-1] == "turn 3: edits.around_model edits messages[0]"
+
+
+def test_a_router_that_also_changes_the_prompt_is_named_once(check: Any) -> None:
+    """The cache of another model is another one, so nothing else matters."""
+    names = cycle(["large", "small"])
+
+    @wrap_model_call
+    def routes(request: Any) -> Any:
+        name = next(names)
+        model = Named(steps=answers(), model=name)
+        return (yield request.override(model=model, system_prompt=f"You are {name}."))
+
+    assert changes(check, built(routes), TURNS[:2]) == [
+        "turn 2: routes.around_model calls small in place of large"
+    ]
+
+
+def caller_edits() -> list[Any]:
+    """Turns of which the third changes the first message of the thread."""
+    edited = {"messages": [HumanMessage("Hello", id="1"), "And?"]}
+    return [HumanMessage("Hi", id="1"), "Well?", edited]
+
+
+def test_an_edit_before_the_last_request_is_not_blamed_for_one_after_it(check: Any) -> None:
+    """The hook shortens its first answer before the model is called with it."""
+
+    @before_agent
+    def shorten(state: Any, runtime: Any) -> Any:
+        if len(state["messages"]) != 3:
+            return None
+        first = state["messages"][0].model_copy(update={"content": "H."})
+        return {"messages": [first]}
+
+    assert changes(check, built(shorten), caller_edits()) == [
+        "turn 2: shorten.before_agent edits messages[0]",
+        "turn 3: the input of the run edits messages[0]",
+    ]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_who_writes_what_is_there_already_is_not_blamed(check: Any, everything: bool) -> None:
+    @before_model
+    def same(state: Any, runtime: Any) -> Any:
+        copies = [message.model_copy() for message in state["messages"]]
+        more = [HumanMessage("Go on.")] if everything else []
+        start = [RemoveMessage(id=REMOVE_ALL_MESSAGES)] if everything else []
+        return {"messages": [*start, *copies, *more]}
+
+    assert changes(check, built(same), caller_edits())[-1] == (
+        "turn 3: the input of the run edits messages[0]"
+    )
+
+
+# What is no change
+
+
+def test_what_is_shown_in_the_last_message_only_is_no_change(check: Any) -> None:
+    todos: Any = [
+        {"name": "write_todos", "args": {"todos": [{"content": "x", "status": "pending"}]}}
+    ]
+    check(built(TodoListMiddleware(), steps=[todos, CALL, *answers()]), TURNS)
+
+
+def test_marks_for_the_cache_are_no_change(check: Any) -> None:
+    @wrap_model_call
+    def marks(request: Any) -> Any:
+        *before, last = request.messages
+        block = {"type": "text", "text": last.text, "cache_control": {"type": "ephemeral"}}
+        if isinstance(last, HumanMessage):
+            last = last.model_copy(update={"content": [block]})
+        system = SystemMessage([{**block, "text": LONG}])
+        return (yield request.override(messages=[*before, last], system_message=system))
+
+    check(built(marks), TURNS)
+
+
+def test_sampling_settings_and_equal_objects_are_no_change(check: Any) -> None:
+    number = count()
+
+    @wrap_model_call
+    def copies(request: Any) -> Any:
+        return (
+            yield request.override(
+                model_settings={"temperature": next(number) / 10},
+                system_prompt=str(request.system_prompt),
+                tools=[_copy(tool) for tool in request.tools],
+                messages=[m.model_copy() for m in request.messages],
+                response_format=ToolStrategy(Answer),
+            )
+        )
+
+    check(built(copies, steps=[CALL, *[Answer(text="x")] * 3]), TURNS)
+
+
+def _copy(tool: BaseTool) -> BaseTool:
+    return tool.model_copy()
+
+
+def test_a_layer_that_repeats_a_call_is_no_change(check: Any) -> None:
+    @wrap_model_call
+    def twice(request: Any) -> Any:
+        yield request
+        return (yield request)
+
+    check(built(twice), TURNS)
+
+
+def test_a_review_that_resumes_is_no_change(check: Any) -> None:
+    @before_model
+    def asks(state: Any, runtime: Any) -> None:
+        if len(state["messages"]) == 3:
+            interrupt("Go on?")
+
+    check(built(asks), [TURNS[0], TURNS[1], Command(resume="yes")])
+
+
+def test_a_layer_that_runs_another_agent_sees_its_own_requests(check: Any) -> None:
+    inner = create_agent(ScriptedChatModel(answers()), system_prompt="Other.", decisions=print)
+
+    @wrap_model_call
+    def asks_another(request: Any, handler: Any) -> Any:
+        inner.invoke({"messages": ["Quite another conversation."]})
+        return handler(request)
+
+    assert_stable_prefix(built(asks_another, steps=[CALL, *answers()]), TURNS)
+
+
+def test_what_is_added_behind_a_change_is_named(check: Any) -> None:
+    """It would be cached if the order were the other one."""
+    minutes = count()
+
+    @dynamic_prompt
+    def dated(request: Any) -> str:
+        return f"It is minute {next(minutes)}. {LONG}"
+
+    def adds(name: str) -> Any:
+        @wrap_model_call(name=name)
+        def layer(request: Any) -> Any:
+            return (yield request.override(system_prompt=f"{request.system_prompt} {name}"))
+
+        return layer
+
+    agent = built(adds("one"), dated, adds("two"), adds("three"))
+    assert changes(check, agent, TURNS[:2]) == [
+        "turn 2: dated.around_model changes the system prompt at byte 13, before what two, three "
+        "adds"
+    ]
+
+
+# The assertion itself
+
+
+def test_a_message_counts_the_tokens_and_says_what_to_do(check: Any) -> None:
+    minutes = count()
+
+    @dynamic_prompt
+    def dated(request: Any) -> str:
+        return f"{LONG}It is minute {next(minutes)}."
+
+    with pytest.raises(PrefixChanged) as caught:
+        check(built(dated, tools=[]), TURNS[:2])
+    # Four characters are a token: of the prompt, and of the only message.
+    prompt, message = len(f"{LONG}It is minute 0."), len(TURNS[0])
+    at = len(LONG) + len("It is minute ")
+    lost, cached = round((prompt - at + message) / 4), round((prompt + message) / 4)
+    assert str(caught.value) == (
+        f"turn 2: dated.around_model changes the system prompt at byte {at}; about {lost} of "
+        f"{cached} cached tokens are lost.\n"
+        "Put what changes behind what stays: at the end of the last message, or of the system "
+        "prompt. If it is meant to change, pass allow={'dated'}."
+    )
+    ((turn, change),) = caught.value.changes
+    assert (turn, change.tokens) == (2, {"lost": lost, "cached": cached})
+
+
+def test_what_is_allowed_is_named_as_the_error_names_it(check: Any) -> None:
+    turns: Any = [HumanMessage("Hi", id="1"), {"messages": [HumanMessage("Hello", id="1"), "And?"]}]
+    check(built(), turns, allow=["input"])
+    steps: Any = [[{"name": "forget", "args": {}, "id": "1"}], "Done."]
+    given = [{"messages": [HumanMessage("Hi", id="first"), "Well?"]}]
+    check(built(steps=steps, tools=[forget]), given, allow={"forget"})
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()])
+def test_a_conversation_has_the_turns_before_it(check: Any, checkpointer: Any) -> None:
+    agent = built(checkpointer=checkpointer, steps=["Where?", CALL, "There.", "Bye."])
+    check(agent, TURNS)
+    (*_, last) = agent.builder.spec.model.requests
+    texts = [message.text for message in last.messages]
+    assert texts == [LONG, TURNS[0], "Where?", TURNS[1], "", "found A1", "There.", TURNS[2]]
+
+
+def test_context_and_config_reach_the_run(check: Any) -> None:
+    seen: list[Any] = []
+
+    @before_model
+    def look(state: Any, runtime: Any, config: Any) -> None:
+        seen.append((runtime.context, config["metadata"]["ticket"], config["configurable"]["user"]))
+
+    config: Any = {"metadata": {"ticket": 7}, "configurable": {"user": "ada"}}
+    check(built(look), TURNS[:1], context={"team": "sales"}, config=config)
+    assert seen == [({"team": "sales"}, 7, "ada")]
+
+
+def test_an_agent_with_a_log_keeps_it(check: Any) -> None:
+    found: list[Any] = []
+    check(built(decisions=found.append), TURNS)
+    assert {str(one) for one in found} >= {"model routed: __end__ [no calls left]"}
+
+
+@pytest.mark.parametrize(
+    ("turns", "options", "message"),
+    [
+        ("Hi", {}, r"\[AF101\] conversation: must be a list of turns, got str \('Hi'\)\."),
+        ([], {}, r"conversation: must be a list of turns, got list \(\[\]\)\. Pass \["),
+        (
+            TURNS,
+            {"allow": "find"},
+            r"allow: must be names of middleware or tools of the agent, got",
+        ),
+        (TURNS, {"allow": {"TodoList"}}, "Did you mean 'TodoListMiddleware'"),
+        (TURNS, {"allow": {"xyz"}}, "It has TodoListMiddleware, cancel, find, input, model, write"),
+    ],
+)
+def test_wrong_arguments_are_named(check: Any, turns: Any, options: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        check(built(TodoListMiddleware()), turns, **options)
+
+
+def test_another_graph_is_refused(check: Any) -> None:
+    with pytest.raises(ArgumentError, match="agent: must be an agent built by create_agent"):
+        check(print, TURNS)
