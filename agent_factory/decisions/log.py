@@ -83,6 +83,7 @@ class Decision:
         reason: Why, if the author gave a reason or the agent knows one.
         tool: Name of the tool, for decisions about a tool call.
         call_id: Id of that call.
+        calls: Names of the tools that a route leads to, one for each call.
         changed: The state keys it wrote. "messages" with how many were written and removed.
         seconds: Duration in seconds, with everything it called.
         agent: Name of the agent; empty without one.
@@ -106,6 +107,7 @@ class Decision:
     agent: str = ""
     namespace: tuple[str, ...] = ()
     at: float = 0.0
+    calls: tuple[str, ...] = ()
     contents: Any = None
 
     @property
@@ -118,9 +120,8 @@ class Decision:
         """Return the record as plain values for JSON; contents become their repr."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
         contents = data.pop("contents")
-        data.update(
-            outcome=str(self.outcome), changed=list(self.changed), namespace=list(self.namespace)
-        )
+        lists = {name: list(data[name]) for name in ("changed", "namespace", "calls")}
+        data.update(lists, outcome=str(self.outcome))
         return data if contents is None else {**data, "contents": repr(contents)}
 
     def __str__(self) -> str:

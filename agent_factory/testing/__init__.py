@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from agent_factory.testing.recordings import replay as replay
     from agent_factory.testing.recordings import replay_with as replay_with
     from agent_factory.testing.strategies import each_stack as each_stack
+    from agent_factory.testing.trajectories import TrajectoryMismatch as TrajectoryMismatch
+    from agent_factory.testing.trajectories import assert_trajectory as assert_trajectory
+    from agent_factory.testing.trajectory_patterns import PatternError as PatternError
+    from agent_factory.testing.trajectory_steps import StepKind as StepKind
+    from agent_factory.testing.trajectory_steps import Trajectory as Trajectory
+    from agent_factory.testing.trajectory_steps import TrajectoryStep as TrajectoryStep
+    from agent_factory.testing.trajectory_steps import trajectory_of as trajectory_of
 
 _HOME = {
     ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
@@ -49,6 +56,9 @@ _HOME = {
         "Divergence areplay_with record replay replay_with"
     ),
     ".strategies": "each_stack",
+    ".trajectories": "TrajectoryMismatch assert_trajectory",
+    ".trajectory_patterns": "PatternError",
+    ".trajectory_steps": "StepKind Trajectory TrajectoryStep trajectory_of",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -278,6 +278,21 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
         CassetteError: The file is not a cassette, or was redacted by a function that is missing.
     """
     path = Path(path)
+    header, entries = read_cassette(path)
+    name = header.get("redacted_by")
+    if name and redact is None:
+        raise CassetteError(
+            f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
+        )
+    model = ReplayChatModel(path=path, profile=header.get("profile") or None)
+    model._left = dict(enumerate(entries, 1))
+    model._redaction = Redaction(header.get("redacted_keys", ()), redact)
+    model._model_name = header.get("model_name")
+    return model
+
+
+def read_cassette(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The header of a cassette, and its requests with their answers; errors as in `replay`."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
     try:
@@ -317,16 +332,7 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
         with _nesting_reported(f"{path}:{number}:"):
             # A version that knew fewer forms of secrets may have written one.
             line["request"] = Redaction(keys)(line["request"])
-    name = header.get("redacted_by")
-    if name and redact is None:
-        raise CassetteError(
-            f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
-        )
-    model = ReplayChatModel(path=path, profile=header.get("profile") or None)
-    model._left = dict(enumerate(rest, 1))
-    model._redaction = Redaction(keys, redact)
-    model._model_name = header.get("model_name")
-    return model
+    return header, rest
 
 
 class ReplayChatModel(FakeChatModel):
