@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent_factory.testing.laws import LAWS as LAWS
     from agent_factory.testing.laws import LawViolation as LawViolation
     from agent_factory.testing.laws import check_middleware as check_middleware
+    from agent_factory.testing.recorded_tools import record_agent as record_agent
     from agent_factory.testing.recordings import CassetteError as CassetteError
     from agent_factory.testing.recordings import CassetteMismatch as CassetteMismatch
     from agent_factory.testing.recordings import Divergence as Divergence
@@ -37,6 +38,16 @@ if TYPE_CHECKING:
     from agent_factory.testing.recordings import record as record
     from agent_factory.testing.recordings import replay as replay
     from agent_factory.testing.recordings import replay_with as replay_with
+    from agent_factory.testing.replay_report import ReplayedRun as ReplayedRun
+    from agent_factory.testing.replay_report import ReplayReport as ReplayReport
+    from agent_factory.testing.replay_report import ReplayUsage as ReplayUsage
+    from agent_factory.testing.replay_report import ReplayVerdict as ReplayVerdict
+    from agent_factory.testing.replays import areplay_folder as areplay_folder
+    from agent_factory.testing.replays import areplay_recording as areplay_recording
+    from agent_factory.testing.replays import each_recording as each_recording
+    from agent_factory.testing.replays import recordings_in as recordings_in
+    from agent_factory.testing.replays import replay_folder as replay_folder
+    from agent_factory.testing.replays import replay_recording as replay_recording
     from agent_factory.testing.strategies import each_stack as each_stack
     from agent_factory.testing.trajectories import TrajectoryMismatch as TrajectoryMismatch
     from agent_factory.testing.trajectories import assert_trajectory as assert_trajectory
@@ -51,9 +62,15 @@ _HOME = {
     ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",
     ".histories": "InvalidHistory assert_valid_history",
     ".laws": "LAWS LawViolation check_middleware",
+    ".recorded_tools": "record_agent",
     ".recordings": (
         "CassetteError CassetteMismatch RecordingChatModel ReplayChatModel ReplayedError "
         "Divergence areplay_with record replay replay_with"
+    ),
+    ".replay_report": "ReplayReport ReplayUsage ReplayVerdict ReplayedRun",
+    ".replays": (
+        "areplay_folder areplay_recording each_recording recordings_in replay_folder "
+        "replay_recording"
     ),
     ".strategies": "each_stack",
     ".trajectories": "TrajectoryMismatch assert_trajectory",

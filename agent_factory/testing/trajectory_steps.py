@@ -73,13 +73,18 @@ class TrajectoryStep:
             return f"{self.name} was called"
         return f"{self.name} {self.outcome}" if self.kind is StepKind.HOOK else f"{self.name} came"
 
+    @property
+    def call(self) -> str:
+        """A call with its arguments: `refund(euros=5)`."""
+        args = ", ".join(f"{key}={_brief(value)}" for key, value in (self.args or {}).items())
+        return f"{self.name}({'...' if self.args is None else args})"
+
     def __str__(self) -> str:
         text = " ".join(self.text.split())
         text = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
         result = ": ".join(filter(None, (self.outcome, text)))
         if self.kind is StepKind.TOOL:
-            args = ", ".join(f"{key}={_brief(value)}" for key, value in (self.args or {}).items())
-            return f"{self.name}({'...' if self.args is None else args}) -> {result}"
+            return f"{self.call} -> {result}"
         if self.kind is StepKind.HOOK:
             return f"{self.name} -> {result}"
         return f"{self.name}: {result}" if result else self.name
@@ -295,11 +300,17 @@ def _of_file(path: Path) -> Trajectory:
                 data[key] = tuple(data.get(key, ()))
             decisions.append(Decision(**{**data, "outcome": Outcome(data["outcome"])}))
         return Trajectory(tuple(_of_decisions(decisions)), "decisions")
-    return recorded_trajectory(read_cassette(path)[1])
+    return recorded_trajectory(read_cassette(path).entries)
 
 
 def recorded_trajectory(entries: Sequence[Mapping[str, Any]]) -> Trajectory:
     """The steps of the requests and answers of a recording."""
+    offered = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
+    return Trajectory(tuple(_of_messages(recorded_messages(entries))), "recording", offered)
+
+
+def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
+    """The conversation of a recording: its answers, what users wrote, and results of calls."""
     messages: list[BaseMessage] = []
     written: Counter[str] = Counter()
     for entry in entries:
@@ -311,16 +322,14 @@ def recorded_trajectory(entries: Sequence[Mapping[str, Any]]) -> Trajectory:
         answer = entry["answer"]
         if "error" not in answer:
             messages.append(AIMessage(**answer))
-    offered = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
-    return Trajectory(tuple(_of_messages(messages)), "recording", offered)
+    return messages
 
 
 def _results_in(request: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> list[Any]:
     """Results that a request holds of calls which have none yet, under the ids of those calls."""
     answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
     waiting = [call for call in _calls_of(messages) if call["id"] not in answered]
-    results = {m.tool_call_id: m for m in request if isinstance(m, ToolMessage)}
-    known = [(call, results[call["id"]]) for call in _calls_of(request) if call["id"] in results]
+    known = calls_with_results(request)
     found = []
     # The last calls of a request are the newest: an earlier one may have had the same arguments.
     for call in reversed(waiting):
@@ -330,6 +339,12 @@ def _results_in(request: Sequence[BaseMessage], messages: Sequence[BaseMessage])
             result = known.pop((exact or same)[-1])[1]
             found.append(result.model_copy(update={"tool_call_id": call["id"]}))
     return found[::-1]
+
+
+def calls_with_results(messages: Sequence[BaseMessage]) -> list[tuple[Any, ToolMessage]]:
+    """The calls of a conversation that have a result, and the results."""
+    results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    return [(call, results[call["id"]]) for call in _calls_of(messages) if call["id"] in results]
 
 
 def _calls_of(messages: Sequence[BaseMessage]) -> list[Any]:
