@@ -16,6 +16,7 @@ from agent_factory.cli import (
     migrate,
     new,
     policy,
+    replay,
     service,
     show,
     studio,
@@ -67,6 +68,7 @@ _add(app, diff.diff, epilog=diff.EXAMPLES)
 _add(app, explain.explain, epilog=explain.EXAMPLES)
 _add(app, check.check, epilog=check.EXAMPLES)
 _add(app, policy.policy, epilog=policy.EXAMPLES)
+_add(app, replay.replay, epilog=replay.EXAMPLES)
 _add(app, migrate.migrate, epilog=migrate.EXAMPLES)
 _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from html import escape
@@ -195,50 +195,42 @@ def _changes(recorded: ReplayUsage, replayed: ReplayUsage) -> Iterator[str]:
 def _page(report: ReplayReport) -> str:
     """The report as a page; its policy forbids everything from elsewhere."""
     css = (files("agent_factory.testing") / "replay_report.css").read_text(encoding="utf-8")
-    head, *rows, sums = report.rows()
+    head, *rows, (label, verdict, *sums) = report.rows()
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    counts = report.to_data()
-    tiles = "".join(
-        f'<li class="{name}"><b>{counts[name]}</b> {name}</li>'
-        for name in ("passed", "changed", "failed", "error")
-    )
-    body = "".join(
-        line
-        for run, row in sorted(
-            zip(report.runs, rows, strict=True), key=lambda pair: pair[0].verdict == "passed"
+    counts = Counter(run.verdict for run in report.runs)
+    tiles = "".join(f'<li class="{v}"><b>{counts[v]}</b> {v}</li>' for v in ReplayVerdict)
+
+    def numbers(cells: Sequence[str]) -> str:
+        named = zip(head[2:], cells, strict=True)
+        return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in named)
+
+    def line(run: ReplayedRun, cells: Sequence[str]) -> str:
+        title = escape(run.name)
+        if run.trajectory.steps:
+            marks = () if run.step is None else (run.step - 1,)
+            steps = "\n".join(
+                f"<mark>{escape(text)}</mark>" if text.startswith(">") else escape(text)
+                for text in run.trajectory.numbered(marks).split("\n")
+            )
+            opened = " open" if run.verdict is ReplayVerdict.FAILED else ""
+            title = f"<details{opened}><summary>{title}</summary><pre>{steps}</pre></details>"
+        reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
+        return (
+            f'<tr class="{run.verdict}"><th scope="row">{title}{reason}</th>'
+            f"<td><span>{run.verdict}</span></td>{numbers(cells)}</tr>\n"
         )
-        for line in _row(run, row)
-    )
+
+    pairs = [(run, cells) for run, (_, _, *cells) in zip(report.runs, rows, strict=True)]
+    pairs.sort(key=lambda pair: pair[0].verdict is ReplayVerdict.PASSED)
     heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    total = "".join(f"<td>{escape(cell)}</td>" for cell in sums[1:])
     return (
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(report.summary)}</title><style>{themes()}\n{css}</style></head>\n"
         f"<body><header><h1>Replayed runs</h1><ul>{tiles}</ul></header>\n"
-        f"<main><table><thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n"
-        f'<tfoot><tr><th scope="row">{sums[0]}</th>{total}</tr></tfoot></table></main>\n'
-        "</body></html>\n"
+        f"<main><table><thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>\n{''.join(line(run, cells) for run, cells in pairs)}</tbody>\n"
+        f'<tfoot><tr><th scope="row">{label}</th><td>{verdict}</td>{numbers(sums)}</tr></tfoot>'
+        "</table></main>\n</body></html>\n"
     )
-
-
-def _row(run: ReplayedRun, row: tuple[str, ...]) -> Iterator[str]:
-    """A run as a row, with its steps to open; what is different is marked."""
-    name, verdict, *cells = (escape(cell) for cell in row)
-    marks = () if run.step is None else (run.step - 1,)
-    lines = []
-    for line in run.trajectory.numbered(marks).split("\n"):
-        text = escape(line)
-        lines.append(f"<mark>{text}</mark>" if line.startswith(">") else text)
-    steps = "\n".join(lines)
-    reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
-    opened = " open" if verdict in ("failed", "error") else ""
-    yield (
-        f'<tr class="{verdict}"><th scope="row"><details{opened}><summary>{name}</summary>'
-        f"<pre>{steps}</pre></details>{reason}</th><td><span>{verdict}</span></td>"
-    )
-    heads = ("model calls", "tool calls", "tokens", "USD")
-    for head, cell in zip(heads, cells, strict=True):
-        yield f'<td data-head="{head}">{cell}</td>'
-    yield "</tr>\n"
