@@ -15,6 +15,7 @@ from agent_factory.cli import (
     explain,
     migrate,
     new,
+    new_agent,
     policy,
     replay,
     service,
@@ -82,4 +83,5 @@ _add(app, service.approvals, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
 _add(_new, new.middleware, epilog=new.EXAMPLES)
+_add(_new, new_agent.agent, epilog=new_agent.EXAMPLES)
 app.add_typer(_new, name="new")

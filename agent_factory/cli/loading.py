@@ -204,7 +204,7 @@ def load_builder(text: str) -> Any:
     with _imported(target) as module:
         _, value = _attribute(target, module)
         parameters = inspect.signature(value).parameters if inspect.isroutine(value) else {}
-        takes_model = any(p.default is p.empty for p in parameters.values())
+        takes_model = any(p.default is p.empty or n == "model" for n, p in parameters.items())
     if not takes_model:
         return load_agent(text)[1]
 
