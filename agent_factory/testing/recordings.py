@@ -30,7 +30,6 @@ from langgraph.types import Command
 from pydantic import PrivateAttr, SecretStr
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.state.history import DECIDED, EDITED, REVIEWED
 from agent_factory.testing.comparison import difference, normalize, replace_strings
 from agent_factory.testing.fake_model import (
     FakeChatModel,
@@ -103,17 +102,16 @@ def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dic
     }
     found = {"messages": list(messages), "tools": tools, "settings": settings}
     request = normalize({key: value for key, value in found.items() if value})
-    return _without_reviews(dict(json.loads(_json_line(request))))
+    return _without_metadata(dict(json.loads(_json_line(request))))
 
 
-def _without_reviews(request: dict[str, Any]) -> dict[str, Any]:
-    """A request without the records of reviews in its messages, which no provider gets."""
+def _without_metadata(request: dict[str, Any]) -> dict[str, Any]:
+    """A request without the response metadata of its messages.
+
+    No provider gets it. It holds ids and times of calls, and records of middleware.
+    """
     for message in request.get("messages", ()):
-        metadata = message.get("response_metadata", {})
-        for key in (REVIEWED, EDITED, DECIDED):
-            metadata.pop(key, None)
-        if not metadata:
-            message.pop("response_metadata", None)
+        message.pop("response_metadata", None)
     return request
 
 
@@ -394,7 +392,7 @@ def read_cassette(path: Path) -> Cassette:
             raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
         with _nesting_reported(f"{path}:{number}:"):
             # A version that knew fewer forms of secrets may have written one.
-            line["request"] = _without_reviews(Redaction(keys)(line["request"]))
+            line["request"] = _without_metadata(Redaction(keys)(line["request"]))
     return Cassette(header, [line for line in rest if "tool" not in line], results)
 
 
