@@ -209,6 +209,9 @@ def agent(
     order_desk becomes a folder of that name. Its tests pass and it is fully typed. Nothing is
     overwritten.
     """
+    from agent_factory import topology_of
+    from agent_factory.testing import ScriptedChatModel
+
     proposed = re.sub(r"\W+", "_", name).strip("_").lower()
     if not name.isidentifier() or iskeyword(name) or name != proposed:
         good = proposed.isidentifier() and not iskeyword(proposed)
@@ -237,9 +240,11 @@ def agent(
             content = Template(text).substitute(name=name)
             file.write_text(content, encoding="utf-8", newline="\n")
             written.append(str(file))
+        build = load_builder(f"{folder / name / 'agent.py'}:build_agent")
+        plan = topology_of(build(ScriptedChatModel([])))
         snapshot = folder / SNAPSHOT
         snapshot.parent.mkdir(parents=True)
-        snapshot.write_text(_snapshot(folder / name / "agent.py"), encoding="utf-8", newline="\n")
+        snapshot.write_text(plan.to_snapshot(), encoding="utf-8", newline="\n")
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error}.", error) from None
     written.append(str(snapshot))
@@ -248,12 +253,3 @@ def agent(
         return
     console.write(f"Wrote {folder} with {len(written)} files.")
     console.write(f"Try it: cd {folder} && python -m pytest")
-
-
-def _snapshot(file: Path) -> str:
-    """The snapshot of the plan of a product's agent."""
-    from agent_factory import topology_of
-    from agent_factory.testing import ScriptedChatModel
-
-    built = load_builder(f"{file}:build_agent")(ScriptedChatModel([]))
-    return topology_of(built).to_snapshot()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Group
@@ -62,18 +62,21 @@ def replay(
     runs passed, 1 a run has changed or failed, 2 the agent or the folder could not be loaded.
     """
     from agent_factory.errors import ArgumentError
+    from agent_factory.middleware.budget.prices import ModelName, Prices
     from agent_factory.testing import ReplayVerdict, replay_folder
 
     if output is not None and output.suffix != ".html":
         raise CommandError(f"{output} must end with .html. Write -o {output.stem}.html.")
-    built = load_builder(agent)
+    built, prices = load_builder(agent), Prices(None, needed=False)
     try:
         report = replay_folder(
             built,
             folder,
             progress=lambda paths: console.with_progress(paths, "Replaying"),
             run_tools=run_tools,
-            price=_price,
+            price=lambda name, usage: (
+                prices.cost_of_response({}, ModelName(name, None), usage) or None
+            ),
         )
     except ArgumentError as error:
         raise CommandError(f"{error.subject} {error.reason} {error.hint}", error) from None
@@ -97,11 +100,3 @@ def replay(
     good = {ReplayVerdict.PASSED, *([ReplayVerdict.CHANGED] if allow_changes else [])}
     if any(run.verdict not in good for run in report.runs):
         raise typer.Exit(EXIT_DIFFERS)
-
-
-def _price(name: str, usage: Any) -> float | None:
-    """The cost of a call in US dollars, if the package genai-prices is installed and knows it."""
-    from agent_factory.middleware.budget.prices import ModelName, Prices
-
-    cost = Prices(None, needed=False).cost_of_response({}, ModelName(name, None), usage)
-    return cost or None

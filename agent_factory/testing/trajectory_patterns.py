@@ -236,7 +236,7 @@ class Rule:
             for part in node.parts[1:]:
                 whole = self._joined(whole, self._build(part), new_turn=True)
             return whole
-        # Each repetition has states of its own; those that may be left out lie inside each other,
+        # Each repetition has its own states; those that may be left out lie inside each other,
         # so that each is followed by the next one only.
         whole = _Part(True, {}, {})
         copies = [self._build(node.part) for _ in range(node.least)]

@@ -76,12 +76,11 @@ class TrajectoryStep:
     @property
     def call(self) -> str:
         """A call with its arguments: `refund(euros=5)`."""
-        args = ", ".join(f"{key}={_brief(value)}" for key, value in (self.args or {}).items())
+        args = ", ".join(f"{key}={_short(repr(value))}" for key, value in (self.args or {}).items())
         return f"{self.name}({'...' if self.args is None else args})"
 
     def __str__(self) -> str:
-        text = " ".join(self.text.split())
-        text = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+        text = _short(" ".join(self.text.split()))
         result = ": ".join(filter(None, (self.outcome, text)))
         if self.kind is StepKind.TOOL:
             return f"{self.call} -> {result}"
@@ -90,8 +89,7 @@ class TrajectoryStep:
         return f"{self.name}: {result}" if result else self.name
 
 
-def _brief(value: Any) -> str:
-    text = repr(value)
+def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
 
 
@@ -233,7 +231,7 @@ _TURN_ENDS = {
 """What the model did if a turn ends for one of these reasons."""
 
 _NOTHING = (Outcome.PASSED, Outcome.SKIPPED, Outcome.INTERRUPTED)
-"""Outcomes of hooks and layers that are no steps."""
+"""Outcomes of hooks and layers that do not count as steps."""
 
 _FAILED = (Outcome.ERROR_REPORTED, Outcome.RAISED)
 
@@ -317,28 +315,23 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
         request = convert_to_messages(entry["request"].get("messages", ()))
         new = Counter(str(m.text) for m in request if isinstance(m, HumanMessage)) - written
         written += new
-        messages += _results_in(request, messages)
+        answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+        waiting = [call for call in _calls_of(messages) if call["id"] not in answered]
+        known = calls_with_results(request)
+        found = []
+        # The last calls of a request are the newest: an earlier one may have the same arguments.
+        for call in reversed(waiting):
+            same = [i for i, (other, _) in enumerate(known) if other["name"] == call["name"]]
+            exact = [i for i in same if known[i][0]["args"] == call["args"]]
+            if same:
+                result = known.pop((exact or same)[-1])[1]
+                found.append(result.model_copy(update={"tool_call_id": call["id"]}))
+        messages += found[::-1]
         messages += [HumanMessage(text) for text in new.elements()]
         answer = entry["answer"]
         if "error" not in answer:
             messages.append(AIMessage(**answer))
     return messages
-
-
-def _results_in(request: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> list[Any]:
-    """Results that a request holds of calls which have none yet, under the ids of those calls."""
-    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    waiting = [call for call in _calls_of(messages) if call["id"] not in answered]
-    known = calls_with_results(request)
-    found = []
-    # The last calls of a request are the newest: an earlier one may have had the same arguments.
-    for call in reversed(waiting):
-        same = [i for i, (other, _) in enumerate(known) if other["name"] == call["name"]]
-        exact = [i for i in same if known[i][0]["args"] == call["args"]]
-        if same:
-            result = known.pop((exact or same)[-1])[1]
-            found.append(result.model_copy(update={"tool_call_id": call["id"]}))
-    return found[::-1]
 
 
 def calls_with_results(messages: Sequence[BaseMessage]) -> list[tuple[Any, ToolMessage]]:
