@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -51,6 +54,7 @@ from agent_factory.testing import (
     replay,
     replay_folder,
     replay_recording,
+    strategies,
 )
 
 ASK: Any = {"messages": [("user", "My lamp A1 is broken.")]}
@@ -98,8 +102,6 @@ def replay_one(request: pytest.FixtureRequest) -> Any:
         return replay_recording
 
     def one(*args: Any, **options: Any) -> ReplayedRun:
-        import asyncio
-
         return asyncio.run(areplay_recording(*args, **options))
 
     return one
@@ -457,6 +459,8 @@ def test_a_recording_of_an_agent_is_replayed_as_any_other(tmp_path: Path) -> Non
     kinds = [next(iter(json.loads(line))) for line in path.read_text().splitlines()[1:]]
     assert kinds == ["answer", "tool", "answer", "tool", "answer"]
     assert json.loads(path.read_text().splitlines()[0])["version"] == 2
+    ids = [json.loads(line).get("id") for line in path.read_text().splitlines()]
+    assert ids == [None, None, "call_1_1", None, "call_2_1", None]
 
 
 # Errors
@@ -686,3 +690,62 @@ def test_with_model_asks_another_model_and_leaves_the_agent_as_it_is(call: Any) 
     assert (copy.name, tools_of(copy).keys()) == ("desk", tools_of(agent).keys())
     with pytest.raises(ArgumentError, match="must be a chat model"):
         with_model(agent, 5)  # type: ignore[arg-type]
+
+
+# The law: what was recorded with an agent passes with that agent
+
+_CALLS = st.sampled_from(
+    [
+        {"name": "find_order", "args": {"order": "A1"}},
+        {"name": "find_order", "args": {"order": "B2"}},
+        {"name": "refund", "args": {"order": "A1", "euros": 90}},
+        {"name": "unknown", "args": {}},
+        {"name": "refund", "args": {"euros": "many"}},
+    ]
+)
+_TURNS = st.lists(st.lists(_CALLS, min_size=1, max_size=3), max_size=3)
+
+
+@settings(settings.get_profile("costly"))
+@given(
+    st.lists(_TURNS, min_size=1, max_size=3),
+    strategies.stacks(),
+    st.booleans(),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_what_was_recorded_passes_with_the_same_agent(
+    tmp_path_factory: pytest.TempPathFactory,
+    runs: list[list[list[dict[str, Any]]]],
+    stack: list[Any],
+    with_results: bool,
+    asynchronous: bool,
+    random: Any,
+) -> None:
+    def find_order(order: str) -> str:
+        """Find an order."""
+        if with_results and random.random() < 0.3:
+            raise ConnectionError("busy")
+        return f"{order}: {random.random() if with_results else 1}"
+
+    retry = ToolRetryMiddleware(tools=["find_order"], max_retries=1, initial_delay=0)
+    middleware = [ToolErrorMiddleware(), retry, *stack]
+
+    def build(model: Any) -> Any:
+        return create_agent(model, [find_order, refund], middleware=middleware)
+
+    path = tmp_path_factory.mktemp("law") / "run.jsonl"
+    script = [step for turns in runs for step in (*turns, "Done.")]
+    model = ScriptedChatModel(script)
+    agent = record_agent(build(model), path) if with_results else build(record(model, path))
+    state: dict[str, Any] = {"messages": []}
+    for number in range(len(runs)):
+        question = HumanMessage(f"Question {number}")
+        state = agent.invoke({"messages": [*state["messages"], question]})
+    if asynchronous:
+        done = asyncio.run(areplay_recording(build, path))
+    else:
+        done = replay_recording(build, path)
+    assert (done.verdict, done.reason) == (ReplayVerdict.PASSED, "")
+    names = [step.name for step in done.trajectory.steps if step.kind == "tool"]
+    assert names == [call["name"] for turns in runs for turn in turns for call in turn]

@@ -127,12 +127,13 @@ class RecordedTools(AgentMiddleware):
         self.missing = ""
         self._redaction = Redaction(cassette.header.get("redacted_keys", ()), redact)
         self._has_results = cassette.header["version"] > 1
-        self._taken: Counter[str] = Counter()
-        self._by_id: dict[str, Any] = {}
+        self._taken: Counter[tuple[bool, str]] = Counter()
+        self._last: dict[str, Any] = {}  # by the id of a call
         self._results: dict[str, list[Any]] = defaultdict(list)
         for line in cassette.results:
-            self._results[_key(line["tool"], line["args"])].append(line["result"])
-        self._seen: dict[str, list[Any]] = defaultdict(list)
+            key = _key(line["tool"], line["args"], line["id"])
+            self._results[key].append(line["result"])
+        self._shown: dict[str, list[Any]] = defaultdict(list)
         for entry in cassette.entries:
             counts: Counter[str] = Counter()
             request = convert_to_messages(entry["request"].get("messages", ()))
@@ -140,46 +141,49 @@ class RecordedTools(AgentMiddleware):
                 key = _key(call["name"], call["args"])
                 counts[key] += 1
                 # The first request with a result has it whole: later ones may have it cleared.
-                if counts[key] > len(self._seen[key]):
-                    self._seen[key].append({"content": result.content, "status": result.status})
-        # The calls of the last turn may have results that no request holds.
-        self._unseen = {
-            _key(call["name"], call["args"])
-            for entry in cassette.entries
-            for call in entry["answer"].get("tool_calls", ())
-        }
+                if counts[key] > len(self._shown[key]):
+                    self._shown[key].append({"content": result.content, "status": result.status})
+        for entry in cassette.entries:  # no request holds the results of the last turn
+            for call in entry["answer"].get("tool_calls", ()):
+                self._shown.setdefault(_key(call["name"], call["args"]), [])
 
     def around_tool(self, request: Any) -> Flow[Any]:
         """Return the recorded result of a call."""
         call = request.tool_call
         if request.tool is None or call["name"] in self.run:
             return (yield request)
+        id_, args = str(call["id"]), self._redaction(call["args"])
         with self._lock:
-            found = self._result_of(call)
-        if "error" in found:
-            raise recorded_error(found)
-        return ToolMessage(**{**found, "tool_call_id": call["id"], "name": call["name"]})
-
-    def _result_of(self, call: Mapping[str, Any]) -> Any:
-        """The result of a call: the next one that was recorded for such a call."""
-        key, id_ = _key(call["name"], self._redaction(call["args"])), str(call["id"])
-        known = self._results.get(key, []) if self._has_results else self._seen.get(key, [])
-        number = self._taken[key]
-        # A layer that calls a tool again got one more result, or there is none but the last.
-        if number < len(known) and (self._has_results or id_ not in self._by_id):
-            self._taken[key] += 1
-            found = known[number]
-            if found is None:
-                found = next(iter(self._seen.get(key, [])[number:]), {"content": ""})
-            self._by_id[id_] = found
-        elif id_ not in self._by_id:
-            if self._has_results or key not in self._unseen:
+            # A call that a layer repeats gets its next result, or the last one again.
+            if self._has_results:
+                # A call whose id was changed while it was recorded has none in the file.
+                keys = [_key(call["name"], args, id_), _key(call["name"], args)]
+                found = next(filter(None, (self._next(self._results, key) for key in keys)), None)
+                if found == [None]:  # the tool returned a command
+                    found = self._next(self._shown, keys[1])
+            else:
+                key = _key(call["name"], args)
+                found = None if id_ in self._last else self._next(self._shown, key)
+                if found is None and key in self._shown:
+                    found = [self._last.get(id_, {"content": "(not recorded)"})]
+            if found is None and id_ not in self._last:
                 step = TrajectoryStep(StepKind.TOOL, call["name"], 0, call["args"])
                 self.missing = self.missing or f"{step.call} was not recorded."
                 raise EndOfReplay(self.missing)
-            self._by_id[id_] = {"content": "(not recorded)"}
-        return self._by_id[id_]
+            result = self._last[id_] = found[0] if found else self._last[id_]
+        if "error" in result:
+            raise recorded_error(result)
+        return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
+
+    def _next(self, results: Mapping[str, list[Any]], key: str) -> list[Any] | None:
+        """The next result of such a call, in a list; None if all are taken."""
+        place = results is self._shown, key
+        number = self._taken[place]
+        if number >= len(results.get(key, ())):
+            return None
+        self._taken[place] += 1
+        return results[key][number : number + 1]
 
 
-def _key(name: str, args: Any) -> str:
-    return json.dumps([name, args], sort_keys=True, default=str)
+def _key(name: str, args: Any, id_: str | None = None) -> str:
+    return json.dumps([name, args, id_], sort_keys=True, default=str)

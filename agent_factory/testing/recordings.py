@@ -200,6 +200,7 @@ class RecordingChatModel(BaseChatModel):
     _records_tools: bool = PrivateAttr(default=False)
     _is_new: bool = PrivateAttr(default=True)
     _count: int = PrivateAttr(default=0)
+    _ids: dict[str, str] = PrivateAttr(default_factory=dict)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
     @property
@@ -283,6 +284,8 @@ class RecordingChatModel(BaseChatModel):
                 calls = [*data.get("tool_calls", []), *data.get("invalid_tool_calls", [])]
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
+                made = [*answer.tool_calls, *answer.invalid_tool_calls]
+                self._ids |= {c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(made, 1)}
                 data = replace_strings(data, ids)
             self._append({"answer": self._redaction(data), "request": request})
 
@@ -296,7 +299,12 @@ class RecordingChatModel(BaseChatModel):
             data = normalize(result)
             if isinstance(result, ToolMessage):
                 data = {key: data[key] for key in ("content", "status") if key in data}
-            line = {"tool": call["name"], "args": normalize(call["args"]), "result": data}
+            line = {
+                "tool": call["name"],
+                "args": normalize(call["args"]),
+                "id": self._ids.get(call["id"]),
+                "result": data,
+            }
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
     def _append(self, line: dict[str, Any]) -> None:
