@@ -151,10 +151,15 @@ def test_the_same_agent_passes_and_runs_no_tool(tmp_path: Path, replay_one: Any)
 def test_an_agent_that_is_built_gets_the_model_of_the_recording(
     tmp_path: Path, replay_one: Any
 ) -> None:
+    class Remembers(AgentMiddleware):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            runtime.store.put(("lamps",), "A1", {"is": "broken"})
+
     saver, store = InMemorySaver(), InMemoryStore()
-    own = build(ScriptedChatModel([]), checkpointer=saver, store=store)
+    own = build(ScriptedChatModel([]), Remembers(), checkpointer=saver, store=store)
     assert replay_one(own, recorded(tmp_path / "a.jsonl")).verdict == "passed"
     assert list(saver.list(None)) == []
+    assert store.search(("lamps",)) == []
 
 
 def test_another_request_is_changed_and_the_run_goes_on(tmp_path: Path, replay_one: Any) -> None:
@@ -208,11 +213,18 @@ def test_tools_run_if_they_are_named(tmp_path: Path, replay_one: Any) -> None:
 
 
 def test_tools_of_middleware_run(tmp_path: Path, replay_one: Any) -> None:
+    kept: list[Any] = []
+
+    class Looks(AgentMiddleware):
+        def after_agent(self, state: Any, runtime: Any) -> None:
+            kept.append(state["todos"])
+
     todos = {"todos": [{"content": "Refund", "status": "pending"}]}
     script = [[{"name": "write_todos", "args": todos}], "Done."]
     path = recorded(tmp_path / "a.jsonl", script, TodoListMiddleware())
-    done = replay_one(lambda model: build(model, TodoListMiddleware()), path)
+    done = replay_one(lambda model: build(model, TodoListMiddleware(), Looks()), path)
     assert done.verdict is ReplayVerdict.PASSED, done.reason
+    assert kept == [todos["todos"]]
 
 
 def test_one_more_request_ends_the_run_and_reaches_no_other_model(

@@ -506,7 +506,6 @@ def rewired(
     agent: CompiledStateGraph[Any, Any, Any, Any],
     *,
     services: Mapping[str, Any] | None = None,
-    fused: bool = True,
     **changes: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a copy of an agent whose spec has other fields, and that has other services.
@@ -514,11 +513,10 @@ def rewired(
     Args:
         agent: What `create_agent` returned.
         services: Of `checkpointer`, `store` and `cache`, those that it does not share.
-        fused: If False, each node takes a step.
         **changes: Fields of its AgentSpec.
     """
     graph = cast("AgentGraph", agent.builder)
-    plan = graph.fusion.plan if fused and graph.fusion is not None else None
+    plan = None if graph.fusion is None else graph.fusion.plan
     wired = wire(replace(_spec_of(agent), **changes), agent.context_schema, plan)
     shared = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
     copy = wired.compile(**{**graph.options, **shared, **(services or {})})

@@ -343,8 +343,7 @@ class _Replayer:
             "store": InMemoryStore() if built.store is not None else None,
             "cache": None,
         }
-        # Hook by hook, so that what was done before an error is stored.
-        self.agent = with_innermost(built, self.tools, services=services, fused=False)
+        self.agent = with_innermost(built, self.tools, services=services)
 
     def replay(self, path: Path) -> Flow[ReplayedRun]:
         """Replay a recording."""
@@ -361,8 +360,6 @@ class _Replayer:
         waiting: Any = ()
         try:
             for item in model.inputs():
-                if isinstance(item, Command) and not waiting:
-                    continue  # there is no review any more
                 bound = self.agent.bind(context=self.options.context)
                 result = yield Invoke(bound, item, config)
                 waiting = result.get("__interrupt__", ())
