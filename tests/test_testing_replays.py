@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
@@ -271,6 +272,20 @@ def test_a_summary_that_was_recorded_is_replayed(tmp_path: Path, replay_one: Any
     done = replay_one(summarizing, path)
     assert done.verdict is ReplayVerdict.PASSED, done.reason
     assert done.replayed.model_calls == 4
+
+
+def test_whether_the_last_calls_ran_is_not_known_of_a_recording(
+    tmp_path: Path, replay_one: Any
+) -> None:
+    def direct(model: Any, **options: Any) -> Any:
+        return create_agent(model, [tool(return_direct=True)(refund)], **options)
+
+    path = tmp_path / "a.jsonl"
+    direct(record(ScriptedChatModel(steps()[1:2]), path)).invoke(ASK)
+    assert replay_one(direct, path).verdict == "passed"
+    done = replay_one(lambda model: direct(model, system_prompt="Be kind."), path)
+    assert (done.verdict, done.request, done.step) == (ReplayVerdict.CHANGED, 1, None)
+    assert done.trajectory.steps[-1].text == "(not recorded)"
 
 
 # Several runs, reviews, inputs

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
@@ -24,7 +26,12 @@ from agent_factory import (
     with_decisions,
 )
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import HumanInTheLoopMiddleware, ModelRetryMiddleware
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
 from agent_factory.testing import (
     PatternError,
     ScriptedChatModel,
@@ -43,6 +50,7 @@ from agent_factory.testing.trajectory_patterns import (
     StepPattern,
     parse,
 )
+from agent_factory.testing.trajectory_steps import recorded_trajectory
 
 ASK: Any = {"messages": [("user", "Please.")]}
 
@@ -337,6 +345,35 @@ def test_a_recording_is_read_with_the_results_of_its_calls(tmp_path: Path, call:
     assert trajectory_of(path).steps == trajectory_of(result).steps
 
 
+def test_equal_calls_of_a_recording_have_their_own_results(tmp_path: Path, call: Any) -> None:
+    count = iter(range(9))
+
+    async def asearch(query: str) -> str:
+        return f"result {next(count)}"
+
+    def search(query: str) -> str:
+        return f"result {next(count)}"
+
+    tool = StructuredTool.from_function(search, asearch, name="search", description="Search.")
+    path = tmp_path / "run.jsonl"
+    twice = calls("search", "search", query="tea")
+    steps = [calls("search", query="tea"), twice, [*twice, *calls("search", query="cup")], "Done."]
+    result = call(create_agent(record(ScriptedChatModel(steps), path), [tool]), ASK)
+    assert trajectory_of(path).steps == trajectory_of(result).steps
+
+
+def test_a_call_without_a_result_does_not_take_that_of_another() -> None:
+    made = [{"name": "a", "args": {"n": n}, "id": f"call_1_{n}"} for n in (1, 2)]
+    seen = [{"type": "ai", "content": "", "tool_calls": made}]
+    seen.append({"type": "tool", "content": "one", "tool_call_id": "call_1_1", "name": "a"})
+    entries: list[Any] = [
+        {"request": {}, "answer": {"content": "", "tool_calls": made}},
+        {"request": {"messages": seen}, "answer": {"content": "Done."}},
+    ]
+    shown = [str(step) for step in recorded_trajectory(entries).steps if step.kind == "tool"]
+    assert shown == ["a(n=1) -> ok: one", "a(n=2) -> pending"]
+
+
 def test_a_recording_knows_which_tools_there_were(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     create_agent(record(ScriptedChatModel(["Hi."]), path), [search, refund]).invoke(ASK)
@@ -345,8 +382,6 @@ def test_a_recording_knows_which_tools_there_were(tmp_path: Path) -> None:
 
 
 def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
-    from langgraph.types import Command
-
     log: list[Decision] = []
     agent = create_agent(
         ScriptedChatModel([calls("refund"), "Done."]),
@@ -363,6 +398,44 @@ def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
     done = call(agent, Command(resume={"decisions": [{"type": "approve"}]}), config)
     assert_trajectory(done, "model < review < refund -> ok < answer")
     assert "HumanInTheLoopMiddleware" in str(trajectory_of(done))
+
+
+def test_a_review_inside_of_layers_is_one_step(call: Any) -> None:
+    log: list[Decision] = []
+    review = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
+    agent = create_agent(
+        ScriptedChatModel([calls("refund")]),
+        [refund],
+        middleware=[ToolErrorMiddleware(), ToolRetryMiddleware(), review],
+        checkpointer=InMemorySaver(),
+        decisions=log.append,
+        ignore=["AF204"],
+    )
+    call(agent, ASK, {"configurable": {"thread_id": "1"}})
+    assert_trajectory(log, "review")
+
+
+def test_what_a_layer_does_around_a_call_is_in_the_turn_of_the_call(call: Any) -> None:
+    line = iter([ConnectionError("busy"), "tea"])
+
+    def search() -> str:
+        """Search."""
+        found: Any = next(line)
+        if isinstance(found, Exception):
+            raise found
+        return str(found)
+
+    log: list[Decision] = []
+    agent = create_agent(
+        ScriptedChatModel([calls("search"), "Done."]),
+        [search],
+        middleware=[ToolRetryMiddleware(initial_delay=0)],
+        decisions=log.append,
+    )
+    call(agent, ASK)
+    assert_trajectory(log, "search, ToolRetryMiddleware.around_tool -> repeated < answer")
+    with pytest.raises(TrajectoryMismatch, match="in the same turn as search"):
+        assert_trajectory(log, "search < ToolRetryMiddleware.around_tool -> repeated")
 
 
 def test_a_react_agent_is_read_too(call: Any) -> None:

@@ -318,15 +318,16 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
         answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
         waiting = [call for call in _calls_of(messages) if call["id"] not in answered]
         known = calls_with_results(request)
-        found = []
-        # The last calls of a request are the newest: an earlier one may have the same arguments.
-        for call in reversed(waiting):
-            same = [i for i, (other, _) in enumerate(known) if other["name"] == call["name"]]
-            exact = [i for i in same if known[i][0]["args"] == call["args"]]
-            if same:
-                result = known.pop((exact or same)[-1])[1]
-                found.append(result.model_copy(update={"tool_call_id": call["id"]}))
-        messages += found[::-1]
+        # A call that a reviewer has changed has other arguments in the request.
+        for keys in (("name", "args"), ("name",)):
+            # The last calls of a request are the newest: an earlier one may be equal.
+            for call in reversed(waiting):
+                same = [i for i, (c, _) in enumerate(known) if all(c[k] == call[k] for k in keys)]
+                if same:
+                    result = known.pop(same[-1])[1]
+                    messages.append(result.model_copy(update={"tool_call_id": call["id"]}))
+            answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+            waiting = [call for call in waiting if call["id"] not in answered]
         messages += [HumanMessage(text) for text in new.elements()]
         answer = entry["answer"]
         if "error" not in answer:
