@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agent_factory.factory.agent import topology_of as topology_of
     from agent_factory.factory.agent import warnings_of as warnings_of
     from agent_factory.factory.agent import with_decisions as with_decisions
+    from agent_factory.factory.agent import with_model as with_model
     from agent_factory.hooks.base import AgentMiddleware as AgentMiddleware
     from agent_factory.hooks.base import configure_trace_policy as configure_trace_policy
     from agent_factory.hooks.base import hook_config as hook_config
@@ -94,7 +95,7 @@ HOMES = {
         "AgentFactoryError AgentFactoryWarning HistoryError OutputError SpecError TurnError"
     ),
     "agent_factory.factory": (
-        "create_agent plan_agent tools_of topology_of warnings_of with_decisions"
+        "create_agent plan_agent tools_of topology_of warnings_of with_decisions with_model"
     ),
     "agent_factory.hooks.base": "AgentMiddleware configure_trace_policy hook_config",
     "agent_factory.hooks.decorators": (

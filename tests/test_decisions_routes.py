@@ -117,6 +117,13 @@ def test_a_run_without_tools_or_jumps(call: Any) -> None:
     ]
 
 
+def test_a_route_to_tools_names_the_calls(call: Any) -> None:
+    steps = [[*calls("add", a=1, b=2), *calls("refund", order="A")], "3"]
+    log = recorded(call, steps, add, refund, middleware=[After("tools")])
+    assert [d.calls for d in log if d.calls] == [("add", "refund")]
+    assert all(d.to_data()["calls"] == list(d.calls) for d in log)
+
+
 def test_a_hook_that_jumps_is_named_by_its_route(call: Any) -> None:
     assert routed(call, [], add, middleware=[Before("end")]) == [
         "Before.before_model -> __end__ [jump to end by Before]"

@@ -285,6 +285,16 @@ def test_why_tells_of_the_local_model_too(show: Show) -> None:
     assert "Guard.after_model jumped: end [refunds are for people]" in out
 
 
+def test_recorded_runs_show_what_a_change_changes(show: Show) -> None:
+    same, limited, longer = show("recorded_runs").split("--- ")[1:]
+    assert same.strip().endswith("3 runs: 3 passed")
+    assert limited.strip().endswith("3 runs: 1 changed, 2 passed")
+    assert "find_order(order_id='B-2') -> ok was recorded" in limited
+    assert "3 runs: 3 changed" in longer
+    before, after = re.findall(r"input tokens: (\d+) -> (\d+)", longer)[0]
+    assert int(after) > 2 * int(before)
+
+
 def test_reprompt_asks_until_the_form_is_right(show: Show) -> None:
     out = show("reprompt")
     assert out.count("Respond after fixing all validation errors.") == 2

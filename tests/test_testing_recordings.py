@@ -63,6 +63,19 @@ def test_a_recording_is_replayed_sync_and_async(path: Path, sync_or_async: Any) 
     assert again["messages"][-1].usage_metadata == first["messages"][-1].usage_metadata
 
 
+def test_metadata_of_a_provider_does_not_keep_a_run_from_being_replayed(
+    path: Path, sync_or_async: Any
+) -> None:
+    metadata = {"id": "resp_1", "headers": {"date": "today"}, "model_name": "large"}
+    call = {**CALL[0], "id": "1"}
+    steps = [AIMessage("", tool_calls=[call], response_metadata=metadata), "It is 3."]
+    recorded(path, sync_or_async, steps)
+    assert "resp_1" not in path.read_text()
+    with replay(path) as model:
+        again = sync_or_async.invoke(create_agent(model, [add_tool]), ASKED)
+    assert again["messages"][1].response_metadata == {"model_name": "large"}
+
+
 def test_a_stream_is_recorded_and_replayed_too(path: Path, sync_or_async: Any) -> None:
     streamed = sync_or_async.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
     assert len(streamed) > 3

@@ -15,7 +15,9 @@ from agent_factory.cli import (
     explain,
     migrate,
     new,
+    new_agent,
     policy,
+    replay,
     service,
     show,
     studio,
@@ -67,6 +69,7 @@ _add(app, diff.diff, epilog=diff.EXAMPLES)
 _add(app, explain.explain, epilog=explain.EXAMPLES)
 _add(app, check.check, epilog=check.EXAMPLES)
 _add(app, policy.policy, epilog=policy.EXAMPLES)
+_add(app, replay.replay, epilog=replay.EXAMPLES)
 _add(app, migrate.migrate, epilog=migrate.EXAMPLES)
 _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
@@ -80,4 +83,5 @@ _add(app, service.approvals, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
 _add(_new, new.middleware, epilog=new.EXAMPLES)
+_add(_new, new_agent.agent, epilog=new_agent.EXAMPLES)
 app.add_typer(_new, name="new")

@@ -196,6 +196,25 @@ def load_agent(text: str) -> tuple[str, Any]:
     return attribute.rpartition(".")[2], value
 
 
+def load_builder(text: str) -> Any:
+    """The agent of a target, or the function of a model that builds it."""
+    target = target_of(text)
+    if target.is_plan:
+        raise CommandError(f"{target.place} is a plan. A plan cannot run; name the agent. {USAGE}")
+    with _imported(target) as module:
+        _, value = _attribute(target, module)
+        parameters = inspect.signature(value).parameters if inspect.isroutine(value) else {}
+        takes_model = any(p.default is p.empty or n == "model" for n, p in parameters.items())
+    if not takes_model:
+        return load_agent(text)[1]
+
+    def build(model: Any) -> Any:
+        with _imported(target):
+            return value(model)
+
+    return build
+
+
 @contextmanager
 def _imported(target: Target) -> Iterator[ModuleType]:
     """Import the module of a target; errors become sentences, also those of the block."""

@@ -263,7 +263,11 @@ def classify_route(
     if error is not None:
         return make_decision("", source, *_failed(error), contents=error)
     target, detail = chosen, str(chosen)
+    calls: list[Any] = []
     if isinstance(chosen, list):
+        for task in chosen:  # of create_react_agent a task is a dict, with one call
+            calls += task.arg if isinstance(task.arg, list) else [task.arg["tool_call"]]
         target = chosen[0].node
         detail = f"{target} ({len(chosen)} task{'s' * (len(chosen) != 1)})"
-    return make_decision("", source, Outcome.ROUTED, detail, reason=why(str(target), jump))
+    more = {"reason": why(str(target), jump), "calls": tuple(str(call["name"]) for call in calls)}
+    return make_decision("", source, Outcome.ROUTED, detail, **more)

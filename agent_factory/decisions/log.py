@@ -89,6 +89,7 @@ class Decision:
         reason: Why, if the author gave a reason or the agent knows one.
         tool: Name of the tool, for decisions about a tool call.
         call_id: Id of that call.
+        calls: Names of the tools that a route leads to, one for each call.
         changed: The state keys it wrote. "messages" with how many were written and removed.
         tokens: Tokens, by what they are; only with outcomes about the provider's cache.
         seconds: Duration in seconds, with everything it called.
@@ -114,6 +115,7 @@ class Decision:
     agent: str = ""
     namespace: tuple[str, ...] = ()
     at: float = 0.0
+    calls: tuple[str, ...] = ()
     contents: Any = None
 
     @property
@@ -126,9 +128,8 @@ class Decision:
         """Return the record as plain values for JSON; contents become their repr."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
         contents, tokens = data.pop("contents"), data.pop("tokens")
-        data.update(
-            outcome=str(self.outcome), changed=list(self.changed), namespace=list(self.namespace)
-        )
+        lists = {name: list(data[name]) for name in ("changed", "namespace", "calls")}
+        data.update(lists, outcome=str(self.outcome))
         data |= {"tokens": dict(tokens)} if tokens else {}
         return data if contents is None else {**data, "contents": repr(contents)}
 

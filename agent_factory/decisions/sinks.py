@@ -74,7 +74,7 @@ _CONVENTIONAL = {
 
 _OWN = (
     "run", "step", "namespace", "middleware", "hook", "outcome", "detail", "reason", "changed",
-    "seconds", "contents",
+    "calls", "seconds", "contents",
 )  # fmt: skip
 
 

@@ -7,6 +7,15 @@ from agent_factory.factory.agent import (
     topology_of,
     warnings_of,
     with_decisions,
+    with_model,
 )
 
-__all__ = ["create_agent", "plan_agent", "tools_of", "topology_of", "warnings_of", "with_decisions"]
+__all__ = [
+    "create_agent",
+    "plan_agent",
+    "tools_of",
+    "topology_of",
+    "warnings_of",
+    "with_decisions",
+    "with_model",
+]

@@ -17,12 +17,19 @@ from langgraph.store.base import BaseStore
 
 from agent_factory.decisions.log import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, raise_all
-from agent_factory.factory.arguments import UNKNOWN, make_spec, unknown_arguments, wrong_type
+from agent_factory.factory.arguments import (
+    UNKNOWN,
+    chat_model_of,
+    make_spec,
+    unknown_arguments,
+    wrong_type,
+)
 from agent_factory.factory.settings import settings_of
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
+from agent_factory.topology.model import AgentStyle
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import SubagentTransformer
 
@@ -448,15 +455,71 @@ def with_decisions(
     >>> _ = agent.invoke({"messages": [("user", "Hello")]})
     model routed: __end__ [no calls left]
     """
-    spec, graph = _spec_of(agent), cast("AgentGraph", agent.builder)
-    known, added = spec.decisions, decision_log(decisions)
+    known, added = _spec_of(agent).decisions, decision_log(decisions)
     if known is not None and added is not None:
         sinks = dict.fromkeys([*known.sinks, *added.sinks])
         added = DecisionLog(*sinks, contents=known.contents or added.contents)
+    return rewired(agent, decisions=added or known)
+
+
+def with_model(
+    agent: CompiledStateGraph[Any, Any, Any, Any], model: str | BaseChatModel
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return a copy of an agent that asks another model, for example one that follows a script.
+
+    Models that its middleware were made with stay.
+
+    Args:
+        agent: What `create_agent` returned.
+        model: The model, as `create_agent` takes it.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`, or the model is not one.
+
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> agent = create_agent(ScriptedChatModel(["Hi."]))
+    >>> other = with_model(agent, ScriptedChatModel(["Good morning."]))
+    >>> other.invoke({"messages": [("user", "Hello")]})["messages"][-1].text
+    'Good morning.'
+    """
+    model_of(agent)
+    return rewired(agent, model=chat_model_of(model))
+
+
+def model_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Any:
+    """Return the model of an agent.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+    """
+    spec = _spec_of(agent)
+    if spec.topology.style is not AgentStyle.CREATE_AGENT:
+        raise ArgumentError(
+            "agent",
+            "was built by create_react_agent, whose model cannot be replaced.",
+            "Build another agent with the other model.",
+        )
+    return spec.model
+
+
+def rewired(
+    agent: CompiledStateGraph[Any, Any, Any, Any],
+    *,
+    services: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return a copy of an agent whose spec has other fields, and that has other services.
+
+    Args:
+        agent: What `create_agent` returned.
+        services: Of `checkpointer`, `store` and `cache`, those that it does not share.
+        **changes: Fields of its AgentSpec.
+    """
+    graph = cast("AgentGraph", agent.builder)
     plan = None if graph.fusion is None else graph.fusion.plan
-    wired = wire(replace(spec, decisions=added or known), agent.context_schema, plan)
-    services = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
-    copy = wired.compile(**{**graph.options, **services})
+    wired = wire(replace(_spec_of(agent), **changes), agent.context_schema, plan)
+    shared = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
+    copy = wired.compile(**{**graph.options, **shared, **(services or {})})
     copy.config = agent.config
     return copy
 

@@ -127,7 +127,7 @@ def make_spec(
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
     found = _raise_errors(mistakes, strict, ignore)
-    chat_model, prompt = _chat_model(model), system_prompt
+    chat_model, prompt = chat_model_of(model), system_prompt
     if found:
         # stacklevel=3: report the caller of create_agent or plan_agent.
         warnings.warn(AgentFactoryWarning(found), stacklevel=3)
@@ -168,7 +168,12 @@ def _merged_schemas(
     return merge(sources, private, checkpoints, checkpointer)
 
 
-def _chat_model(model: Any) -> Any:
+def chat_model_of(model: Any) -> Any:
+    """Return the chat model of an argument `model`.
+
+    Raises:
+        ArgumentError: It is none.
+    """
     if isinstance(model, str):
         return init_model(model)
     can_call_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))

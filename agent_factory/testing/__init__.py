@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_factory.testing.prefix import PrefixChanged as PrefixChanged
     from agent_factory.testing.prefix import aassert_stable_prefix as aassert_stable_prefix
     from agent_factory.testing.prefix import assert_stable_prefix as assert_stable_prefix
+    from agent_factory.testing.recorded_tools import record_agent as record_agent
     from agent_factory.testing.recordings import CassetteError as CassetteError
     from agent_factory.testing.recordings import CassetteMismatch as CassetteMismatch
     from agent_factory.testing.recordings import Divergence as Divergence
@@ -40,7 +41,24 @@ if TYPE_CHECKING:
     from agent_factory.testing.recordings import record as record
     from agent_factory.testing.recordings import replay as replay
     from agent_factory.testing.recordings import replay_with as replay_with
+    from agent_factory.testing.replay_report import ReplayedRun as ReplayedRun
+    from agent_factory.testing.replay_report import ReplayReport as ReplayReport
+    from agent_factory.testing.replay_report import ReplayUsage as ReplayUsage
+    from agent_factory.testing.replay_report import ReplayVerdict as ReplayVerdict
+    from agent_factory.testing.replays import areplay_folder as areplay_folder
+    from agent_factory.testing.replays import areplay_recording as areplay_recording
+    from agent_factory.testing.replays import each_recording as each_recording
+    from agent_factory.testing.replays import recordings_in as recordings_in
+    from agent_factory.testing.replays import replay_folder as replay_folder
+    from agent_factory.testing.replays import replay_recording as replay_recording
     from agent_factory.testing.strategies import each_stack as each_stack
+    from agent_factory.testing.trajectories import TrajectoryMismatch as TrajectoryMismatch
+    from agent_factory.testing.trajectories import assert_trajectory as assert_trajectory
+    from agent_factory.testing.trajectory_patterns import PatternError as PatternError
+    from agent_factory.testing.trajectory_steps import StepKind as StepKind
+    from agent_factory.testing.trajectory_steps import Trajectory as Trajectory
+    from agent_factory.testing.trajectory_steps import TrajectoryStep as TrajectoryStep
+    from agent_factory.testing.trajectory_steps import trajectory_of as trajectory_of
 
 _HOME = {
     ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
@@ -48,11 +66,20 @@ _HOME = {
     ".histories": "InvalidHistory assert_valid_history",
     ".laws": "LAWS LawViolation check_middleware",
     ".prefix": "PrefixChanged aassert_stable_prefix assert_stable_prefix",
+    ".recorded_tools": "record_agent",
     ".recordings": (
         "CassetteError CassetteMismatch RecordingChatModel ReplayChatModel ReplayedError "
         "Divergence areplay_with record replay replay_with"
     ),
+    ".replay_report": "ReplayReport ReplayUsage ReplayVerdict ReplayedRun",
+    ".replays": (
+        "areplay_folder areplay_recording each_recording recordings_in replay_folder "
+        "replay_recording"
+    ),
     ".strategies": "each_stack",
+    ".trajectories": "TrajectoryMismatch assert_trajectory",
+    ".trajectory_patterns": "PatternError",
+    ".trajectory_steps": "StepKind Trajectory TrajectoryStep trajectory_of",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -55,7 +55,8 @@ def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, dict):
-        return {key: replace_strings(item, names) for key, item in value.items()}
+        # Records of reviews have ids as keys.
+        return {names.get(key, key): replace_strings(item, names) for key, item in value.items()}
     return [replace_strings(item, names) for item in value] if isinstance(value, list) else value
 
 

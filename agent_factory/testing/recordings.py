@@ -19,13 +19,14 @@ from itertools import zip_longest
 from operator import add
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBinding
+from langgraph.types import Command
 from pydantic import PrivateAttr, SecretStr
 
 from agent_factory.errors import ArgumentError, describe
@@ -42,8 +43,8 @@ from agent_factory.testing.harness import Middleware
 from agent_factory.testing.redaction import Redact, Redaction
 
 FORMAT = "agent_factory.cassette"
-VERSION = 1
-"""The version of the format. It is raised when an older reader would misread a file."""
+VERSION = 2
+"""The version of the format. A cassette without results of tools is written in version 1."""
 
 # Providers also put ids, times, fingerprints and headers there, which change with each call.
 _RECORDED_METADATA = ("finish_reason", "stop_reason", "model_name", "model", "model_provider")
@@ -71,12 +72,12 @@ class ReplayedError(RuntimeError):
         self.kind = kind
 
 
-def _json_line(data: dict[str, Any]) -> str:
+def _json_line(data: dict[str, Any], *, sort_keys: bool = True) -> str:
     # The repr of an object would hold its address in memory, which differs from run to run.
     def default(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
-    return json.dumps(data, sort_keys=True, ensure_ascii=False, default=default) + "\n"
+    return json.dumps(data, sort_keys=sort_keys, ensure_ascii=False, default=default) + "\n"
 
 
 @contextmanager
@@ -101,7 +102,17 @@ def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dic
     }
     found = {"messages": list(messages), "tools": tools, "settings": settings}
     request = normalize({key: value for key, value in found.items() if value})
-    return dict(json.loads(_json_line(request)))
+    return _without_metadata(dict(json.loads(_json_line(request))))
+
+
+def _without_metadata(request: dict[str, Any]) -> dict[str, Any]:
+    """A request without the response metadata of its messages.
+
+    No provider gets it. It holds ids and times of calls, and records of middleware.
+    """
+    for message in request.get("messages", ()):
+        message.pop("response_metadata", None)
+    return request
 
 
 def record(
@@ -110,6 +121,8 @@ def record(
     *,
     redact: Redact | None = None,
     redact_keys: Sequence[str] = (),
+    inputs: Sequence[Any] = (),
+    expect: str = "",
 ) -> RecordingChatModel:
     """Wrap a chat model so that its answers are written to a file.
 
@@ -121,9 +134,12 @@ def record(
         path: The cassette. Missing folders are made.
         redact: A function that rewrites every text that is written; `replay` needs the same one.
         redact_keys: Patterns of further keys whose values are not written.
+        inputs: For `replay_folder`, what the agent gets, run by run of one thread: states, or
+            `Command(resume=...)`. Without any, they are what users write in the requests.
+        expect: For `replay_folder`, the pattern that the run is to match: see `assert_trajectory`.
 
     Raises:
-        ArgumentError: `model` is not a chat model.
+        ArgumentError: `model` is not a chat model, or an input is neither of both.
 
     >>> import tempfile
     >>> from agent_factory.testing import ScriptedChatModel, replay
@@ -150,8 +166,27 @@ def record(
         disable_streaming=model.disable_streaming if streams else True,
     )
     recording._redaction = Redaction(redact_keys, redact, secrets)
+    recording._more = {
+        **({"inputs": [_input_data(item) for item in inputs]} if inputs else {}),
+        **({"expect": expect} if expect else {}),
+    }
     recording._redacted_by = getattr(redact, "__name__", type(redact).__name__) if redact else ""
     return recording
+
+
+def _input_data(item: Any) -> dict[str, Any]:
+    """An input of a run as plain data."""
+    if isinstance(item, Command) and item.resume is not None:
+        return dict(json.loads(_json_line({"resume": normalize(item.resume)}, sort_keys=False)))
+    if not isinstance(item, Mapping) or "resume" in item:
+        raise ArgumentError(
+            "inputs",
+            f"must be states or Command(resume=...), got {describe(item)}.",
+            'Pass what the agent gets: inputs=[{"messages": [...]}].',
+        )
+    messages = convert_to_messages(item.get("messages", ()))
+    data = {**item, **({"messages": messages} if messages else {})}
+    return dict(json.loads(_json_line(normalize(data), sort_keys=False)))
 
 
 class RecordingChatModel(BaseChatModel):
@@ -161,7 +196,11 @@ class RecordingChatModel(BaseChatModel):
     path: Path
     _redaction: Redaction = PrivateAttr(default_factory=Redaction)
     _redacted_by: str = PrivateAttr(default="")
+    _more: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _records_tools: bool = PrivateAttr(default=False)
+    _is_new: bool = PrivateAttr(default=True)
     _count: int = PrivateAttr(default=0)
+    _ids: dict[str, str] = PrivateAttr(default_factory=dict)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
     @property
@@ -236,18 +275,6 @@ class RecordingChatModel(BaseChatModel):
         with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
             data = dict(normalize(answer))
             request = self._redaction(_request_data(messages, stop, kwargs))
-            if not self._count:
-                header = {
-                    "format": FORMAT,
-                    "version": VERSION,
-                    "model": type(self.inner).__name__,
-                    "redacted_keys": list(self._redaction.keys),
-                    "redacted_by": self._redacted_by,
-                    "profile": dict(self.profile or {}),
-                    "model_name": self.model_name,
-                }
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self.path.write_text(_json_line(header), encoding="utf-8")
             self._count += 1
             if not isinstance(answer, Exception):
                 metadata = data.pop("response_metadata", {})
@@ -257,10 +284,50 @@ class RecordingChatModel(BaseChatModel):
                 calls = [*data.get("tool_calls", []), *data.get("invalid_tool_calls", [])]
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
+                made = [*answer.tool_calls, *answer.invalid_tool_calls]
+                self._ids |= {c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(made, 1)}
                 data = replace_strings(data, ids)
-            # Half of a surrogate pair, which UTF-8 cannot encode, is written as JSON escapes it.
-            with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(_json_line({"request": request, "answer": self._redaction(data)}))
+            self._append({"answer": self._redaction(data), "request": request})
+
+    def keep_results(self) -> None:
+        """Write a file for results of tools, too."""
+        self._records_tools = True
+
+    def write_result(self, call: Mapping[str, Any], result: Any) -> None:
+        """Append the result of a tool call: a message, an exception, or None if it is neither."""
+        with self._lock, _nesting_reported(f"{self.path}: the result of a tool"):
+            data = normalize(result)
+            if isinstance(result, ToolMessage):
+                data = {key: data[key] for key in ("content", "status") if key in data}
+            line = {
+                "tool": call["name"],
+                "args": normalize(call["args"]),
+                "id": self._ids.get(call["id"]),
+                "result": data,
+            }
+            self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
+
+    def _append(self, line: dict[str, Any]) -> None:
+        """Append a line to the file, which the first one replaces with its header."""
+        if self._is_new:
+            header = {
+                "format": FORMAT,
+                "version": VERSION if self._records_tools else 1,
+                "model": type(self.inner).__name__,
+                "redacted_keys": list(self._redaction.keys),
+                "redacted_by": self._redacted_by,
+                "profile": dict(self.profile or {}),
+                "model_name": self.model_name,
+                **self._redaction(self._more),
+            }
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            text = _json_line(dict(sorted(header.items())), sort_keys=False)
+            self.path.write_text(text, encoding="utf-8")
+            self._is_new = False
+        # Half of a surrogate pair, which UTF-8 cannot encode, is written as JSON escapes it.
+        with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            # Arguments stay in the order in which the model wrote them: texts may quote them.
+            file.write(_json_line(line, sort_keys=False))
 
 
 def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel:
@@ -277,7 +344,21 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
         FileNotFoundError: The file does not exist.
         CassetteError: The file is not a cassette, or was redacted by a function that is missing.
     """
-    path = Path(path)
+    model = ReplayChatModel(path=Path(path))
+    model.load(model.path, redact)
+    return model
+
+
+class Cassette(NamedTuple):
+    """What a file holds: the header, the requests with their answers, and results of tools."""
+
+    header: dict[str, Any]
+    entries: list[dict[str, Any]]
+    results: list[dict[str, Any]]
+
+
+def read_cassette(path: Path) -> Cassette:
+    """The content of a cassette; errors as in `replay`."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
     try:
@@ -311,22 +392,26 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
             f"{VERSION}. Upgrade agent-factory, or record it again."
         )
     keys = header.get("redacted_keys", ())
+    results = [line for line in rest if "tool" in line]
     for number, line in enumerate(rest, 2):
+        if "tool" in line:
+            continue
         if not all(isinstance(line.get(key), dict) for key in ("request", "answer")):
             raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
         with _nesting_reported(f"{path}:{number}:"):
             # A version that knew fewer forms of secrets may have written one.
-            line["request"] = Redaction(keys)(line["request"])
-    name = header.get("redacted_by")
-    if name and redact is None:
-        raise CassetteError(
-            f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
-        )
-    model = ReplayChatModel(path=path, profile=header.get("profile") or None)
-    model._left = dict(enumerate(rest, 1))
-    model._redaction = Redaction(keys, redact)
-    model._model_name = header.get("model_name")
-    return model
+            line["request"] = _without_metadata(Redaction(keys)(line["request"]))
+    return Cassette(header, [line for line in rest if "tool" not in line], results)
+
+
+def recorded_error(data: Mapping[str, Any]) -> Exception:
+    """An exception that was written, as an instance of its class where that is a built-in one."""
+    kind, text = data["error"], data.get("text", "")
+    known = getattr(builtins, kind, None)
+    if isinstance(known, type) and issubclass(known, Exception):
+        with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
+            return known(text)
+    return ReplayedError(kind, text)
 
 
 class ReplayChatModel(FakeChatModel):
@@ -355,6 +440,20 @@ class ReplayChatModel(FakeChatModel):
         """What the first request asked that is not in the cassette; empty if there was none."""
         return self._mismatch
 
+    def load(self, path: Path, redact: Redact | None = None) -> Cassette:
+        """Answer from a cassette from now on; errors as in `replay`."""
+        cassette = read_cassette(path)
+        header = cassette.header
+        if (name := header.get("redacted_by")) and redact is None:
+            raise CassetteError(
+                f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
+            )
+        self.path, self.profile = path, header.get("profile") or None
+        self._left = dict(enumerate(cassette.entries, 1))
+        self._redaction = Redaction(header.get("redacted_keys", ()), redact)
+        self._model_name, self._mismatch = header.get("model_name"), ""
+        return cassette
+
     def assert_done(self) -> None:
         """Fail if answers were not requested, or if a request is not in the cassette.
 
@@ -374,6 +473,10 @@ class ReplayChatModel(FakeChatModel):
             f"{self.path}: {reason} If that is intended, record the cassette again."
         )
 
+    def _unrecorded(self, request: dict[str, Any], reason: str) -> int:
+        """The number of the answer to a request that is not in the cassette: there is none."""
+        raise self._error(reason)
+
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
         with _nesting_reported(f"{self.path}: a request"):
             request = self._redaction(_request_data(messages, stop, kwargs))
@@ -388,17 +491,11 @@ class ReplayChatModel(FakeChatModel):
                     found = difference(self._left[first]["request"], request, labels)
                     reason = f"request {first} differs: {found}."
                 self._mismatch = self._mismatch or reason
-                raise self._error(reason)
+                number = self._unrecorded(request, reason)
             answer = self._left.pop(number)["answer"]
         if "error" not in answer:
             return FakeResponse(AIMessage(**answer))
-        kind, text = answer["error"], answer.get("text", "")
-        error: Exception = ReplayedError(kind, text)
-        known = getattr(builtins, kind, None)
-        if isinstance(known, type) and issubclass(known, Exception):
-            with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
-                error = known(text)
-        return FakeResponse(AIMessage(""), Reply(error=error))
+        return FakeResponse(AIMessage(""), Reply(error=recorded_error(answer)))
 
 
 Build = Callable[[ReplayChatModel, list[Middleware]], Any]

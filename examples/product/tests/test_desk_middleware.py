@@ -9,9 +9,17 @@ import pytest
 from desk.agent import support_agent
 from desk.middleware import Manners, Patience, RefundLimit
 
-from agent_factory.testing import LAWS, assert_valid_history, check_middleware, replay
+from agent_factory.testing import (
+    LAWS,
+    assert_trajectory,
+    assert_valid_history,
+    check_middleware,
+    each_recording,
+    replay,
+    replay_recording,
+)
 
-CASSETTE = Path(__file__).parent / "cassettes" / "refund.jsonl"
+CASSETTES = Path(__file__).parent / "cassettes"
 
 
 @pytest.mark.parametrize(("euros", "answer"), [(100, "Done."), (101, "Refused: at most 100")])
@@ -33,8 +41,14 @@ def test_laws(make: Any, law: str) -> None:
 
 
 def test_a_recorded_conversation(sync_or_async: Any) -> None:
-    with replay(CASSETTE) as model:
+    with replay(CASSETTES / "refund.jsonl") as model:
         asked = {"messages": [("user", "My lamp A1 is broken. I want my 120 euros back.")]}
         result = sync_or_async.invoke(support_agent(model), asked)
+    assert_trajectory(result, "only refund(euros>100) -> error < answer")
     assert_valid_history(result["messages"])
     assert result["messages"][-1].text == "I may pay 100 euros at most. Shall I?"
+
+
+@each_recording(CASSETTES)
+def test_recorded_runs(recording: Path) -> None:
+    replay_recording(support_agent, recording).assert_passed()

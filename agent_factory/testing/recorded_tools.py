@@ -1,0 +1,189 @@
+"""Results of tools in recordings: written while an agent runs, and given again in replays."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from langchain_core.messages import ToolMessage, convert_to_messages
+from langgraph.errors import GraphBubbleUp
+from langgraph.graph.state import CompiledStateGraph
+
+from agent_factory.factory.agent import model_of, rewired, with_model
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.flows import Flow
+from agent_factory.hooks.introspection import layers_of
+from agent_factory.testing.recordings import (
+    Cassette,
+    RecordingChatModel,
+    record,
+    recorded_error,
+)
+from agent_factory.testing.redaction import Redact, Redaction
+from agent_factory.testing.trajectory_steps import StepKind, TrajectoryStep, calls_with_results
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+class EndOfReplay(GraphBubbleUp):
+    """A recording does not say how the run goes on. No layer handles it."""
+
+
+def record_agent(
+    agent: Graph,
+    path: str | Path,
+    *,
+    inputs: Sequence[Any] = (),
+    expect: str = "",
+    redact: Redact | None = None,
+    redact_keys: Sequence[str] = (),
+) -> Graph:
+    """Return a copy of an agent whose runs are recorded: answers of its model, results of tools.
+
+    `replay_folder` and `replay_recording` replay the file, and `replay` takes the answers from it.
+    A recording of `record` lacks the results of tools, so that replays have to take them from the
+    requests, where layers may have changed them.
+
+    Args:
+        agent: What `create_agent` returned.
+        path: The recording. Missing folders are made; the file is replaced at the first answer.
+        inputs: What the agent will get, run by run of one thread: states, or
+            `Command(resume=...)`. Without any, replays begin with what users write in the
+            requests.
+        expect: The pattern that the run is to match: see `assert_trajectory`.
+        redact: A function that rewrites every text that is written; replays need the same one.
+        redact_keys: Patterns of further keys whose values are not written.
+
+    Raises:
+        ArgumentError: `agent` was not built by `create_agent`, or an input is neither of both.
+
+    >>> import tempfile
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel, replay_recording
+    >>> def today() -> str:
+    ...     '''Get the date.'''
+    ...     return "2026-05-04"
+    >>> agent = create_agent(ScriptedChatModel([[{"name": "today"}], "It is May."]), [today])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> copy = record_agent(agent, f"{folder.name}/date.jsonl", expect="today < answer")
+    >>> _ = copy.invoke({"messages": [("user", "What month is it?")]})
+    >>> print(replay_recording(agent, f"{folder.name}/date.jsonl").verdict)
+    passed
+    >>> folder.cleanup()
+    """
+    model = record(
+        model_of(agent), path, redact=redact, redact_keys=redact_keys, inputs=inputs, expect=expect
+    )
+    model.keep_results()
+    copy = with_model(agent, model)
+    return with_innermost(copy, _ToolRecorder(model))
+
+
+def with_innermost(agent: Graph, layer: AgentMiddleware[Any, Any], **options: Any) -> Graph:
+    """Return a copy of an agent with one more layer, right around its tools; it is not in the plan.
+
+    Args:
+        agent: What `create_agent` returned.
+        layer: A middleware with `around_tool` alone.
+        **options: As for `rewired`.
+    """
+    layers = (*agent.builder.spec.tool_layers, *layers_of(layer))  # type: ignore[attr-defined]
+    return rewired(agent, tool_layers=layers, **options)
+
+
+class _ToolRecorder(AgentMiddleware):
+    """Layer that writes what tools return and raise."""
+
+    def __init__(self, model: RecordingChatModel) -> None:
+        self.model = model
+
+    def around_tool(self, request: Any) -> Flow[Any]:
+        """Run the tool."""
+        try:
+            result = yield request
+        except Exception as error:
+            self.model.write_result(request.tool_call, error)
+            raise
+        is_message = isinstance(result, ToolMessage)
+        # A command holds objects of LangGraph: its message is in the next request.
+        self.model.write_result(request.tool_call, result if is_message else None)
+        return result
+
+
+class RecordedTools(AgentMiddleware):
+    """Layer that answers tool calls from a recording, except for those of tools in `run`."""
+
+    def __init__(self, run: Collection[str]) -> None:
+        self.run = run
+        self.missing = ""
+        self._lock = Lock()
+
+    def load(self, cassette: Cassette, redact: Redact | None) -> None:
+        """Answer from a recording from now on."""
+        self.missing = ""
+        self._redaction = Redaction(cassette.header.get("redacted_keys", ()), redact)
+        self._has_results = cassette.header["version"] > 1
+        self._taken: Counter[tuple[bool, str]] = Counter()
+        self._last: dict[str, Any] = {}  # by the id of a call
+        self._results: dict[str, list[Any]] = defaultdict(list)
+        for line in cassette.results:
+            key = _key(line["tool"], line["args"], line["id"])
+            self._results[key].append(line["result"])
+        self._shown: dict[str, list[Any]] = defaultdict(list)
+        for entry in cassette.entries:
+            counts: Counter[str] = Counter()
+            request = convert_to_messages(entry["request"].get("messages", ()))
+            for call, result in calls_with_results(request):
+                key = _key(call["name"], call["args"])
+                counts[key] += 1
+                # The first request with a result has it whole: later ones may have it cleared.
+                if counts[key] > len(self._shown[key]):
+                    self._shown[key].append({"content": result.content, "status": result.status})
+        for entry in cassette.entries:  # no request holds the results of the last turn
+            for call in entry["answer"].get("tool_calls", ()):
+                self._shown.setdefault(_key(call["name"], call["args"]), [])
+
+    def around_tool(self, request: Any) -> Flow[Any]:
+        """Return the recorded result of a call."""
+        call = request.tool_call
+        if request.tool is None or call["name"] in self.run:
+            return (yield request)
+        id_, args = str(call["id"]), self._redaction(call["args"])
+        with self._lock:
+            # A call that a layer repeats gets its next result, or the last one again.
+            if self._has_results:
+                # A call whose id was changed while it was recorded has none in the file.
+                keys = [_key(call["name"], args, id_), _key(call["name"], args)]
+                found = next(filter(None, (self._next(self._results, key) for key in keys)), None)
+                if found == [None]:  # the tool returned a command
+                    found = self._next(self._shown, keys[1])
+            else:
+                key = _key(call["name"], args)
+                found = None if id_ in self._last else self._next(self._shown, key)
+                if found is None and key in self._shown:
+                    found = [self._last.get(id_, {"content": "(not recorded)"})]
+            if found is None and id_ not in self._last:
+                step = TrajectoryStep(StepKind.TOOL, call["name"], 0, call["args"])
+                self.missing = self.missing or f"{step.call} was not recorded."
+                raise EndOfReplay(self.missing)
+            result = self._last[id_] = found[0] if found else self._last[id_]
+        if "error" in result:
+            raise recorded_error(result)
+        return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
+
+    def _next(self, results: Mapping[str, list[Any]], key: str) -> list[Any] | None:
+        """The next result of such a call, in a list; None if all are taken."""
+        place = results is self._shown, key
+        number = self._taken[place]
+        if number >= len(results.get(key, ())):
+            return None
+        self._taken[place] += 1
+        return results[key][number : number + 1]
+
+
+def _key(name: str, args: Any, id_: str | None = None) -> str:
+    return json.dumps([name, args, id_], sort_keys=True, default=str)

@@ -1,0 +1,236 @@
+"""What replays of recorded runs have shown: values, as a table and as a page without a script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from agent_factory.testing.trajectory_steps import Trajectory
+from agent_factory.topology.render.html import themes
+
+NO_STEPS = Trajectory((), "messages")
+
+
+class ReplayVerdict(StrEnum):
+    """What a replay has shown."""
+
+    PASSED = "passed"
+    """The agent asks and does what was recorded."""
+    CHANGED = "changed"
+    """The agent asks or does something else."""
+    FAILED = "failed"
+    """The run does not match the pattern that it is to match."""
+    ERROR = "error"
+    """The run raised, or the recording cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayUsage:
+    """What a run takes.
+
+    Args:
+        model_calls: Calls of the model.
+        tool_calls: Calls of tools that have a result.
+        input_tokens: Tokens that the model read; for a request that was not recorded, estimated by
+            its length.
+        output_tokens: Tokens that the model wrote.
+        usd: The cost in US dollars; None if no price is known.
+    """
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """All tokens."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: ReplayUsage) -> ReplayUsage:
+        costs = [cost for cost in (self.usd, other.usd) if cost is not None]
+        counts = {
+            f.name: getattr(self, f.name) + getattr(other, f.name)
+            for f in fields(self)
+            if f.name != "usd"
+        }
+        return ReplayUsage(**counts, usd=sum(costs) if costs else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRun:
+    """One recorded run, replayed.
+
+    Args:
+        name: The path of the recording in its folder, without suffix.
+        verdict: What the replay has shown.
+        reason: What is different, or why it failed; empty if it passed.
+        request: The number of the first request that differs, from 1; None if none does.
+        step: The number of the first step of the trajectory that differs, from 1; None if none
+            does.
+        tool: The tool of that step; empty without one.
+        recorded: What the recorded run took.
+        replayed: What the run takes now.
+        seconds: Duration of the replay in seconds.
+        trajectory: The steps of the run now.
+    """
+
+    name: str
+    verdict: ReplayVerdict
+    reason: str = ""
+    request: int | None = None
+    step: int | None = None
+    tool: str = ""
+    recorded: ReplayUsage = ReplayUsage()
+    replayed: ReplayUsage = ReplayUsage()
+    seconds: float = 0.0
+    trajectory: Trajectory = NO_STEPS
+
+    def assert_passed(self, *, allow_changes: bool = False) -> None:
+        """Fail unless the run passed.
+
+        Args:
+            allow_changes: Whether the agent may ask and do something else than was recorded, as
+                long as the run matches its pattern.
+
+        Raises:
+            AssertionError: It has another verdict; the message says what is different.
+        """
+        __tracebackhide__ = True
+        if self.verdict is ReplayVerdict.PASSED:
+            return
+        if allow_changes and self.verdict is ReplayVerdict.CHANGED:
+            return
+        marks = [] if self.step is None else [self.step - 1]
+        raise AssertionError(
+            f"{self.name}: {self.verdict}. {self.reason}\n\n{self.trajectory.numbered(marks)}\n\n"
+            "If that is intended, record the run again."
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """The run as plain values for JSON."""
+        data = {f.name: getattr(self, f.name) for f in fields(self)}
+        for part in ("recorded", "replayed"):
+            data[part] = {f.name: getattr(data[part], f.name) for f in fields(ReplayUsage)}
+        trajectory = [str(step) for step in self.trajectory.steps]
+        return {**data, "verdict": str(self.verdict), "trajectory": trajectory}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The replayed runs of a folder; `str` is a table.
+
+    Args:
+        runs: The runs, by name.
+    """
+
+    runs: tuple[ReplayedRun, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all runs passed."""
+        return all(run.verdict is ReplayVerdict.PASSED for run in self.runs)
+
+    @property
+    def summary(self) -> str:
+        """The verdicts in one line: "200 runs: 3 changed, 197 passed"."""
+        counts = Counter(run.verdict for run in self.runs)
+        found = ", ".join(f"{counts[v]} {v}" for v in reversed(ReplayVerdict) if counts[v])
+        return f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}: {found}"
+
+    @property
+    def recorded(self) -> ReplayUsage:
+        """What all recorded runs took."""
+        return sum((run.recorded for run in self.runs), ReplayUsage())
+
+    @property
+    def replayed(self) -> ReplayUsage:
+        """What all runs take now."""
+        return sum((run.replayed for run in self.runs), ReplayUsage())
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """The cells of a table: a head, a row for each run, and the sums."""
+        yield "recording", "verdict", "model calls", "tool calls", "tokens", "USD"
+        for run in self.runs:
+            yield run.name, str(run.verdict), *_changes(run.recorded, run.replayed)
+        yield "all", "", *_changes(self.recorded, self.replayed)
+
+    def to_data(self) -> dict[str, Any]:
+        """The report as plain values for JSON."""
+        counts = Counter(str(run.verdict) for run in self.runs)
+        runs = [run.to_data() for run in self.runs]
+        return {"runs": runs, **{str(verdict): counts[verdict] for verdict in ReplayVerdict}}
+
+    def to_html(self) -> str:
+        """The report as a page that needs nothing from elsewhere, and runs no script."""
+        return _page(self)
+
+    def __str__(self) -> str:
+        rows = list(self.rows())
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        for at in range(len(self.runs), 0, -1):
+            if reason := self.runs[at - 1].reason:
+                lines.insert(at + 1, f"  {reason}")
+        return "\n".join([*lines, self.summary])
+
+
+def _changes(recorded: ReplayUsage, replayed: ReplayUsage) -> Iterator[str]:
+    for name in ("model_calls", "tool_calls", "tokens"):
+        before, after = getattr(recorded, name), getattr(replayed, name)
+        yield f"{before:,}" if before == after else f"{before:,} -> {after:,}"
+    costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (recorded, replayed)]
+    yield " -> ".join(dict.fromkeys(costs))
+
+
+def _page(report: ReplayReport) -> str:
+    """The report as a page; its policy forbids everything from elsewhere."""
+    css = (files("agent_factory.testing") / "replay_report.css").read_text(encoding="utf-8")
+    head, *rows, (label, verdict, *sums) = report.rows()
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    counts = Counter(run.verdict for run in report.runs)
+    tiles = "".join(f'<li class="{v}"><b>{counts[v]}</b> {v}</li>' for v in ReplayVerdict)
+
+    def numbers(cells: Sequence[str]) -> str:
+        named = zip(head[2:], cells, strict=True)
+        return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in named)
+
+    def line(run: ReplayedRun, cells: Sequence[str]) -> str:
+        title = escape(run.name)
+        if run.trajectory.steps:
+            marks = () if run.step is None else (run.step - 1,)
+            steps = "\n".join(
+                f"<mark>{escape(text)}</mark>" if text.startswith(">") else escape(text)
+                for text in run.trajectory.numbered(marks).split("\n")
+            )
+            opened = " open" if run.verdict is ReplayVerdict.FAILED else ""
+            title = f"<details{opened}><summary>{title}</summary><pre>{steps}</pre></details>"
+        reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
+        return (
+            f'<tr class="{run.verdict}"><th scope="row">{title}{reason}</th>'
+            f"<td><span>{run.verdict}</span></td>{numbers(cells)}</tr>\n"
+        )
+
+    pairs = [(run, cells) for run, (_, _, *cells) in zip(report.runs, rows, strict=True)]
+    pairs.sort(key=lambda pair: pair[0].verdict is ReplayVerdict.PASSED)
+    heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(report.summary)}</title><style>{themes()}\n{css}</style></head>\n"
+        f"<body><header><h1>Replayed runs</h1><ul>{tiles}</ul></header>\n"
+        f"<main><table><thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>\n{''.join(line(run, cells) for run, cells in pairs)}</tbody>\n"
+        f'<tfoot><tr><th scope="row">{label}</th><td>{verdict}</td>{numbers(sums)}</tr></tfoot>'
+        "</table></main>\n</body></html>\n"
+    )

@@ -1,0 +1,444 @@
+"""Replay a folder of recorded runs with an agent as it is now, and report what changed.
+
+The model's answers come from the recordings, and so do the results of tools: nothing outside is
+called. Where the agent asks something else than was recorded, the run goes on with the next
+recorded answer, so that its end can be compared as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile, zip_longest
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.messages import (
+    HumanMessage,
+    SystemMessage,
+    convert_to_messages,
+)
+from langchain_core.messages.ai import UsageMetadata
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic import PrivateAttr
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.factory.agent import topology_of, with_model
+from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
+from agent_factory.state.history import is_explanation
+from agent_factory.testing.plugin import needs
+from agent_factory.testing.recorded_tools import EndOfReplay, RecordedTools, with_innermost
+from agent_factory.testing.recordings import Cassette, CassetteError, ReplayChatModel
+from agent_factory.testing.redaction import Redact
+from agent_factory.testing.replay_report import (
+    NO_STEPS,
+    ReplayedRun,
+    ReplayReport,
+    ReplayUsage,
+    ReplayVerdict,
+)
+from agent_factory.testing.trajectories import TrajectoryMismatch, assert_trajectory
+from agent_factory.testing.trajectory_patterns import PatternError
+from agent_factory.testing.trajectory_steps import (
+    StepKind,
+    Trajectory,
+    TrajectoryStep,
+    recorded_trajectory,
+    trajectory_of,
+)
+
+if TYPE_CHECKING:
+    import pytest
+    from langchain_core.runnables import RunnableConfig
+
+SUFFIX = ".jsonl"
+"""The suffix of recordings in a folder."""
+
+EXPECTED = ".trajectory"
+"""The suffix of a file that holds the pattern which the recording of the same name must match."""
+
+Agent = CompiledStateGraph[Any, Any, Any, Any] | Callable[[Any], Any]
+"""An agent, or a function that builds it from a model."""
+
+Progress = Callable[[list[Path]], Iterable[Path]]
+"""Function that takes the list of recordings, and gives them one by one."""
+
+Price = Callable[[str, UsageMetadata], float | None]
+"""Function of a model's name and the usage of a call that returns US dollars, or None."""
+
+
+def recordings_in(folder: str | Path) -> list[Path]:
+    """The recordings of a folder and its subfolders: its files `*.jsonl`, by name.
+
+    Raises:
+        ArgumentError: It is not a folder, or holds none.
+    """
+    paths = sorted(Path(folder).rglob(f"*{SUFFIX}"))
+    if not paths:
+        problem = "holds no recordings" if Path(folder).is_dir() else "does not exist"
+        raise ArgumentError(
+            "folder",
+            f"{folder} {problem}.",
+            f"Pass a folder with files *{SUFFIX} that record(model, path) has written.",
+        )
+    return paths
+
+
+def each_recording(folder: str | Path) -> pytest.MarkDecorator:
+    """Decorate a test to run once for each recording of a folder: its argument `recording`.
+
+    Args:
+        folder: The folder; the names of tests are the paths in it.
+
+    Raises:
+        ArgumentError: It is not a folder, or holds no recordings.
+        ImportError: pytest is not installed.
+
+    ```python
+    @each_recording(Path(__file__).parent / "recordings")
+    def test_recorded_runs(recording):
+        replay_recording(support_agent, recording).assert_passed()
+    ```
+    """
+    paths = recordings_in(folder)
+    names = [_name_in(path, folder) for path in paths]
+    decorator: pytest.MarkDecorator = needs("pytest").mark.parametrize(
+        "recording", paths, ids=names
+    )
+    return decorator
+
+
+def _name_in(path: Path, folder: str | Path) -> str:
+    return path.relative_to(folder).with_suffix("").as_posix()
+
+
+def replay_folder(
+    agent: Agent, folder: str | Path, *, progress: Progress = iter, **options: Any
+) -> ReplayReport:
+    """Replay all recordings of a folder and its subfolders.
+
+    Args:
+        agent: An agent of `create_agent`, or a function that builds one from a model. The function
+            is the better choice if middleware have models, too. It is called once.
+        folder: The folder with files `*.jsonl` that `record_agent` or `record` has written.
+        progress: A function that shows progress while the list of paths is walked through, such as
+            `rich.progress.track` or `tqdm`.
+        **options: As for `replay_recording`.
+
+    Returns:
+        A report: `print` shows a table, `to_html` makes a page of it.
+
+    Raises:
+        ArgumentError: The folder holds no recordings, or the agent is not one.
+
+    >>> import tempfile
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel, record
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> model = record(ScriptedChatModel(["Hello!"]), f"{folder.name}/hello.jsonl")
+    >>> _ = create_agent(model).invoke({"messages": [("user", "Hi")]})
+    >>> def build(model):
+    ...     return create_agent(model, system_prompt="Be kind.")
+    >>> report = replay_folder(build, folder.name)
+    >>> print(report.summary)
+    1 run: 1 changed
+    >>> print(report.runs[0].reason)
+    request 1 differs: messages[0].content: 'Hi' was recorded, 'Be kind.' is asked now.
+    >>> folder.cleanup()
+    """
+    flow = _replay_all(agent, folder, progress, _Options(**options))
+    return drive(flow, throw_signals=True)
+
+
+async def areplay_folder(
+    agent: Agent, folder: str | Path, *, progress: Progress = iter, **options: Any
+) -> ReplayReport:
+    """Replay all recordings of a folder in asynchronous runs; otherwise as `replay_folder`."""
+    flow = _replay_all(agent, folder, progress, _Options(**options))
+    return await adrive(flow, throw_signals=True)
+
+
+def replay_recording(
+    agent: Agent,
+    path: str | Path,
+    *,
+    context: Any = None,
+    config: Mapping[str, Any] | None = None,
+    run_tools: bool | Collection[str] = False,
+    price: Price | None = None,
+    redact: Redact | None = None,
+) -> ReplayedRun:
+    """Replay one recording with an agent.
+
+    The agent gets a checkpointer, and a store if it has one, in memory. Its model answers from the
+    recording: each request gets the answer that was recorded for it, or else the next one. The
+    tools of the agent do not run either, and the results of their calls are those that were
+    recorded. Tools that middleware bring do run.
+
+    What is to hold of the run is in the recording, `record_agent(..., expect=...)`, or in a file of
+    the same name with the suffix `.trajectory`.
+
+    Args:
+        agent: An agent of `create_agent`, or a function that builds one from a model.
+        path: The recording.
+        context: The context of the run.
+        config: A RunnableConfig for the run.
+        run_tools: Whether the tools of the agent run again, or the names of those that do.
+        price: A function of a model's name and the usage of one call that returns US dollars, or
+            None if it does not know the price.
+        redact: The function that was passed to `record_agent` or `record`, if any.
+
+    Raises:
+        ArgumentError: `agent` is neither of both.
+    """
+    replayer = _Replayer(agent, _Options(context, config, run_tools, price, redact))
+    return drive(replayer.replay(Path(path)), throw_signals=True)
+
+
+async def areplay_recording(agent: Agent, path: str | Path, **options: Any) -> ReplayedRun:
+    """Replay one recording in an asynchronous run; otherwise as `replay_recording`."""
+    replayer = _Replayer(agent, _Options(**options))
+    return await adrive(replayer.replay(Path(path)), throw_signals=True)
+
+
+def _replay_all(
+    agent: Agent, folder: str | Path, progress: Progress, options: _Options
+) -> Flow[ReplayReport]:
+    """Replay all recordings of a folder with one agent, because building it takes longer."""
+    paths = recordings_in(folder)
+    replayer = _Replayer(agent, options)
+    runs = []
+    for path in progress(paths):
+        run = yield from replayer.replay(path)
+        runs.append(replace(run, name=_name_in(path, folder)))
+    return ReplayReport(tuple(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of `replay_recording`."""
+
+    context: Any = None
+    config: Mapping[str, Any] | None = None
+    run_tools: bool | Collection[str] = False
+    price: Price | None = None
+    redact: Redact | None = None
+
+
+class _RecordedModel(ReplayChatModel):
+    """Model that answers a request which was not recorded with the next recorded answer."""
+
+    _cassette: Cassette = PrivateAttr(default=Cassette({}, [], []))
+    _scales: dict[int, float] = PrivateAttr(default_factory=dict)
+    _first: int | None = PrivateAttr(default=None)
+
+    def load(self, path: Path, redact: Redact | None = None) -> Cassette:
+        """Answer from a recording from now on."""
+        self._cassette = super().load(path, redact)
+        self._scales, self._first = {}, None
+        if not self._cassette.entries:
+            raise CassetteError(f"{path}: holds no request. Record the run again.")
+        return self._cassette
+
+    def _unrecorded(self, request: dict[str, Any], reason: str) -> int:
+        entries = self._cassette.entries
+        self._first = self._first or len(entries) - len(self._left) + 1
+        number = min(self._left, default=0)
+        recorded = entries[number - 1]["request"] if number else None
+        # A request without tools, as for a summary, does not get the answer of a turn.
+        if recorded is None or bool(recorded.get("tools")) != bool(request.get("tools")):
+            raise EndOfReplay(reason)
+        self._scales[number] = len(json.dumps(request)) / len(json.dumps(recorded))
+        return number
+
+    @property
+    def expected(self) -> str:
+        """The pattern that the run is to match; empty without one."""
+        file = self.path.with_suffix(EXPECTED)
+        if file.exists():
+            return file.read_text(encoding="utf-8").strip()
+        return str(self._cassette.header.get("expect", ""))
+
+    def inputs(self) -> Iterator[Any]:
+        """What the agent gets, run by run."""
+        header, entries, _ = self._cassette
+        for item in header.get("inputs", ()):
+            if "resume" in item:
+                yield Command(resume=item["resume"])
+            else:
+                yield {**item, "messages": convert_to_messages(item.get("messages", ()))}
+        if "inputs" in header:
+            return
+        answer = None
+        for entry in entries:
+            if bool(entry["request"].get("tools")) != bool(entries[0]["request"].get("tools")):
+                continue  # of a middleware's own call, such as for a summary
+            messages = convert_to_messages(entry["request"].get("messages", ()))
+            messages = [m for m in messages if not isinstance(m, SystemMessage)]
+            if entry is entries[0]:
+                yield {"messages": messages}
+            elif answer is not None and not answer.get("tool_calls") and "error" not in answer:
+                new = [*takewhile(lambda m: isinstance(m, HumanMessage), reversed(messages))][::-1]
+                if new and not any(map(is_explanation, new)):
+                    yield {"messages": new}
+            answer = entry["answer"]
+
+    def usage(self, *, now: bool, tool_calls: int, price: Price | None) -> ReplayUsage:
+        """What all recorded answers took; or what those take that are requested now."""
+        total = ReplayUsage(tool_calls=tool_calls)
+        for number, entry in enumerate(self._cassette.entries, 1):
+            if now and number in self._left:
+                continue
+            answer = entry["answer"]
+            usage = answer.get("usage_metadata") or {}
+            scale = self._scales.get(number, 1.0) if now else 1.0
+            read = round(usage.get("input_tokens", 0) * scale)
+            written = usage.get("output_tokens", 0)
+            usd = None
+            if price is not None and usage:
+                metadata = answer.get("response_metadata", {})
+                name = metadata.get("model_name") or metadata.get("model") or self.model_name
+                counts = {
+                    "input_tokens": read,
+                    "output_tokens": written,
+                    "total_tokens": read + written,
+                }
+                usd = price(str(name or ""), cast("UsageMetadata", {**usage, **counts}))
+            total += ReplayUsage(1, 0, read, written, usd)
+        return total
+
+
+class _Replayer:
+    """An agent with a model and tools that answer from recordings, one after the other."""
+
+    def __init__(self, agent: Agent, options: _Options) -> None:
+        self.options = options
+        self.model = _RecordedModel(path=Path())
+        if isinstance(agent, CompiledStateGraph):
+            built: Any = with_model(agent, self.model)
+        elif callable(agent):
+            built = agent(self.model)
+        else:
+            raise ArgumentError(
+                "agent",
+                "must be an agent or a function of a model that builds one, got "
+                f"{describe(agent)}.",
+                "Pass what create_agent returned, or lambda model: create_agent(model, ...).",
+            )
+        plan = topology_of(built)  # raises for what create_agent did not build
+        run = {tool.name for tool in plan.tools if tool.owner}
+        if options.run_tools is True:
+            run |= {tool.name for tool in plan.tools}
+        elif options.run_tools:
+            run |= set(options.run_tools)
+        self.tools = RecordedTools(run)
+        self.saver = InMemorySaver()
+        services = {
+            "checkpointer": self.saver,
+            "store": InMemoryStore() if built.store is not None else None,
+            "cache": None,
+        }
+        self.agent = with_innermost(built, self.tools, services=services)
+
+    def replay(self, path: Path) -> Flow[ReplayedRun]:
+        """Replay a recording."""
+        begun, name = perf_counter(), path.with_suffix("").name
+        model, tools, price = self.model, self.tools, self.options.price
+        try:
+            tools.load(model.load(path, self.options.redact), self.options.redact)
+        except (CassetteError, FileNotFoundError) as error:
+            return ReplayedRun(name, ReplayVerdict.ERROR, str(error))
+        config: dict[str, Any] = dict(self.options.config or {})
+        thread = str(path)
+        config["configurable"] = {**config.get("configurable", {}), "thread_id": thread}
+        failed: Exception | None = None
+        waiting: Any = ()
+        try:
+            for item in model.inputs():
+                bound = self.agent.bind(context=self.options.context)
+                result = yield Invoke(bound, item, config)
+                waiting = result.get("__interrupt__", ())
+        except EndOfReplay:
+            pass
+        except Exception as raised:
+            failed = raised
+        messages = self.agent.get_state(cast("RunnableConfig", config)).values.get("messages") or []
+        self.saver.delete_thread(thread)
+        state = {"messages": messages, "__interrupt__": waiting}
+        trajectory = trajectory_of(state) if messages else NO_STEPS
+        before = recorded_trajectory(model._cassette.entries)
+        calls = [step for step in trajectory.steps if step.kind is StepKind.TOOL]
+        finished = sum(step.outcome != "pending" for step in calls)
+        run = ReplayedRun(
+            name,
+            ReplayVerdict.PASSED,
+            request=model._first,
+            recorded=model.usage(now=False, tool_calls=len(_calls(before)), price=price),
+            replayed=model.usage(now=True, tool_calls=finished, price=price),
+            seconds=perf_counter() - begun,
+            trajectory=trajectory,
+        )
+        return _judged(run, model, tools, before, failed, waiting)
+
+
+def _judged(
+    run: ReplayedRun,
+    model: _RecordedModel,
+    tools: RecordedTools,
+    before: Trajectory,
+    error: Exception | None,
+    waiting: Any,
+) -> ReplayedRun:
+    """The run with its verdict and the reason for it."""
+    entries = model._cassette.entries
+    found = [reason for reason in (model.mismatch, tools.missing) if reason]
+    if model._left and not tools.missing:
+        found.append(f"{len(model._left)} of {len(entries)} recorded answers were not requested.")
+        if waiting:
+            found.append(
+                "The run waits for a person. Record what they decide: "
+                "record_agent(..., inputs=[..., Command(resume=...)])."
+            )
+    if found:
+        run, difference = _compared(run, before)
+        found += [difference] if difference else []
+    if error is not None and (found or "error" not in entries[-1]["answer"]):
+        raised = f"raised {type(error).__name__}: {error}".rstrip(": ")
+        return replace(run, verdict=ReplayVerdict.ERROR, reason=" ".join([raised, *found]))
+    if found:
+        run = replace(run, verdict=ReplayVerdict.CHANGED, reason=" ".join(found))
+    try:
+        if pattern := model.expected:
+            assert_trajectory(run.trajectory, pattern)
+    except TrajectoryMismatch as mismatch:
+        reason = " ".join([*mismatch.reasons, *found])
+        return replace(run, verdict=ReplayVerdict.FAILED, reason=reason, step=mismatch.step)
+    except (PatternError, ArgumentError) as wrong:
+        reason = f"cannot be compared with its pattern: {wrong}"
+        return replace(run, verdict=ReplayVerdict.ERROR, reason=reason)
+    return run
+
+
+def _calls(trajectory: Trajectory) -> list[tuple[int, TrajectoryStep]]:
+    return [(i, s) for i, s in enumerate(trajectory.steps, 1) if s.kind is StepKind.TOOL]
+
+
+def _compared(run: ReplayedRun, before: Trajectory) -> tuple[ReplayedRun, str]:
+    """The run with the first call that differs, and what differs there; empty if none does."""
+    for one, other in zip_longest(_calls(before), _calls(run.trajectory)):
+        was, now = one and one[1], other and other[1]
+        alike = was and now and (was.name, was.args) == (now.name, now.args)
+        # Whether the last calls of a recording have run is not known.
+        if alike and was.outcome in (now.outcome, "pending"):
+            continue
+        number = other[0] if other else len(run.trajectory.steps) + 1
+        there = f"{was.call} -> {was.outcome}" if was else "no further call"
+        here = f"{now.call} -> {now.outcome}" if now else "the run ends"
+        text = f"Step {number}: {there} was recorded, and now {here}."
+        return replace(run, step=number, tool=(now or was).name), text
+    return run, ""

@@ -1,0 +1,138 @@
+"""Assert what a run did, step by step, by a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from agent_factory.errors import ArgumentError
+from agent_factory.factory.agent import tools_of, topology_of
+from agent_factory.testing.trajectory_patterns import Break, PatternError, Rule, parse
+from agent_factory.testing.trajectory_steps import StepKind, Trajectory, trajectory_of
+
+
+class TrajectoryMismatch(AssertionError):
+    """A run does not match a pattern; the message shows its steps and marks where it breaks.
+
+    Attributes:
+        step: The number of the first step that breaks a rule, from 1; None for the end of the run.
+        reasons: Why, for each rule that is broken.
+    """
+
+    def __init__(self, pattern: str, trajectory: Trajectory, breaks: Sequence[Break]) -> None:
+        count = len(trajectory.steps)
+        ordered = sorted(breaks, key=lambda found: count if found.index is None else found.index)
+        self.step = None if ordered[0].index is None else ordered[0].index + 1
+        self.reasons = [
+            found.reason if found.index is None else f"step {found.index + 1}: {found.reason}"
+            for found in ordered
+        ]
+        marks = {count if found.index is None else found.index for found in breaks}
+        lines = "\n".join(f"- {reason}" for reason in self.reasons)
+        super().__init__(
+            f"the run does not match `{pattern}`:\n{lines}\n\n{trajectory.numbered(marks)}"
+        )
+
+
+def assert_trajectory(run: Any, pattern: str, *, agent: Any = None) -> None:
+    """Fail unless the steps of a run match a pattern.
+
+    A pattern is a list of rules, separated by commas, and each must hold. A rule looks only at the
+    steps that it names: at all calls of those tools, whatever their arguments and results. These
+    steps must match it from the first to the last. Other steps may come between.
+
+    - `search`: it is called once. `search?`: at most once. `search*`: any number of times.
+      `search+`: at least once. `search{3}`, `search{1,3}`, `search{,3}`, `search{2,}`: so often.
+    - `search < refund`: each is called once, and `refund` in a later turn, when the model has seen
+      the result. `search* < refund`: `refund` is called once, and no `search` after it.
+    - `search, refund`: each is called once, in any order. These are two rules.
+    - `(search | browse)+ < refund`: before `refund`, one of the two or both are called.
+    - `never delete`, `never delete | drop`: it is not called.
+    - `only search* < refund`: the same as without `only`, and no other tool is called.
+    - `any{,5}`: at most five calls. `any* < refund`: `refund` is the last call.
+    - `refund(euros<=50, order="A1")`: it is called once, and with such arguments. The signs are
+      `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for a part of a text.
+    - `search -> error < search -> ok`: it is called twice, and only the first call fails.
+      `search -> "not found"`: the result contains the text. `pending`: there is no result.
+    - `model{,4}`, `answer`, `user`, `review`: answers of the model, those of them without calls,
+      messages of the user, and waiting for a person.
+    - `Guard.after_model -> jumped`: in a decision log, a hook or a layer and its outcome. It is a
+      step if it did anything.
+
+    A call that has failed, that a person has rejected, or that is not finished, is a step as well:
+    its result is `error` or `pending`. `never refund -> ok` allows one that was rejected. Quote the
+    name of a tool that is one of the words above: `"answer"`.
+
+    Args:
+        run: The result of `invoke`, a state of `get_state`, or a list of messages; a list of
+            decisions; or the path of a file of decisions or of a recording. Messages have no steps
+            of hooks; a decision log has no arguments, and those of subagents, too.
+        pattern: The pattern.
+        agent: The agent that ran. With it, a name in the pattern that the agent does not have is an
+            error, so that a misspelt `never` does not pass.
+
+    Raises:
+        TrajectoryMismatch: The run breaks a rule. It is an AssertionError.
+        PatternError: The pattern cannot be read, or names what does not exist.
+        ArgumentError: `run` is none of these, or lacks what the pattern asks about.
+
+    >>> from langchain_core.messages import AIMessage, ToolMessage
+    >>> call = {"name": "refund", "args": {"euros": 90}, "id": "1"}
+    >>> run = [AIMessage("", tool_calls=[call]), ToolMessage("Paid.", tool_call_id="1")]
+    >>> assert_trajectory(run, "refund(euros<=100), never delete")
+    >>> try:
+    ...     assert_trajectory(run, "search < refund")
+    ... except TrajectoryMismatch as error:
+    ...     print(error)
+    the run does not match `search < refund`:
+    - step 2: refund was called before search, which `search < refund` expects first.
+    <BLANKLINE>
+      1  model: calls refund
+    > 2  refund(euros=90) -> ok: Paid.
+    """
+    __tracebackhide__ = True
+    rules = parse(pattern)
+    trajectory = trajectory_of(run)
+    _check_names(pattern, rules, trajectory, agent)
+    breaks = [found for rule in rules if (found := rule.check(trajectory.steps))]
+    if breaks:
+        raise TrajectoryMismatch(pattern, trajectory, breaks)
+
+
+def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, agent: Any) -> None:
+    """Refuse a pattern whose rules could hold only because nothing can break them."""
+    tools, hooks = set(trajectory.offered), set()
+    if agent is not None:
+        plan = topology_of(agent)
+        tools = {*tools_of(agent), *(tool.name for tool in plan.tools)}
+        hooks = {hook.node for hook in plan.hooks}
+        hooks |= {f"{layer.owner}.{layer.method}" for layer in plan.layers}
+    for atom in (atom for rule in rules for atom in rule.atoms):
+        is_log = trajectory.source == "decisions"
+        if atom.kind is StepKind.HOOK and not is_log:
+            raise ArgumentError(
+                "run",
+                f"has messages and no decisions, and the pattern asks about {atom.name}.",
+                "Build the agent with decisions=log.append, and pass the list `log`.",
+            )
+        if atom.kind is StepKind.TOOL and atom.conditions and is_log:
+            raise ArgumentError(
+                "run",
+                "is a decision log, which has no arguments of calls, and the pattern asks about "
+                f"`{atom.text}`.",
+                "Pass the result of the run, or its messages.",
+            )
+        known = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind)
+        if not known or not atom.name or atom.name in known:
+            continue
+        if any(step.name == atom.name for step in trajectory.steps):
+            continue  # a layer may have offered it at run time
+        close = get_close_matches(atom.name, known, n=1)
+        noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
+        raise PatternError(
+            pattern,
+            atom.column,
+            f"the agent has no {noun} {atom.name!r}.",
+            f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(known))}.",
+        )

@@ -1,0 +1,346 @@
+"""The steps of a run: read from its messages, its decision log, or a recording of its model."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from langgraph.types import StateSnapshot
+
+from agent_factory.decisions.log import Decision, Outcome
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.state.history import EDITED, REVIEWED
+from agent_factory.testing.recordings import read_cassette
+from agent_factory.topology.transitions import TransitionReason
+
+_MOST_CHARACTERS = 60  # of a text in a line
+
+
+class StepKind(StrEnum):
+    """What happened in a step."""
+
+    TOOL = "tool"
+    """The model called a tool."""
+    MODEL = "model"
+    """The model answered, and called tools."""
+    ANSWER = "answer"
+    """The model answered, and called no tools."""
+    USER = "user"
+    """The user wrote a message."""
+    REVIEW = "review"
+    """The run waited for a person, or a person decided."""
+    HOOK = "hook"
+    """A hook or a layer of a middleware did something."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryStep:
+    """One step of a run.
+
+    Args:
+        kind: What happened.
+        name: The tool; `Middleware.hook` of a hook or layer; of the others their kind.
+        turn: The number of the turn. The calls of one turn are made in parallel.
+        args: The arguments of a call; None if they are not known.
+        outcome: Of a call "ok", "error" or "pending"; of a hook or layer its outcome in the
+            decision log.
+        text: The result of a call, the text of a message, the detail of a decision.
+    """
+
+    kind: StepKind
+    name: str
+    turn: int
+    args: Mapping[str, Any] | None = None
+    outcome: str = ""
+    text: str = ""
+
+    @property
+    def event(self) -> str:
+        """What happened, as the beginning of a sentence."""
+        if self.kind is StepKind.TOOL:
+            return f"{self.name} was called"
+        return f"{self.name} {self.outcome}" if self.kind is StepKind.HOOK else f"{self.name} came"
+
+    @property
+    def call(self) -> str:
+        """A call with its arguments: `refund(euros=5)`."""
+        args = ", ".join(f"{key}={_short(repr(value))}" for key, value in (self.args or {}).items())
+        return f"{self.name}({'...' if self.args is None else args})"
+
+    def __str__(self) -> str:
+        text = _short(" ".join(self.text.split()))
+        result = ": ".join(filter(None, (self.outcome, text)))
+        if self.kind is StepKind.TOOL:
+            return f"{self.call} -> {result}"
+        if self.kind is StepKind.HOOK:
+            return f"{self.name} -> {result}"
+        return f"{self.name}: {result}" if result else self.name
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """The steps of a run, in order.
+
+    Args:
+        steps: The steps.
+        source: What they were read from: "messages", "decisions" or "recording".
+        offered: The names of the tools that the model was offered, where that is known.
+    """
+
+    steps: tuple[TrajectoryStep, ...]
+    source: str
+    offered: frozenset[str] = frozenset()
+
+    def numbered(self, marks: Iterable[int] = ()) -> str:
+        """The steps as numbered lines, with a mark at some; the end of the run is after the last.
+
+        Of a long run only the lines around the marks are shown.
+        """
+        marked = set(marks)
+        lines = [*map(str, self.steps), "(the end of the run)"]
+        if len(self.steps) not in marked:
+            lines.pop()
+        near = {i for mark in marked for i in range(mark - 4, mark + 3)}
+        shown = [i for i in range(len(lines)) if len(lines) <= 30 or i < 3 or i in near]
+        width = len(str(len(self.steps)))
+        parts = []
+        for before, index in zip([-1, *shown], shown, strict=False):
+            if index > before + 1:
+                parts.append(f"    ... {index - before - 1} more")
+            number = f"{index + 1:>{width}}" if index < len(self.steps) else " " * width
+            parts.append(f"{'> ' if index in marked else '  '}{number}  {lines[index]}")
+        if not marked and shown and shown[-1] < len(lines) - 1:
+            parts.append(f"    ... {len(lines) - 1 - shown[-1]} more")
+        return "\n".join(parts)
+
+    def __str__(self) -> str:
+        return self.numbered()
+
+
+def trajectory_of(run: Any) -> Trajectory:
+    """The steps of a run.
+
+    Args:
+        run: The result of `invoke`, a state of `get_state`, or a list of messages; a list of
+            decisions; or the path of a file of decisions or of a recording.
+
+    Raises:
+        ArgumentError: It is none of these.
+        FileNotFoundError: The file does not exist.
+        CassetteError: The file is neither a recording nor a file of decisions.
+
+    >>> from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+    >>> call = {"name": "search", "args": {"query": "tea"}, "id": "1"}
+    >>> messages = [
+    ...     HumanMessage("Find tea."),
+    ...     AIMessage("", tool_calls=[call]),
+    ...     ToolMessage("Green tea", tool_call_id="1"),
+    ...     AIMessage("There is green tea."),
+    ... ]
+    >>> print(trajectory_of(messages))
+      1  user: Find tea.
+      2  model: calls search
+      3  search(query='tea') -> ok: Green tea
+      4  answer: There is green tea.
+    """
+    if isinstance(run, Trajectory):
+        return run
+    if isinstance(run, str | Path):
+        return _of_file(Path(run))
+    if isinstance(run, StateSnapshot):
+        run = {**run.values, "__interrupt__": run.interrupts}
+    interrupts: Sequence[Any] = ()
+    if isinstance(run, Mapping) and "messages" in run:
+        run, interrupts = run["messages"], run.get("__interrupt__", ())
+    if isinstance(run, Sequence) and run:
+        if all(isinstance(item, Decision) for item in run):
+            return Trajectory(tuple(_of_decisions(run)), "decisions")
+        try:
+            messages = convert_to_messages(run)
+        except (NotImplementedError, TypeError, ValueError):
+            pass
+        else:
+            return Trajectory(tuple(_of_messages(messages, interrupts)), "messages")
+    raise ArgumentError(
+        "run",
+        "must be the result of a run, a list of messages or decisions, or the path of a file of "
+        f"decisions or of a recording, got {describe(run)}.",
+        "Pass agent.invoke(...), what `decisions=list.append` collected, or the path of a file.",
+    )
+
+
+def _of_messages(
+    messages: Sequence[BaseMessage], interrupts: Sequence[Any] = ()
+) -> Iterator[TrajectoryStep]:
+    results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    turn = 0
+    for message in messages:
+        turn += 1
+        if isinstance(message, HumanMessage):
+            yield TrajectoryStep(StepKind.USER, "user", turn, text=message.text)
+        if not isinstance(message, AIMessage):
+            continue
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        if not calls:
+            yield TrajectoryStep(StepKind.ANSWER, "answer", turn, text=message.text)
+            continue
+        called = f"calls {', '.join(str(call['name']) for call in calls)}"
+        yield TrajectoryStep(StepKind.MODEL, "model", turn, text=called)
+        if REVIEWED in message.response_metadata:
+            turn += 1
+            outcome = "edited" if message.response_metadata.get(EDITED) else "decided"
+            names = ", ".join(message.response_metadata[REVIEWED])
+            yield TrajectoryStep(StepKind.REVIEW, "review", turn, outcome=outcome, text=names)
+        turn += 1
+        for call in calls:
+            result = results.get(call["id"] or "")
+            outcome = "pending" if result is None else "ok" if result.status != "error" else "error"
+            # The arguments of an invalid call are a text that is not JSON.
+            args = call["args"] if isinstance(call["args"], dict) else {}
+            text = result.text if result else ""
+            yield TrajectoryStep(StepKind.TOOL, str(call["name"]), turn, args, outcome, text)
+    for interrupt in interrupts:
+        value = getattr(interrupt, "value", interrupt)
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        yield TrajectoryStep(StepKind.REVIEW, "review", turn + 1, outcome="pending", text=text)
+
+
+_TURN_ENDS = {
+    TransitionReason.NO_CALLS: StepKind.ANSWER,
+    TransitionReason.STRUCTURED: StepKind.ANSWER,
+    TransitionReason.ANSWERED: StepKind.MODEL,
+    TransitionReason.ONLY_ERRORS: StepKind.MODEL,
+    TransitionReason.RETRY: StepKind.MODEL,
+}
+"""What the model did if a turn ends for one of these reasons."""
+
+_NOTHING = (Outcome.PASSED, Outcome.SKIPPED, Outcome.INTERRUPTED)
+"""Outcomes of hooks and layers that do not count as steps."""
+
+_FAILED = (Outcome.ERROR_REPORTED, Outcome.RAISED)
+
+
+def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
+    """The steps of a log. It has the names of calls, no arguments, and of results only errors."""
+    steps: list[TrajectoryStep] = []
+    turn = 0
+    for made in decisions:
+        who = f"{made.middleware}.{made.hook}" if made.middleware else ""
+        model: StepKind | None = None
+        if made.reason in (TransitionReason.CALLS, TransitionReason.TOGETHER) and not made.calls:
+            raise ArgumentError(
+                "run",
+                "is a decision log that does not name the tools that were called.",
+                "Pass the result of the run, or its messages.",
+            )
+        if made.calls:
+            model = StepKind.MODEL
+        elif not who and made.outcome is Outcome.ROUTED:
+            model = _TURN_ENDS.get(made.reason)  # type: ignore[call-overload]  # a str enum
+        elif made.hook == "after_model" and made.outcome is Outcome.JUMPED:
+            model = StepKind.MODEL
+        if model is not None and (not steps or steps[-1].kind is not StepKind.MODEL):
+            turn += 1
+            text = f"calls {', '.join(made.calls)}" if made.calls else ""
+            steps.append(TrajectoryStep(model, str(model), turn, text=text))
+        if made.calls:
+            turn += 1
+            steps += [
+                TrajectoryStep(StepKind.TOOL, name, turn, outcome="ok") for name in made.calls
+            ]
+        if not who and made.tool and made.outcome in _FAILED:
+            for index in range(len(steps) - 1, -1, -1):
+                step = steps[index]
+                if step.kind is StepKind.TOOL and (step.name, step.outcome) == (made.tool, "ok"):
+                    steps[index] = replace(step, outcome="error", text=made.detail)
+                    break
+        if made.outcome is Outcome.INTERRUPTED and made.reason != "from within":
+            turn += 1
+            text = who or made.hook
+            steps.append(TrajectoryStep(StepKind.REVIEW, "review", turn, None, "pending", text))
+        elif who and made.outcome not in _NOTHING:
+            # What a layer did around a call belongs to the turn of the call.
+            turn += not (made.tool and steps and steps[-1].turn == turn)
+            text = ", ".join(filter(None, (made.tool, made.detail, made.reason)))
+            args = {"detail": made.detail, "reason": made.reason, "tool": made.tool}
+            steps.append(TrajectoryStep(StepKind.HOOK, who, turn, args, str(made.outcome), text))
+    return iter(steps)
+
+
+def _of_file(path: Path) -> Trajectory:
+    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    try:
+        first = json.loads(lines[0]) if lines else None
+    except ValueError:
+        first = None
+    if isinstance(first, dict) and "outcome" in first and "hook" in first:
+        known = {field.name for field in fields(Decision)}
+        decisions = []
+        for line in lines:
+            data = {key: value for key, value in json.loads(line).items() if key in known}
+            for key in ("changed", "namespace", "calls"):
+                data[key] = tuple(data.get(key, ()))
+            decisions.append(Decision(**{**data, "outcome": Outcome(data["outcome"])}))
+        return Trajectory(tuple(_of_decisions(decisions)), "decisions")
+    return recorded_trajectory(read_cassette(path).entries)
+
+
+def recorded_trajectory(entries: Sequence[Mapping[str, Any]]) -> Trajectory:
+    """The steps of the requests and answers of a recording."""
+    offered = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
+    return Trajectory(tuple(_of_messages(recorded_messages(entries))), "recording", offered)
+
+
+def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
+    """The conversation of a recording: its answers, what users wrote, and results of calls."""
+    messages: list[BaseMessage] = []
+    written: Counter[str] = Counter()
+    for entry in entries:
+        request = convert_to_messages(entry["request"].get("messages", ()))
+        new = Counter(str(m.text) for m in request if isinstance(m, HumanMessage)) - written
+        written += new
+        answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+        waiting = [call for call in _calls_of(messages) if call["id"] not in answered]
+        known = calls_with_results(request)
+        # A call that a reviewer has changed has other arguments in the request.
+        for keys in (("name", "args"), ("name",)):
+            # The last calls of a request are the newest: an earlier one may be equal.
+            for call in reversed(waiting):
+                same = [i for i, (c, _) in enumerate(known) if all(c[k] == call[k] for k in keys)]
+                if same:
+                    result = known.pop(same[-1])[1]
+                    messages.append(result.model_copy(update={"tool_call_id": call["id"]}))
+            answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+            waiting = [call for call in waiting if call["id"] not in answered]
+        messages += [HumanMessage(text) for text in new.elements()]
+        answer = entry["answer"]
+        if "error" not in answer:
+            messages.append(AIMessage(**answer))
+    return messages
+
+
+def calls_with_results(messages: Sequence[BaseMessage]) -> list[tuple[Any, ToolMessage]]:
+    """The calls of a conversation that have a result, and the results."""
+    results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    return [(call, results[call["id"]]) for call in _calls_of(messages) if call["id"] in results]
+
+
+def _calls_of(messages: Sequence[BaseMessage]) -> list[Any]:
+    turns = [message for message in messages if isinstance(message, AIMessage)]
+    return [call for turn in turns for call in (*turn.tool_calls, *turn.invalid_tool_calls)]
