@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from recorded_runs import (
+from recorded_loops import (
     LOOPS,
     REPETITIONS,
     STOPPED,
