@@ -148,6 +148,7 @@ def make_spec(
         node_policies=nodes["node_policies"] or {},
         warnings=found,
         decisions=log,
+        run_layers=tuple(b for b in layers if b.definition.call is Call.AGENT),
     )
 
 

@@ -1,0 +1,84 @@
+"""LayeredAgent: compiled agent with layers around each of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from agent_factory.fused.agent import FusedAgent
+from agent_factory.hooks.flows import is_awaitable
+from agent_factory.run_layers.run import RUN, LayeredRun
+from agent_factory.runtime.threads import ThreadAgent
+
+
+class LayeredAgent(ThreadAgent):
+    """Compiled agent whose runs are inside the flows `around_agent` of its middleware.
+
+    LangGraph's `invoke`, `ainvoke` and the event protocols call `stream` and `astream`. An agent
+    without such a flow is of another class.
+    """
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Iterator[Any]:
+        """Run inside the layers, and yield events."""
+        run = LayeredRun(self, input, config, options, asynchronous=False)
+        steps = run.steps()
+        advance, value = steps.send, None
+        while True:
+            try:
+                call = advance(value)
+            except StopIteration:
+                yield from run.take()
+                return
+            try:
+                yield from run.take()
+                value, advance = None, steps.send
+                if call is not RUN:
+                    value = call()
+                    continue
+                parts: Any = super().stream(run.input, run.config, **run.options)
+                with closing(parts):
+                    for part in parts:
+                        yield from run.see(part)
+            except BaseException as error:
+                run.is_closed = isinstance(error, GeneratorExit)
+                value, advance = error, steps.throw
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        """Run inside the layers, and yield events, asynchronously."""
+        run = LayeredRun(self, input, config, options, asynchronous=True)
+        steps = run.steps()
+        advance, value = steps.send, None
+        while True:
+            try:
+                call = advance(value)
+            except StopIteration:
+                for part in run.take():
+                    yield part
+                return
+            try:
+                for part in run.take():
+                    yield part
+                value, advance = None, steps.send
+                if call is not RUN:
+                    value = call()
+                    value = await value if is_awaitable(value) else value
+                    continue
+                parts: Any = super().astream(run.input, run.config, **run.options)
+                async with aclosing(parts):
+                    async for part in parts:
+                        for seen in run.see(part):
+                            yield seen
+            except BaseException as error:
+                run.is_closed = isinstance(error, GeneratorExit)
+                value, advance = error, steps.throw
+
+
+class FusedLayeredAgent(LayeredAgent, FusedAgent):
+    """LayeredAgent whose runs take many nodes in one step."""
