@@ -181,9 +181,7 @@ def _layer_outcome(
     return (Outcome.CHANGED_REQUEST, ", ".join(fields)) if fields else (Outcome.PASSED, "")
 
 
-def classify_run_layer(
-    definition: Layer, flow: Any, update: Mapping[str, Any] | None
-) -> Decision:
+def classify_run_layer(definition: Layer, flow: Any, update: Mapping[str, Any] | None) -> Decision:
     """Return what a layer around a run decided; `flow` is its LayerFlow."""
     owner, method = definition.owner, definition.method
     signal = flow.signal

@@ -23,8 +23,8 @@ from agent_factory.fused.tool_batch import (
     resendable,
 )
 from agent_factory.hooks.base import policy_of
-from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.run_layers.agent import FusedLayeredAgent, LayeredAgent
+from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec, identity

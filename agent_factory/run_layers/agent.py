@@ -35,18 +35,17 @@ class LayeredAgent(ThreadAgent):
                 yield from run.take()
                 return
             try:
-                yield from run.take()
                 value, advance = None, steps.send
                 if call is not RUN:
                     value = call()
                     continue
+                yield from run.take()
                 parts: Any = super().stream(run.input, run.config, **run.options)
                 with closing(parts):
                     for part in parts:
                         yield from run.see(part)
             except BaseException as error:
-                run.is_closed = isinstance(error, GeneratorExit)
-                value, advance = error, steps.throw
+                value, advance = run.raised(error), steps.throw
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
@@ -63,21 +62,20 @@ class LayeredAgent(ThreadAgent):
                     yield part
                 return
             try:
-                for part in run.take():
-                    yield part
                 value, advance = None, steps.send
                 if call is not RUN:
                     value = call()
                     value = await value if is_awaitable(value) else value
                     continue
+                for part in run.take():
+                    yield part
                 parts: Any = super().astream(run.input, run.config, **run.options)
                 async with aclosing(parts):
                     async for part in parts:
                         for seen in run.see(part):
                             yield seen
             except BaseException as error:
-                run.is_closed = isinstance(error, GeneratorExit)
-                value, advance = error, steps.throw
+                value, advance = run.raised(error), steps.throw
 
 
 class FusedLayeredAgent(LayeredAgent, FusedAgent):

@@ -116,6 +116,14 @@ class LayeredRun:
         self._tasks = TaskResults(self._saver, self._place, self._prefix, spec.topology.moved)
         self._recorder = Recorder(spec.decisions, spec.name)
 
+    def raised(self, error: BaseException) -> BaseException:
+        """Return what `steps` gets for an exception that was raised outside of it."""
+        if not isinstance(error, GeneratorExit):
+            return error
+        self.is_closed = True
+        # Python closes the generators that a generator delegates to, where it is thrown into it.
+        return _Signal(error, error)
+
     # What the run is made with
 
     def _find_thread(self) -> None:
@@ -152,7 +160,7 @@ class LayeredRun:
         self._outer = EventStream(self._modes, single=isinstance(mode, str), **shape)
         self._namespace: tuple[str, ...] | None = None
         options["stream_mode"] = inner
-        self._keys = options.get("output_keys")
+        self._keys: Any = options.get("output_keys")
         # The flows see the whole state, where the caller has not chosen keys.
         self._narrows = self._keys is agent.output_channels and {*self._modes} - {UPDATES} == {
             VALUES
@@ -160,6 +168,7 @@ class LayeredRun:
         if self._narrows:
             options["output_keys"] = agent.stream_channels_list
         self._pauses = PauseHandler()
+        self._asked: tuple[Any, ...] | None = None  # interrupts that the caller has seen
         if not self._nested:
             options.setdefault("control", None)
             options["control"] = options["control"] or RunControl()
@@ -202,13 +211,19 @@ class LayeredRun:
     def see(self, part: Any) -> Iterable[Any]:
         """Return what the caller sees of a part of the agent's stream."""
         namespace, mode, data = self._inner.read_part(part)
-        if mode == VALUES and namespace in (None, self._namespace or namespace):
-            self._namespace = namespace or ()
+        own = namespace in (None, self._namespace)
+        if mode == VALUES and (own or self._namespace is None):  # the first part is its own
+            self._namespace, own = namespace or (), True
             state = data if isinstance(data, Mapping) else {str(self._keys): data}
             self.values = {key: value for key, value in state.items() if key != _INTERRUPT}
             self._has_values = True
             if self._narrows:
                 data = {key: data[key] for key in (*self._keys, _INTERRUPT) if key in data}
+        if own and mode in (UPDATES, VALUES):
+            interrupts = data.get(_INTERRUPT) if isinstance(data, Mapping) else None
+            if self._version == "v2" and mode == VALUES:
+                interrupts = part["interrupts"] or None
+            self._asked = self._asked if interrupts is None else tuple(interrupts)
         if mode not in self._modes:
             return ()
         if self._version == "v2":
@@ -259,6 +274,7 @@ class LayeredRun:
         except Exception as broken:
             if failure is None:
                 raise
+            # The run ends as it has ended: with a lost lease, for example, nothing can be stored.
             failure.add_note(f"While the tasks of its layers were stored: {broken!r}")
         if failure is not None:
             raise failure
@@ -309,7 +325,7 @@ class LayeredRun:
             record.ended(flow)
             raise
         record.ended(flow, update)
-        if update or flow.caught or not flow.has_run:
+        if update or flow.caught or flow.passed is None:
             yield from self._write(flow, update)
         return dict(self.values)
 
@@ -341,7 +357,14 @@ class LayeredRun:
     def _run_agent(self, state: Mapping[str, Any]) -> Steps:
         """Run the agent, and return its final state."""
         self.input = self._input_for(state)
-        yield RUN
+        try:
+            yield RUN
+        except _Signal as closed:
+            # A caller may stop to read as soon as it is asked something.
+            asked = self._asked if self._pauses.interrupts is None else self._pauses.interrupts
+            if asked is None:
+                raise
+            raise _Signal(RunPaused(asked), closed.error) from None
         if (interrupts := self._pauses.interrupts) is not None:
             raise _Signal(RunPaused(interrupts), None)
         return dict(self.values)
@@ -359,7 +382,9 @@ class LayeredRun:
         if isinstance(input, Mapping) and starts:
             return {**input, **changes}
         if self._nested:
-            reason = f"changed {', '.join(map(repr, changes))} of a run that goes on inside another."
+            reason = (
+                f"changed {', '.join(map(repr, changes))} of a run that goes on inside another."
+            )
             raise BadReturn(name, reason, "Pass `state` on if `resumed`, or return an update.")
         command: Command[Any] = input or Command()
         earlier = pairs_of(command, name)
