@@ -109,8 +109,8 @@ def make_spec(
     layers = tuple(bound for m in members for bound in layers_of(m))
     calls = {bound.definition.call for bound in layers}
     shape = Shape(
-        hooks=tuple(bound.definition for bound in hooks),
-        layers=tuple(bound.definition for bound in layers),
+        tuple(bound.definition for bound in hooks),
+        tuple(bound.definition for bound in layers),
         # A layer around tool calls may run tools that are known only at run time.
         has_tools=bool(toolbox.client) or Call.TOOL in calls,
         # A layer around model calls may ask for a structured answer.

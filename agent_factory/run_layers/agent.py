@@ -32,18 +32,18 @@ class LayeredAgent(ThreadAgent):
             try:
                 call = advance(value)
             except StopIteration:
-                yield from run.take()
+                yield from run.view.take()
                 return
             try:
                 value, advance = None, steps.send
                 if call is not RUN:
                     value = call()
                     continue
-                yield from run.take()
+                yield from run.view.take()
                 parts: Any = super().stream(run.input, run.config, **run.options)
                 with closing(parts):
                     for part in parts:
-                        yield from run.see(part)
+                        yield from run.view.see(part)
             except BaseException as error:
                 value, advance = run.raised(error), steps.throw
 
@@ -58,7 +58,7 @@ class LayeredAgent(ThreadAgent):
             try:
                 call = advance(value)
             except StopIteration:
-                for part in run.take():
+                for part in run.view.take():
                     yield part
                 return
             try:
@@ -67,12 +67,12 @@ class LayeredAgent(ThreadAgent):
                     value = call()
                     value = await value if is_awaitable(value) else value
                     continue
-                for part in run.take():
+                for part in run.view.take():
                     yield part
                 parts: Any = super().astream(run.input, run.config, **run.options)
                 async with aclosing(parts):
                     async for part in parts:
-                        for seen in run.see(part):
+                        for seen in run.view.see(part):
                             yield seen
             except BaseException as error:
                 value, advance = run.raised(error), steps.throw
