@@ -129,8 +129,7 @@ def make_spec(
     found = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = _chat_model(model), system_prompt
     if found:
-        # stacklevel=3: report the caller of create_agent or plan_agent.
-        warnings.warn(AgentFactoryWarning(found), stacklevel=3)
+        warnings.warn(AgentFactoryWarning(found), stacklevel=3)  # of create_agent or plan_agent
     return AgentSpec(
         model=chat_model,
         system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
