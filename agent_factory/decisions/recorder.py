@@ -242,7 +242,7 @@ class Recorder:
         return recorded
 
     def run_layer(
-        self, definition: Layer, runtime: Runtime[Any], config: RunnableConfig
+        self, definition: Layer, runtime: Runtime[Any], config: RunnableConfig, **_: Any
     ) -> RunLayerRecord:
         """Return what records one run of a layer around the agent, with where it is made."""
         if not self.enabled:

@@ -82,6 +82,7 @@ class LayeredRun:
         self._tasks = TaskResults(self._thread, spec.topology.moved)
         self._recorder = Recorder(spec.decisions, spec.name)
         self._resumed = False
+        self._given: dict[str, Any] = {}
         self._first_state: dict[str, Any] = {}
         self._values: dict[str, Any] = {}  # the state, if the run has not shown it yet
 
@@ -125,6 +126,7 @@ class LayeredRun:
         stored = yield from self._thread.read(self.input)
         if stored is not None:
             self._resumed, self._values = bool(stored.tasks), dict(stored.values)
+        self._given = self.given()
         self._first_state = dict(self._values)
         if isinstance(self.input, Mapping) and not self._resumed:
             self._first_state = state = dict(self.input)
@@ -137,9 +139,8 @@ class LayeredRun:
         """Drive the flow of a layer; where it runs the agent, that is the next layer."""
         if at == len(self._spec.run_layers):
             return (yield from self.run_agent(state))
-        given = self.given()
-        flow = LayerFlow(self._spec.run_layers[at], state, given)
-        record = self._recorder.run_layer(flow.definition, given["runtime"], given["config"])
+        flow = LayerFlow(self._spec.run_layers[at], state, self._given)
+        record = self._recorder.run_layer(flow.definition, **self._given)
         advance, value = flow.send, None
         while True:
             try:
@@ -279,7 +280,7 @@ class LayeredRun:
         starts = isinstance(self.input, Mapping) and not self._resumed
         if starts and flow.passed is None:  # the run was not made: its input is kept nevertheless
             writes.insert(0, {"structured_response": None, **self.input})
-        elif starts and self._thread.saver is None and self.view.values is None:
+        elif starts and self._thread.saver is None and not self.values:
             writes.insert(0, self.input)
         if self._thread.saver is not None:
             ends = flow.caught is not None or flow.passed is None
