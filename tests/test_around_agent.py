@@ -51,7 +51,7 @@ Run = Callable[..., Any]
 def made(flow: Any, name: str = "Mine", **attributes: Any) -> AgentMiddleware[Any, Any]:
     """A middleware with a flow around the run."""
     members = {"around_agent": flow, **attributes}
-    middleware: Any = type(name, (AgentMiddleware,), members)()
+    middleware: AgentMiddleware[Any, Any] = type(name, (AgentMiddleware,), members)()
     return middleware
 
 

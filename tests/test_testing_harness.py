@@ -199,7 +199,7 @@ def test_more_inner_requests_than_answers_fail() -> None:
     [
         (Guard(), None, "It has none; for a hook, use run_hook"),
         (Twice(), None, "Choose one of them: call='model', call='tool'"),
-        (Twice(), "agent", "must be 'model' or 'tool'"),
+        (Twice(), "run", "must be one of 'agent', 'model', 'tool'"),
     ],
 )
 def test_a_missing_layer_is_named(middleware: Any, call: Any, words: str) -> None:
