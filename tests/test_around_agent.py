@@ -635,6 +635,64 @@ def test_a_thread_that_waits_at_a_missing_node_begins_no_layer(call: Run) -> Non
     assert log == []
 
 
+def test_a_thread_that_has_ended_begins_no_layer(call: Run) -> None:
+    log: list[Any] = []
+    built = agent(Watch(log), checkpointer=InMemorySaver())
+    first = call(built, ASK, THREAD)
+    log.clear()
+    assert texts(call(built, None, THREAD)) == texts(first)
+    assert log == []
+    script = ["Done.", "Again."]
+    other = agent(Watch(log), script=script, checkpointer=InMemorySaver())
+    call(other, ASK, THREAD)
+    assert texts(call(other, Command(goto="model"), THREAD))[-1] == "Again."
+    assert log.count("Watch started") == 2
+
+
+def test_a_nested_run_that_has_ended_is_not_made_again(call: Run) -> None:
+    """A node that called an agent and then asks a person runs again, and gets the same result."""
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    inner = agent(Watch(log), made(flow))
+
+    def asks(state: Any) -> Any:
+        result = inner.invoke(ASK)
+        return {"messages": [AIMessage(f"{texts(result)} {interrupt('ok?')}")]}
+
+    graph: Any = StateGraph(AgentState)
+    graph.add_node("asks", asks)
+    graph.set_entry_point("asks")
+    built = graph.compile(checkpointer=InMemorySaver())
+    call(built, ASK, THREAD)
+    assert texts(call(built, Command(resume="yes"), THREAD)) == [
+        "Go.", "['Go.', 'Done.', 'Bye.'] yes",
+    ]  # fmt: skip
+    assert log == ["Watch started", "Watch ended", "Watch closed"]
+
+
+@pytest.mark.parametrize("checkpointer", [None, True])
+def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> None:
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        with suppress(ValueError):
+            yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    script = [calls("ask", question="ok?"), calls("boom")]
+    inner = asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script, name="clerk")
+    clerk = agent_tool(inner, description="Asks.")
+    script = [calls("clerk", request="Go."), "All done."]
+    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    call(outer, ASK, THREAD)
+    assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go.", "", "Bye.", "All done."]
+    assert log == ["took", "gave back 1"]
+
+
 # Tasks
 
 
@@ -791,14 +849,15 @@ def test_an_error_of_a_task_is_raised_in_its_flow(call: Run) -> None:
     assert len(attempts) == 2
 
 
-def test_a_task_inside_of_another_agent_runs_once(call: Run) -> None:
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_task_inside_of_another_agent_runs_once(call: Run, durability: str) -> None:
     log: list[Any] = []
     inner = asking(Reserve(log), checkpointer=None, name="clerk")
     clerk = agent_tool(inner, description="Asks.")
     script = [calls("clerk", request="Go."), "All done."]
     outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
-    call(outer, ASK, THREAD)
-    call(outer, Command(resume="yes"), THREAD)
+    call(outer, ASK, THREAD, durability=durability)
+    call(outer, Command(resume="yes"), THREAD, durability=durability)
     assert log == ["took", "gave back 1"]
 
 

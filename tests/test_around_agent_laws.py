@@ -61,6 +61,7 @@ class Segment:
         form: How the agent is called.
         anew: Whether the user says something new, where the thread could also go on.
         asynchronous: Whether it is an async run.
+        durability: When it stores checkpoints.
     """
 
     trouble: Trouble
@@ -68,6 +69,7 @@ class Segment:
     form: str
     anew: bool
     asynchronous: bool
+    durability: Literal["sync", "async", "exit"] = "async"
 
 
 @dataclass(frozen=True)
@@ -357,6 +359,8 @@ def call(agent: Any, segment: Segment, input: Any, world: World) -> BaseExceptio
     """Call an agent in the form of a segment; return what it raises."""
     config = dict(CONFIG)
     options: dict[str, Any] = {"control": world.control}
+    if agent.checkpointer:
+        options["durability"] = segment.durability
     if segment.trouble == "has a limit":
         config["recursion_limit"] = segment.at
     if segment.trouble in ("pauses before", "pauses after"):
@@ -451,6 +455,7 @@ segments = st.builds(
     form=st.sampled_from(FORMS),
     anew=st.sampled_from([False, False, True]),
     asynchronous=st.booleans(),
+    durability=st.sampled_from(["sync", "async", "exit"]),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-PROGRAM = '''
+PROGRAM = """
 import os, sys
 from pathlib import Path
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -63,7 +63,7 @@ with SqliteSaver.from_conn_string("threads.db") as saver:
     else:
         answer = Command(resume="yes") if agent.get_state(thread).interrupts else None
         print(agent.invoke(answer, thread)["messages"][-1].text)
-'''
+"""
 
 
 def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

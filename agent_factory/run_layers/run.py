@@ -104,8 +104,10 @@ class LayeredRun:
         failure: BaseException | None = None
         paused = False
         try:
-            yield from self.start()
-            yield from self.layer(0, self._first_state)
+            if (yield from self.start()):
+                yield from self.layer(0, self._first_state)
+            else:
+                yield RUN
         except Signal as signal:
             failure, paused = signal.error, isinstance(signal.thrown, RunPaused)
         except Exception as error:
@@ -122,10 +124,16 @@ class LayeredRun:
             raise failure
 
     def start(self) -> Steps:
-        """Find out whether the run goes on, and with which state."""
+        """Find out whether the run goes on, and with which state.
+
+        Return False if it has ended before, so that nothing runs: a finished thread was resumed, or
+        a node that had called a nested agent runs again.
+        """
         stored = yield from self._thread.read(self.input)
         if stored is not None:
             self._resumed, self._values = bool(stored.tasks), dict(stored.values)
+            if not self._resumed and not getattr(self.input, "goto", ()):
+                return False
         self._given = self.given()
         self._first_state = dict(self._values)
         if isinstance(self.input, Mapping) and not self._resumed:
@@ -134,6 +142,7 @@ class LayeredRun:
                 messages = given if isinstance(given, list) else [given]
                 with suppress(NotImplementedError, TypeError, ValueError):  # the run raises it
                     state["messages"] = convert_to_messages(messages)
+        return True
 
     def layer(self, at: int, state: Mapping[str, Any]) -> Steps:
         """Drive the flow of a layer; where it runs the agent, that is the next layer."""
@@ -280,9 +289,9 @@ class LayeredRun:
         starts = isinstance(self.input, Mapping) and not self._resumed
         if starts and flow.passed is None:  # the run was not made: its input is kept nevertheless
             writes.insert(0, {"structured_response": None, **self.input})
-        elif starts and self._thread.saver is None and not self.values:
+        elif starts and not self._thread.stores_ends and not self.values:
             writes.insert(0, self.input)
-        if self._thread.saver is not None:
+        if self._thread.stores_ends or (self._thread.saver is not None and flow.caught):
             ends = flow.caught is not None or flow.passed is None
             values = yield from self._thread.write(writes, ends=ends)
         else:

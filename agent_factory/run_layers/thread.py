@@ -37,13 +37,15 @@ class RunThread:
         self.is_nested = is_nested(self.configurable)
         self.saver: BaseCheckpointSaver[Any] | None = None
         self.place: dict[str, Any] = {}
+        self.stores_ends = False  # whether a checkpoint is stored when the run has finished
         if agent.checkpointer is False or not agent.has_thread(config):
             return
         saver = saver_of({"configurable": self.configurable}) or agent.checkpointer
-        # A graph in another one that stores nothing before the end has no checkpoint there.
-        at_exit = self.is_nested and stores_at_exit({"configurable": self.configurable})
-        if at_exit or not isinstance(saver, BaseCheckpointSaver):
+        if not isinstance(saver, BaseCheckpointSaver):
             return
+        # A graph in another one that stores nothing before the end stores only pauses and errors.
+        at_exit = self.is_nested and stores_at_exit({"configurable": self.configurable})
+        self.stores_ends = not at_exit
         place, again = place_of_run(self.configurable, stateful=agent.checkpointer is True)
         self.saver, self.place = saver, place["configurable"]
         if again:  # the number of this graph in its node is counted once
