@@ -83,6 +83,7 @@ class Habits:
         waits: It sleeps, and calls a runnable, while it opens and closes.
         fails: Where it raises itself: before the run, after it, or while it is closed.
         skips: It ends the run without making it.
+        swallows: It tries to go on where it is paused, cancelled or closed.
     """
 
     task: bool = False
@@ -91,6 +92,7 @@ class Habits:
     waits: bool = False
     fails: Literal["", "before", "after", "closing"] = ""
     skips: bool = False
+    swallows: bool = False
 
 
 @dataclass
@@ -172,6 +174,8 @@ class Layer(AgentMiddleware[Any, Any]):
         except RunPaused as pause:
             world.saw[name] = "pause"
             world.expect((world.trouble == "asks") == bool(pause.interrupts), f"{name}: {pause!r}")
+            if habits.swallows:
+                return {"messages": [("ai", "never mind")]}
             raise
         except Exception as error:
             world.saw[name] = f"error {type(error).__name__}"
@@ -180,6 +184,8 @@ class Layer(AgentMiddleware[Any, Any]):
             raise
         except BaseException as signal:
             world.saw[name] = f"signal {type(signal).__name__}"
+            if habits.swallows:
+                return {"messages": [("ai", "never mind")]}
             raise
         finally:
             if habits.waits:
@@ -445,8 +451,9 @@ habits = st.builds(
     handles=st.booleans(),
     writes=st.booleans(),
     waits=st.booleans(),
-    fails=st.sampled_from(["", "", "", "", "before", "after", "closing"]),
-    skips=st.sampled_from([False, False, False, False, True]),
+    fails=st.sampled_from([*[""] * 12, "before", "after", "closing"]),
+    skips=st.sampled_from([*[False] * 12, True]),
+    swallows=st.booleans(),
 )
 segments = st.builds(
     Segment,
