@@ -398,6 +398,31 @@ def place_of_run(
     return {"configurable": where}, {"__pregel_scratchpad": again}
 
 
+def is_nested(configurable: Mapping[str, Any]) -> bool:
+    """Whether a graph with this config runs within a node of another graph.
+
+    langgraph/pregel/_loop.py, 1.2: such a graph raises a `GraphInterrupt`, and one on its own ends
+    its stream. `Pregel.stream` takes another default mode for it.
+    """
+    return "__pregel_task_id" in configurable
+
+
+def in_runtime(config: RunnableConfig, runtime: Runtime[Any]) -> RunnableConfig:
+    """Return a config by which `get_stream_writer` and the like find a runtime.
+
+    langgraph/config.py and langgraph/runtime.py, 1.2: they read it under this key.
+    """
+    return {**config, "configurable": {**config["configurable"], "__pregel_runtime": runtime}}
+
+
+def streams_message_events(configurable: Mapping[str, Any]) -> bool:
+    """Whether a stream of messages shows events of the event protocol, and no messages.
+
+    langgraph/pregel/main.py, 1.2: `stream_events(version="v3")` asks for them under this key.
+    """
+    return bool(configurable.get("__pregel_stream_messages_v2"))
+
+
 def waiting_nodes(stored: CheckpointTuple, *, latest: bool) -> list[str]:
     """Return the nodes that come next in a stored thread, whether or not a graph has them.
 

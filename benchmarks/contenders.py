@@ -39,6 +39,10 @@ async def _alayer(self: Any, request: Any, handler: Callable[[Any], Any]) -> Any
     return await handler(request)
 
 
+def _run_layer(self: Any, state: Any) -> Any:
+    return (yield state)
+
+
 @dataclass(frozen=True, eq=False)
 class Kind:
     """A kind of middleware that does nothing, sync and async.
@@ -62,6 +66,7 @@ HOOKS = Kind(
     },
 )
 LAYERS = Kind("model layers", {"wrap_model_call": _layer, "awrap_model_call": _alayer})
+RUN_LAYERS = Kind("layers around the run", {"around_agent": _run_layer})
 
 
 @dataclass(frozen=True, slots=True)

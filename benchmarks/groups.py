@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from benchmarks.efforts import Effort
 from benchmarks.floor import floor
 from benchmarks.harness import Work
-from benchmarks.latency import latency, layers, peers
+from benchmarks.latency import around, latency, layers, peers
 from benchmarks.service import service
 from benchmarks.upkeep import batteries, build, decisions, guards, imports
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading
@@ -17,6 +17,7 @@ GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "watched": watched,
     "latency": latency,
     "layers": layers,
+    "around": around,
     "peers": peers,
     "checkpoints": checkpoints,
     "calls": calls,

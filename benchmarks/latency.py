@@ -13,6 +13,7 @@ from benchmarks.contenders import (
     OURS,
     PEER,
     PLAIN,
+    RUN_LAYERS,
     Factory,
     by_hand,
     has_peer,
@@ -109,6 +110,21 @@ def layers(effort: Effort) -> Iterator[Match]:
             pairs.append(Pair(f"{OURS}, N={MANY}", f"{PEER}, N={MANY}"))
         opened = partial(runs, entries)
         yield Match("layers", str(mode), opened, effort.runs, pairs, _a_turn(effort))
+
+
+def around(effort: Effort) -> Iterator[Match]:
+    """What layers around the run cost: a run with them over one with none."""
+    for saver, mode in product((Saver.NONE, Saver.MEMORY), Mode):
+        entries = {
+            f"{number} around the run": (
+                ours(),
+                Setting(mode, saver, RUN_LAYERS, number, effort.turns),
+            )
+            for number in (0, 1, 3)
+        }
+        pairs = [Pair(name, "0 around the run") for name in entries if not name.startswith("0")]
+        opened = partial(runs, entries)
+        yield Match("around", f"{mode}, {saver}", opened, effort.runs, pairs, _a_turn(effort))
 
 
 def _layered(mode: Mode, number: int, turns: int) -> Setting:

@@ -199,7 +199,7 @@ def test_more_inner_requests_than_answers_fail() -> None:
     [
         (Guard(), None, "It has none; for a hook, use run_hook"),
         (Twice(), None, "Choose one of them: call='model', call='tool'"),
-        (Twice(), "agent", "must be 'model' or 'tool'"),
+        (Twice(), "run", "must be one of 'agent', 'model', 'tool'"),
     ],
 )
 def test_a_missing_layer_is_named(middleware: Any, call: Any, words: str) -> None:
@@ -333,3 +333,43 @@ def test_calls_of_the_last_turn_may_be_pending() -> None:
     unreadable: Any = {"name": "add", "args": "{", "id": "9", "error": None}
     with pytest.raises(InvalidHistory, match="'9'"):
         assert_valid_history([AIMessage("", invalid_tool_calls=[unreadable])])
+
+
+class Polite(AgentMiddleware[Any, Any]):
+    """Says goodbye at the end of a run, and sorry if it fails."""
+
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        try:
+            yield state
+        except ValueError as error:
+            return {"messages": [AIMessage(f"Sorry: {error}")]}
+        return {"messages": [AIMessage("Welcome back." if resumed else "Bye.")]}
+
+
+def test_a_layer_around_a_run_is_run_alone() -> None:
+    run = both_ways(run_layer, Polite(), "Hello")
+    assert [message.text for message in run.response["messages"]] == ["Hello", "Done.", "Bye."]
+    assert run.text == "Bye."
+    assert [message.text for message in run.asked[0]["messages"]] == ["Hello"]
+    assert both_ways(run_layer, Polite(), "Hello", ValueError("down")).text == "Sorry: down"
+
+
+def test_a_layer_around_a_run_goes_on_after_answers() -> None:
+    def handler(state: Any) -> str:
+        return f"You said {interrupt('Well?')} to {state['messages'][0].text}."
+
+    with pytest.raises(GraphInterrupt):
+        both_ways(run_layer, Polite, "Hello", handler)
+    run = run_layer(Polite(), "Hello", handler, resume=["yes"])
+    assert run.response["messages"][1].text == "You said yes to Hello."
+    assert run.text == "Welcome back."
+    assert len(run.asked) == 2
+
+
+def test_a_layer_around_a_run_gets_its_context_and_its_store() -> None:
+    class Asks(AgentMiddleware[Any, Any]):
+        def around_agent(self, state: Any, runtime: Any, store: Any) -> Any:
+            yield state
+            return {"messages": [AIMessage(f"{runtime.context} {store is runtime.store}")]}
+
+    assert run_layer(Asks(), "Hello", context="Ann", store=InMemoryStore()).text == "Ann True"

@@ -321,3 +321,43 @@ def test_without_hypothesis_the_error_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "hypothesis.strategies", None)
     with pytest.raises(ImportError, match=r"pip install 'agent-factory\[testing\]'"):
         strategies.messages()
+
+
+class _AroundRun(AgentMiddleware[Any, Any]):
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        return (yield state)
+
+
+class _NeverGoesOn(_AroundRun):
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        if resumed:
+            raise KeyError("gone")
+        return (yield state)
+
+
+class _WritesInPlace(_AroundRun):
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        state["messages"][-1].content = "other"
+        return (yield state)
+
+
+class _LeavesCalls(_AroundRun):
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        yield state
+        call = {"name": "search", "args": {}, "id": "call_9"}
+        return {"messages": [AIMessage("", tool_calls=[call])]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (_NeverGoesOn, "passes_interrupts: _NeverGoesOn.around_agent: it could not go on after a"),
+        (_WritesInPlace, "leaves_states_alone: _WritesInPlace.around_agent: it changed its mess"),
+        (_LeavesCalls, "keeps_histories_valid: _LeavesCalls.around_agent"),
+    ],
+)
+def test_a_layer_around_a_run_keeps_the_laws_too(kind: Any, words: str) -> None:
+    check_middleware(_AroundRun, max_examples=3)
+    with pytest.raises(LawViolation) as broken:
+        check_middleware(kind, laws=[words.partition(":")[0]], max_examples=5)
+    assert words in str(broken.value)

@@ -13,10 +13,12 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.callbacks import GraphCallbackHandler
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
@@ -36,8 +38,10 @@ from agent_factory.upstream import (
     current_config,
     graph_namespace,
     in_namespace,
+    in_runtime,
     interrupts_here,
     is_json_overwrite,
+    is_nested,
     is_resumed,
     messages_delta_reducer,
     node_alone,
@@ -52,6 +56,7 @@ from agent_factory.upstream import (
     shows_subgraphs,
     state_writer,
     streams_events,
+    streams_message_events,
     streams_messages,
     super_step,
     task_namespace,
@@ -659,3 +664,67 @@ def test_the_place_of_a_nested_run_is_where_its_checkpoints_are(stateful: bool) 
     root, again = place_of_run({"thread_id": "one", "checkpoint_id": "a"}, stateful=False)
     assert root["configurable"] == {"thread_id": "one", "checkpoint_ns": "", "checkpoint_id": "a"}
     assert again == {}
+
+
+def test_a_graph_in_a_node_knows_it() -> None:
+    seen: list[bool] = []
+
+    def note(state: State, config: RunnableConfig) -> None:
+        seen.append(is_nested(config["configurable"]))
+
+    def call(state: State, config: RunnableConfig) -> None:
+        seen.append(is_nested(config["configurable"]))
+        chain(note).invoke({"log": []})
+
+    assert not is_nested({"thread_id": "one"})
+    chain(call).invoke({"log": []})
+    assert seen == [True, True]
+
+
+def test_a_nested_graph_raises_what_it_waits_for_and_reports_no_interrupt() -> None:
+    """Why only a run that is not nested has a handler for pauses."""
+    events: list[Any] = []
+    raised: list[BaseException] = []
+
+    class Handler(GraphCallbackHandler):
+        def on_interrupt(self, event: Any) -> None:
+            events.append(event.checkpoint_ns)
+
+    def wait(state: State) -> None:
+        interrupt("well?")
+
+    def call(state: State) -> None:
+        try:
+            chain(wait).invoke({"log": []})
+        except GraphInterrupt as error:
+            raised.append(error)
+            raise
+
+    graph = chain(call, checkpointer=InMemorySaver())
+    graph.invoke({"log": []}, {**THREAD, "callbacks": [Handler()]})
+    assert len(raised) == 1
+    assert events == [()]
+
+
+def test_writers_and_runtimes_are_found_by_a_config() -> None:
+    written: list[Any] = []
+    runtime: Runtime[Any] = Runtime(context="mine", stream_writer=written.append)
+    token = current_config.set(in_runtime({"configurable": {}}, runtime))
+    try:
+        get_stream_writer()("hello")
+        assert get_runtime().context == "mine"
+    finally:
+        current_config.reset(token)
+    assert written == ["hello"]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+def test_the_event_protocol_asks_for_events_of_messages() -> None:
+    seen: list[bool] = []
+
+    def note(state: State, config: RunnableConfig) -> None:
+        seen.append(streams_message_events(config["configurable"]))
+
+    list(chain(note).stream({"log": []}, stream_mode="messages"))
+    assert chain(note).stream_events({"log": []}, version="v3").output is not None
+    assert seen == [False, True]

@@ -34,17 +34,28 @@ _FLOW = '''
         return (yield request)
 '''
 
+_RUN_FLOW = '''
+    def $hook(self, state: $request) -> Flow[Any]:
+        """$when `yield state` runs the agent."""
+        return (yield state)
+'''
+
 _WHEN = {
     "before_agent": "Runs once, when a run starts.",
     "before_model": "Runs before each model call.",
     "after_model": "Runs after each model call.",
     "after_agent": "Runs once, when a run ends.",
+    "around_agent": "Wraps a whole run.",
     "around_model": "Wraps each model call.",
     "around_tool": "Wraps each tool call.",
 }
 
-_REQUESTS = {"around_model": "ModelRequest[Any]", "around_tool": "ToolCallRequest"}
-"""The requests of the flows; the other methods are node hooks."""
+_REQUESTS = {
+    "around_agent": "AgentState[Any]",
+    "around_model": "ModelRequest[Any]",
+    "around_tool": "ToolCallRequest",
+}
+"""What the flows get; the other methods are node hooks."""
 
 HOOKS: Final = tuple(_WHEN)
 """The methods that a new middleware can have."""
@@ -140,7 +151,8 @@ class Skeleton:
             request = _REQUESTS.get(hook)
             used = {"Flow", request.partition("[")[0]} if request else {"AgentState", "Runtime"}
             imports |= used
-            template = Template(_FLOW if request else _NODE)
+            form = _RUN_FLOW if hook == "around_agent" else _FLOW
+            template = Template(form if request else _NODE)
             methods.append(template.substitute(hook=hook, when=_WHEN[hook], request=request))
         return Template(_CLASS).substitute(
             name=self.name,

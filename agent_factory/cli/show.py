@@ -53,7 +53,7 @@ def plan_tree(title: str, plan: Topology) -> Tree:
                 inner.add(_edge(edge, Text()))
     for call in Call:
         if layers := plan.layers_around(call):
-            heading = (f"around each {call} call", _TITLE), ("  outermost first", _ASIDE)
+            heading = (f"around {call.phrase}", _TITLE), ("  outermost first", _ASIDE)
             branch = tree.add(Text.assemble(*heading))
             for number, layer in enumerate(layers, 1):
                 branch.add(Text.assemble(f"{number}. ", (layer.owner, _OWNER), f".{layer.method}"))

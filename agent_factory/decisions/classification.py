@@ -16,6 +16,7 @@ from langgraph.types import Command
 from agent_factory.decisions.log import REASON, Decision, Outcome
 from agent_factory.decisions.prefix import PrefixChange
 from agent_factory.errors import BadReturn
+from agent_factory.hooks.flows import RunPaused
 from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 
@@ -179,6 +180,27 @@ def _layer_outcome(
     if fields == ["response"]:
         return Outcome.CHANGED_RESPONSE, ""
     return (Outcome.CHANGED_REQUEST, ", ".join(fields)) if fields else (Outcome.PASSED, "")
+
+
+def classify_run_layer(definition: Layer, flow: Any, update: Mapping[str, Any] | None) -> Decision:
+    """Return what a layer around a run decided; `flow` is its LayerFlow."""
+    owner, method = definition.owner, definition.method
+    signal = flow.signal
+    if signal is not None and isinstance(signal.thrown, RunPaused):
+        return make_decision(owner, method, Outcome.INTERRUPTED)
+    if (error := flow.error or (signal and signal.error)) is not None:
+        reason = "from within" if error is flow.caught or signal is not None else ""
+        return make_decision(owner, method, *_failed(error), reason=reason, contents=error)
+    more: dict[str, Any] = {"changed": _changed(update or {}), "contents": flow.returned}
+    if flow.passed is None:
+        return make_decision(owner, method, Outcome.ANSWERED, **more)
+    if flow.caught is not None:
+        return make_decision(owner, method, Outcome.RECOVERED, type(flow.caught).__name__, **more)
+    given, passed = flow.state, flow.passed
+    fields = [key for key in passed if key not in given or passed[key] is not given[key]]
+    if fields:
+        return make_decision(owner, method, Outcome.CHANGED_REQUEST, ", ".join(fields), **more)
+    return make_decision(owner, method, Outcome.WROTE if update else Outcome.PASSED, **more)
 
 
 def classify_tool(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from agent_factory.decisions.classification import (
     classify_prefix,
     classify_repair,
     classify_route,
+    classify_run_layer,
     classify_tool,
     classify_usage,
     fields_of,
@@ -36,7 +37,7 @@ from agent_factory.hooks.introspection import Bound
 from agent_factory.state.history import Repair
 from agent_factory.structured_output.strategies import Strategy
 from agent_factory.topology.model import MODEL, TOOLS, Call, Hook, Layer
-from agent_factory.upstream import current_config, super_step
+from agent_factory.upstream import current_config, in_runtime, super_step
 
 Choice = Callable[..., str | list[Send]]
 """Function of the state, and of the config if it needs that, that returns where a run continues."""
@@ -125,6 +126,29 @@ _tool_call: ContextVar[_ToolCall | None] = ContextVar("tool_call", default=None)
 
 _trail: ContextVar[Trail | None] = ContextVar("trail", default=None)
 """The requests of the model call that is under way."""
+
+
+class RunLayerRecord:
+    """Records what a layer around a run has decided, if there is a log."""
+
+    def __init__(self, definition: Layer, record: Callable[..., None] | None) -> None:
+        self._definition, self._record = definition, record
+        self._reasons: list[str] = []
+        self._start = perf_counter()
+
+    def advance(self, call: Callable[[Any], _T], value: Any) -> _T:
+        """Call a method of the flow, which may give a reason."""
+        if self._record is None:
+            return call(value)
+        with setting(_reasons, self._reasons):
+            return call(value)
+
+    def ended(self, flow: Any, update: Mapping[str, Any] | None = None) -> None:
+        """Record what the flow has done, and the update that it has returned."""
+        if self._record is not None:
+            made = classify_run_layer(self._definition, flow, update)
+            reason = self._reasons[-1] if self._reasons else made.reason
+            self._record(made, seconds=perf_counter() - self._start, reason=reason)
 
 
 class Recorder:
@@ -247,6 +271,15 @@ class Recorder:
             return self._recorded(classify, place, partial(method, request, call_handler))
 
         return recorded
+
+    def run_layer(
+        self, definition: Layer, runtime: Runtime[Any], config: RunnableConfig, **_: Any
+    ) -> RunLayerRecord:
+        """Return what records one run of a layer around the agent, with where it is made."""
+        if not self.enabled:
+            return RunLayerRecord(definition, None)
+        place = _Place(runtime, 0, in_runtime(config, runtime))
+        return RunLayerRecord(definition, partial(self._record, place=place))
 
     def tools(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the call of a tool with all its layers, so that its errors are recorded."""

@@ -107,14 +107,14 @@ def make_spec(
     toolbox, clashes = sort_tools(given, outputs)
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
-    calls = {bound.definition.call for bound in layers}
+    around = {call: tuple(b for b in layers if b.definition.call is call) for call in Call}
     shape = Shape(
         hooks=tuple(bound.definition for bound in hooks),
         layers=tuple(bound.definition for bound in layers),
         # A layer around tool calls may run tools that are known only at run time.
-        has_tools=bool(toolbox.client) or Call.TOOL in calls,
+        has_tools=bool(toolbox.client) or bool(around[Call.TOOL]),
         # A layer around model calls may ask for a structured answer.
-        may_skip_tools=format_ is not None or Call.MODEL in calls,
+        may_skip_tools=format_ is not None or bool(around[Call.MODEL]),
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
         moved=moves_of(members, moved, mistakes),
@@ -129,14 +129,13 @@ def make_spec(
     found = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = chat_model_of(model), system_prompt
     if found:
-        # stacklevel=3: report the caller of create_agent or plan_agent.
-        warnings.warn(AgentFactoryWarning(found), stacklevel=3)
+        warnings.warn(AgentFactoryWarning(found), stacklevel=3)  # of create_agent or plan_agent
     return AgentSpec(
         model=chat_model,
         system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
         hooks=hooks,
-        model_layers=tuple(b for b in layers if b.definition.call is Call.MODEL),
-        tool_layers=tuple(b for b in layers if b.definition.call is Call.TOOL),
+        model_layers=around[Call.MODEL],
+        tool_layers=around[Call.TOOL],
         toolbox=toolbox,
         response_format=format_,
         schemas=schemas,
@@ -148,6 +147,7 @@ def make_spec(
         node_policies=nodes["node_policies"] or {},
         warnings=found,
         decisions=log,
+        run_layers=around[Call.AGENT],
     )
 
 

@@ -23,11 +23,12 @@ from agent_factory.fused.tool_batch import (
     resendable,
 )
 from agent_factory.hooks.base import policy_of
+from agent_factory.run_layers.agent import FusedLayeredAgent, LayeredAgent
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
-from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.threads import ThreadAgent
+from agent_factory.runtime.spec import AgentSpec, identity
+from agent_factory.runtime.threads import LAST_WRITE, ThreadAgent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
 from agent_factory.state.channels import KeyedByName
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES
@@ -71,7 +72,9 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             tools = {TOOLS: ToolsStep(agent.nodes[TOOLS], self.fusion)} if TOOLS in steps else {}
             for name, step in {**steps, **tools}.items():
                 run_in_place(agent.nodes[name], step)
-            kind = FusedAgent
+            kind = FusedLayeredAgent if self.spec.run_layers else FusedAgent
+        elif self.spec.run_layers:
+            kind = LayeredAgent
         elif agent.checkpointer:
             kind = ThreadAgent
         # `compile` has no place for a class. To construct the graph once more takes longer.
@@ -106,6 +109,8 @@ def wire(
             timeout=policy.timeout if policy else None,
             trace_policy=trace_policies.get(name),
         )
+    if spec.run_layers:
+        graph.add_node(LAST_WRITE, identity, input_schema=spec.schemas.state)
     if moved := {move.old: move.new for move in spec.topology.moved}:
         for key in {key for member in spec.middleware for key in member.keyed_by_name}:
             if type(channel := graph.channels.get(key)) is BinaryOperatorAggregate:

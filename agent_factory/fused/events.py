@@ -114,14 +114,14 @@ class EventStream:
 
     def _shown(self, part: Any) -> Iterator[Any]:
         """Yield a part of LangGraph's stream, or an event of a node, if the caller sees it."""
-        namespace, mode, data = self._read(part)
+        namespace, mode, data = self.read_part(part)
         if mode == CUSTOM and isinstance(data, Event):
             part, mode = data, data.mode
         if isinstance(part, Event):
             if part.data is REPLACED:
                 self._replaced[mode] = part.namespace
                 return
-            part = self._part(part)
+            part = self.form(part)
         elif mode in self._replaced and namespace in (None, self._replaced[mode]):
             del self._replaced[mode]
             return
@@ -130,7 +130,7 @@ class EventStream:
         if mode in self._modes:
             yield part
 
-    def _read(self, part: Any) -> tuple[tuple[str, ...] | None, str, Any]:
+    def read_part(self, part: Any) -> tuple[tuple[str, ...] | None, str, Any]:
         """Return the namespace, the mode and the data of a part."""
         if isinstance(part, Event):
             return part
@@ -139,7 +139,7 @@ class EventStream:
         namespace, mode, data = part if self._subgraphs else (None, *part)
         return namespace, mode, data
 
-    def _part(self, event: Event) -> Any:
+    def form(self, event: Event) -> Any:
         """Return an event in the form of LangGraph's stream."""
         namespace, mode, data = event
         if self._version == "v2":

@@ -35,6 +35,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     - Layers `wrap_model_call`, `wrap_tool_call` take the request and a handler, and decide
       whether, when and with what to call the handler.
     - Flows `around_model`, `around_tool` are layers that are written once for sync and async runs.
+    - The flow `around_agent` is a layer around a whole run.
 
     Hooks and layers have variants for async runs, whose names begin with `a`. A hook may also take
     `config`, `store` and `writer`, as a LangGraph node may.
@@ -184,6 +185,27 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Wrap each tool call; `message = yield request` calls the inner layer."""
         raise self._not_implemented("tool")
+
+    def around_agent(self, state: StateT, *_: Any, **injected: Any) -> Flow[dict[str, Any] | None]:
+        """Wrap a whole run, from its input to its end or to its next pause.
+
+        `result = yield state` runs the agent, once, and returns the final state. At a start,
+        `state` is the input of the run, with its messages as objects; when the run goes on after a
+        pause, the stored state. The flow may pass on `{**state, "key": value}`. It returns None,
+        the state, or an update that is written to the state last.
+
+        - An exception of the run is raised at the `yield`. A flow that handles it and returns
+          ends the run with what it returns.
+        - At a pause, `RunPaused` is raised there: `finally` and `with` release what was opened
+          while a person decides. When the run goes on, a new call of the method begins.
+        - A cancellation, and the end of a stream that is not read to its end, are raised there
+          too. No flow can suppress them, or a pause.
+
+        It may also take `runtime`, `config`, `store` and `resumed` by name; `resumed` is whether
+        the run goes on in the middle of a thread. It may also yield `Sleep(seconds)`,
+        `Invoke(runnable, input)` and `Task(name, function)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no layer around a run.")
 
     def _has_wrap_inside(self, call: str) -> bool:
         """Whether the agent runs the flow outside of a wrap that a subclass defines."""

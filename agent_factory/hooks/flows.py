@@ -5,7 +5,8 @@ happen and is resumed with the result, or with the exception:
 
 - `yield request` calls the inner layer and receives its response,
 - `yield Sleep(seconds)` waits,
-- `yield Invoke(runnable, input)` calls another runnable, such as a model.
+- `yield Invoke(runnable, input)` calls another runnable, such as a model,
+- `yield Task(name, function)` calls a function once in a run; only `around_agent` may do that.
 
 `run` and `arun` drive a flow in a sync or an async run, so a flow contains no `async`.
 
@@ -20,13 +21,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar, overload
 
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
+from langgraph.types import Interrupt
 
 from agent_factory.errors import BadReturn, describe
 
@@ -70,6 +72,38 @@ class Invoke:
     runnable: CanInvoke
     input: Any
     config: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Call a function once in a run of the agent. Only a flow `around_agent` may yield it.
+
+    The result is stored in the thread until the run ends. When the run goes on after a pause, here
+    or in another process, the flow is resumed with the stored result, and nothing is called.
+
+    Args:
+        name: Name of the task; a flow that yields it again gets the same result.
+        function: Called without arguments. A coroutine function serves async runs only. What it
+            returns must be something that the checkpointer can store.
+    """
+
+    name: str
+    function: Callable[[], Any]
+
+
+class RunPaused(BaseException):
+    """Thrown into `around_agent` at its `yield` when the run pauses: it is not over.
+
+    A flow may catch it, to note the pause or to keep something open, and must end then. The run
+    stays paused in any case. It is not an `Exception`, so `except Exception` does not catch it.
+
+    Args:
+        interrupts: What the run waits for; empty if it pauses before or after a node.
+    """
+
+    def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
+        self.interrupts = tuple(interrupts)
+        super().__init__(*self.interrupts)
 
 
 EFFECTS = (Sleep, Invoke)
@@ -179,7 +213,7 @@ def drive(
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = _perform(effect, time.sleep, "invoke")
+                outcome = perform(effect, time.sleep, "invoke")
             else:
                 outcome = handler(effect)
         except BaseException as error:
@@ -207,7 +241,7 @@ async def adrive(
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = await _perform(effect, asyncio.sleep, "ainvoke")
+                outcome = await perform(effect, asyncio.sleep, "ainvoke")
             else:
                 outcome = await handler(effect)
         except BaseException as error:
@@ -228,7 +262,7 @@ class FlowLayer:
         return self.drive(self.flow(request), handler)
 
 
-def _perform(effect: Any, sleep: Callable[[float], Any], invoke: str) -> Any:
+def perform(effect: Any, sleep: Callable[[float], Any], invoke: str) -> Any:
     """Sleep or call a runnable; the result is awaitable in an async run."""
     if isinstance(effect, Sleep):
         return sleep(effect.seconds)

@@ -25,6 +25,9 @@ DefinitionT = TypeVar("DefinitionT", Hook, Layer)
 
 _WRAP = {Call.MODEL: "wrap_model_call", Call.TOOL: "wrap_tool_call"}
 _FLOW = {Call.MODEL: "around_model", Call.TOOL: "around_tool"}
+RUN_FLOW = "around_agent"
+"""The flow around a whole run."""
+_FLOWS = (*_FLOW.values(), RUN_FLOW)
 _HOOK_ARGUMENTS = ("state", "runtime")
 _ARGUMENTS = {
     **{phase.value: _HOOK_ARGUMENTS for phase in Phase},
@@ -34,6 +37,7 @@ _SLOTS = {
     **_ARGUMENTS,
     **{f"a{name}": arguments for name, arguments in _ARGUMENTS.items()},
     **dict.fromkeys(_FLOW.values(), ("request",)),
+    RUN_FLOW: ("state",),
 }
 """Every method that an agent calls, with the arguments it passes."""
 
@@ -43,7 +47,7 @@ _NOT_DEFINED = dict(zip(_SLOTS, _functions_of(AgentMiddleware), strict=True))
 
 _DECORATORS = {
     **{f"a{name}": name for name in _ARGUMENTS},
-    **{_FLOW[call]: _WRAP[call] for call in Call},
+    **{_FLOW[call]: _WRAP[call] for call in _FLOW},
 }
 """The decorators that make a method; all other methods have one of their own name."""
 
@@ -193,6 +197,10 @@ def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
                 )
             func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
         found.append(Bound(Layer(middleware.name, call, method), middleware, func, afunc))
+    if RUN_FLOW in defined and not _is_unused(middleware, RUN_FLOW):
+        around_run = Layer(middleware.name, Call.AGENT, RUN_FLOW)
+        start = inject_run(getattr(middleware, RUN_FLOW))
+        found.append(Bound(around_run, middleware, start, start))
     return found
 
 
@@ -248,6 +256,28 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
     return ahook if inspect.iscoroutinefunction(method) else hook
 
 
+RUN_INJECTED = ("runtime", "config", "store", "resumed")
+"""Parameters by which a flow around a run receives values."""
+
+
+def inject_run(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a flow around a run as a function of the state that takes what it names.
+
+    A method with other parameters is returned as it is, so that a build reports its signature.
+    """
+    try:
+        signature = inspect.signature(method)
+        wanted = [name for name in [*signature.parameters][1:] if name in RUN_INJECTED]
+        signature.bind("state", **dict.fromkeys(wanted))
+    except (TypeError, ValueError):
+        return method
+
+    def start(state: Any, **given: Any) -> Any:
+        return method(state, **{name: given[name] for name in wanted if name in given})
+
+    return start
+
+
 def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
     """Whether a middleware defines nothing that an agent uses, and misspells nothing either."""
     cls, base = _written(middleware)
@@ -299,6 +329,7 @@ def _method_errors(methods: _Methods) -> Iterator[_Mistake]:
         if wrong_mode := _mode_error(name, method):
             yield _Mistake(ArgumentError, f".{name}", *wrong_mode, "AF107")
         called = inject(method) if arguments == _HOOK_ARGUMENTS else method
+        called = inject_run(method) if name == RUN_FLOW else called
         if wrong_signature := _signature_error(name, arguments, called):
             yield _Mistake(ArgumentError, f".{name}", *wrong_signature, "AF106")
         for jump in methods.jumps[name]:
@@ -325,7 +356,7 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             return
     for name in sorted(set(middleware.unused) - _SLOTS.keys()) if middleware.unused else ():
         reason = f"contains {name!r}, which is not a hook, a layer or a flow."
-        hint = f"It can contain {', '.join([*_ARGUMENTS, *_FLOW.values()])}."
+        hint = f"It can contain {', '.join([*_ARGUMENTS, *_FLOWS])}."
         yield SpecError(f"{middleware.name}.unused", reason, hint, code="AF105")
 
 
@@ -335,7 +366,10 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
         yield SpecError(
             f"{middleware.name}.{name}",
             "is set on the instance, but hooks are read from the class: it would never run.",
-            f"Define it in the class, or decorate a function with {_DECORATORS.get(name, name)}.",
+            "Define it in the class."
+            if name == RUN_FLOW
+            else f"Define it in the class, or decorate a function with "
+            f"{_DECORATORS.get(name, name)}.",
             code="AF105",
         )
     for name, meant in _misspelt(*_written(middleware)):
@@ -365,12 +399,14 @@ def _misspelt(cls: type[Any], base: type[Any]) -> list[tuple[str, str]]:
 def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None:
     """Return reason and hint for a sync method that is a coroutine function, and the like."""
     coroutine, generator = inspect.iscoroutinefunction(method), inspect.isgeneratorfunction(method)
-    if name in _FLOW.values():
+    if name in _FLOWS:
         if not generator:
             hint = "Call the inner layer with `response = yield request`."
+            if name == RUN_FLOW:
+                hint = "Run the agent with `result = yield state`."
             return "must be a generator function.", hint
     elif generator or inspect.isasyncgenfunction(method):
-        return "is a generator function.", f"Only flows are: {' and '.join(_FLOW.values())}."
+        return "is a generator function.", f"Only flows are: {', '.join(_FLOWS)}."
     elif name in _ARGUMENTS:
         if coroutine:
             return "is a coroutine function, and sync runs call it.", f"Name it a{name}."

@@ -50,3 +50,4 @@ class AgentSpec:
     node_policies: Mapping[str, NodePolicy] = field(default_factory=dict)
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
+    run_layers: tuple[Bound[Layer], ...] = ()  # around a whole run, outermost first

@@ -26,6 +26,10 @@ COORDINATES = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 """Keys of a config that name a thread or a place in it: with one, a run has no graph around it."""
 
 
+LAST_WRITE = "__last_write__"
+"""Node by which the layers around a run write to its thread. No edge leads to it, or from it."""
+
+
 class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
     """Compiled agent whose threads are checked before a run resumes them.
 
@@ -56,11 +60,12 @@ class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return self._astream_resumed(input, *resumed, options)
 
     def get_graph(self, config: RunnableConfig | None = None, **options: Any) -> Graph:
-        """Return the graph to draw, without the nodes of former names."""
+        """Return the graph to draw, without the nodes that no edge leads to."""
         graph = super().get_graph(config, **options)
         builder: Any = self.builder  # the AgentGraph, whose module imports this one
-        for node in builder.spec.topology.former_nodes:
-            graph.remove_node(graph.nodes[node])
+        for node in (*builder.spec.topology.former_nodes, LAST_WRITE):
+            if node in graph.nodes:
+                graph.remove_node(graph.nodes[node])
         return graph
 
     def has_thread(self, config: RunnableConfig | None) -> bool:
@@ -68,6 +73,14 @@ class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if not self.checkpointer or "thread_id" in (config or {}).get("configurable", ()):
             return True
         return "thread_id" in ensure_config(merge_configs(self.config, config))["configurable"]
+
+    def effective_configurable(self, config: RunnableConfig | None) -> dict[str, Any]:
+        """Return the `configurable` of a run: its own, and that of the graph around it if any."""
+        given: Any = merge_configs(self.config, config)
+        own: dict[str, Any] = given.get("configurable", {})
+        if any(own.get(key) for key in COORDINATES):
+            return own
+        return {**(current_config.get() or {}).get("configurable", {}), **own}
 
     def stored(
         self, config: RunnableConfig
@@ -109,10 +122,7 @@ class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
         resumes = input is None or (isinstance(input, Command) and not input.goto)
         if not (resumes or is_resumed(own) or is_resumed(context)):
             return None
-        given: Any = merge_configs(self.config, config)
-        configurable = given["configurable"]
-        if not any(configurable.get(key) for key in COORDINATES):
-            configurable = {**context, **configurable}
+        configurable = self.effective_configurable(config)
         if self.checkpointer is False or not (resumes or is_resumed(configurable)):
             return None
         saver = saver_of({"configurable": configurable}) or self.checkpointer
@@ -129,7 +139,7 @@ class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
         config: RunnableConfig,
         options: dict[str, Any],
     ) -> Iterator[Any]:
-        self._check(saver.get_tuple(place), place)
+        self.check_nodes(saver.get_tuple(place), place)
         yield from super().stream(input, config, **options)
 
     async def _astream_resumed(
@@ -140,13 +150,13 @@ class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
         config: RunnableConfig,
         options: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        self._check(await saver.aget_tuple(place), place)
+        self.check_nodes(await saver.aget_tuple(place), place)
         events: Any = super().astream(input, config, **options)
         async with aclosing(events):
             async for event in events:
                 yield event
 
-    def _check(self, stored: CheckpointTuple | None, place: RunnableConfig) -> None:
+    def check_nodes(self, stored: CheckpointTuple | None, place: RunnableConfig) -> None:
         """Raise an error if a thread waits at a node that this agent does not have."""
         where = place["configurable"]
         latest = "checkpoint_id" not in where

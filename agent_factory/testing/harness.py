@@ -26,6 +26,7 @@ from langgraph.types import Command
 
 from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import ArgumentError, PathNotSupported, describe, raise_all
+from agent_factory.factory.agent import create_agent
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive, then
 from agent_factory.hooks.introspection import (
@@ -235,8 +236,10 @@ class LayerRun:
     """The result of running a layer.
 
     Args:
-        response: What the layer returned: a ModelResponse, a ToolMessage or a Command.
-        asked: The requests that it sent inward, in order; empty if it answered itself.
+        response: What the layer returned: a ModelResponse, a ToolMessage or a Command; of a layer
+            around a run the state at its end.
+        asked: The requests that it sent inward, in order; empty if it answered itself. Of a layer
+            around a run the states with which it ran the agent, one for each part of the run.
         commands: The state updates that it returned with the response of a model.
     """
 
@@ -247,8 +250,12 @@ class LayerRun:
     @property
     def text(self) -> str:
         """The text of the last message of the response."""
-        is_model = isinstance(self.response, ModelResponse)
-        return str((self.response.result[-1] if is_model else self.response).text)
+        response = self.response
+        if isinstance(response, ModelResponse):
+            response = response.result[-1]
+        elif isinstance(response, Mapping):
+            response = response["messages"][-1]
+        return str(response.text)
 
 
 def run_layer(
@@ -268,10 +275,11 @@ def run_layer(
     Args:
         middleware: The middleware.
         request: For a model call a ModelRequest or messages in any form; for a tool call a
-            ToolCallRequest or a dict with `name` and `args`. What is missing gets a default.
+            ToolCallRequest or a dict with `name` and `args`; for a run its input, or messages. What
+            is missing gets a default.
         handler: The inner call: its answer, a list of answers (one for each time it is called; an
-            exception is raised), or a function of the request.
-        call: "model" or "tool", if the middleware has a layer around both.
+            exception is raised), or a function of the request. Of a run, the model's answers.
+        call: "agent", "model" or "tool", if the middleware has several layers.
         state: The state; default: the messages of the request.
         context: `runtime.context`.
         store: `runtime.store`.
@@ -294,6 +302,8 @@ def run_layer(
     ('Two.', 2)
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
+    if trial.is_run:
+        return drive(trial.whole_run(context, store, config, resume))
     return trial.as_run(drive(in_langgraph(trial.invoke, context, store, config, resume)))
 
 
@@ -314,6 +324,8 @@ async def arun_layer(
     A function that is passed as `handler` may be a coroutine function.
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
+    if trial.is_run:
+        return await adrive(trial.whole_run(context, store, config, resume))
     return trial.as_run(await adrive(in_langgraph(trial.ainvoke, context, store, config, resume)))
 
 
@@ -334,11 +346,14 @@ class _LayerTrial:
             if call is None and layers:
                 reason, hint = "has several layers.", f"Choose one of them: {calls}."
             elif call not in (None, *Call):
-                subject, reason = "call", f"must be 'model' or 'tool', got {describe(call)}."
+                names = ", ".join(map(repr, map(str, Call)))
+                subject, reason = "call", f"must be one of {names}, got {describe(call)}."
                 hint = f"Pass one of {calls}." if calls else "For a hook, use run_hook."
             raise ArgumentError(subject, reason, hint)
         self._bound: Bound[Layer] = layers[call]
         self._is_model = self._bound.definition.call is Call.MODEL
+        self.is_run = self._bound.definition.call is Call.AGENT
+        self._schema = middleware.state_schema
         self._request = request
         self._state = state
         self._handler = handler
@@ -399,6 +414,55 @@ class _LayerTrial:
         whole = ToolCallRequest(tool_call=made, tool=tool, state=given, runtime=tool_runtime)
         return compose_tool_call(named, inner)(whole)
 
+    def whole_run(
+        self,
+        context: Any,
+        store: BaseStore | None,
+        config: Mapping[str, Any] | None,
+        resume: Sequence[Any],
+    ) -> Flow[LayerRun]:
+        """Make a run of an agent inside the layer, and go on with it for each answer."""
+        start: Any = self._bound.func
+        asked = self._asked
+
+        class Layers(AgentMiddleware[Any, Any]):
+            state_schema = self._schema
+
+            def around_agent(
+                self, state: Any, runtime: Any, config: Any, store: Any, resumed: bool
+            ) -> Flow[Any]:
+                given = {"runtime": runtime, "config": config, "store": store, "resumed": resumed}
+                return (yield from start(state, **given))
+
+        class Inner(AgentMiddleware[Any, Any]):
+            def around_agent(self, state: Any) -> Flow[Any]:
+                asked.append(state)
+                return (yield state)
+
+        handler, state = self._handler, as_state(self._request)
+        if self._state is not None:
+            state = {**as_state(self._state), **(state if self._request is not None else {})}
+        if callable(handler) and not isinstance(handler, type):
+            handler = partial(_ask_handler, handler)
+        answers = handler if isinstance(handler, list) else [handler] * (len(resume) + 1)
+        agent = create_agent(
+            ScriptedChatModel(answers),
+            middleware=[Layers(name=self._bound.definition.owner), Inner(name="Inner")],
+            context_schema=None if context is None else type(context),
+            checkpointer=InMemorySaver() if resume else None,
+            store=store,
+        ).bind(context=context)
+        given = dict(config or {})
+        given["configurable"] = {"thread_id": "harness", **given.get("configurable", {})}
+        result = yield Invoke(agent, state, given)
+        for answer in resume:
+            if "__interrupt__" not in result:
+                break
+            result = yield Invoke(agent, Command(resume=answer), given)
+        if "__interrupt__" in result:
+            raise GraphInterrupt(result["__interrupt__"])
+        return LayerRun(result, self._asked)
+
     def as_run(self, result: Any) -> LayerRun:
         """What the layer returned, with the requests that it sent inward."""
         if isinstance(result, ModelOutcome):
@@ -434,6 +498,11 @@ class _LayerTrial:
             return ToolMessage(str(answer), tool_call_id=call["id"], name=call["name"])
 
         return then(answer, respond)
+
+
+def _ask_handler(handler: Callable[[Any], Any], messages: list[Any]) -> Any:
+    """Return the answer of a model for a handler that takes a state."""
+    return handler({"messages": messages})
 
 
 _ASYNC: Mapping[Any, Any] = {run_hook: arun_hook, run_layer: arun_layer}

@@ -80,7 +80,8 @@ def check_middleware(
     - `leaves_agents_alone`: in a short conversation that gives the middleware no reason to act, an
       agent with it has the same plan except for the middleware's own nodes, and gives the same
       messages.
-    - `passes_interrupts`: an interrupt inside its layers propagates at once.
+    - `passes_interrupts`: an interrupt inside its layers propagates at once, and a layer around a
+      run goes on after the answer.
     - `keeps_histories_valid`: in the messages that it writes, and that it shows a model, each tool
       call has a result.
 
@@ -155,7 +156,7 @@ class LawCase:
             messages = strategies.messages(definition.phase, tools=self.tools)
             schema = self.make().state_schema
             return strategies.states(schema, definition.phase, messages=messages)
-        if definition.call is Call.MODEL:
+        if definition.call is not Call.TOOL:
             return strategies.messages(Phase.BEFORE_MODEL, tools=self.tools)
         st = needs("hypothesis", "strategies")
         args = st.dictionaries(st.sampled_from("abq"), st.text(max_size=9), max_size=2)
@@ -274,8 +275,11 @@ def leaves_states_alone(case: LawCase) -> None:
 
     def check_layer(layer: Bound[Layer], example: Any) -> None:
         given, is_model = deepcopy(example), layer.definition.call is Call.MODEL
-        if is_model:
-            request: Any = ModelRequest(
+        is_run = layer.definition.call is Call.AGENT
+        if is_run:
+            request: Any = given
+        elif is_model:
+            request = ModelRequest(
                 model=ScriptedChatModel(),
                 messages=given,
                 state={"messages": given.copy()},
@@ -296,6 +300,8 @@ def leaves_states_alone(case: LawCase) -> None:
             request = ToolCallRequest(given, None, state, runtime)
 
         def parts() -> dict[str, Any]:
+            if is_run:
+                return {"messages": request}
             own = {"request": request} if is_model else {"tool call": request.tool_call}
             return {**own, "state": request.state}
 
@@ -334,6 +340,16 @@ def passes_interrupts(case: LawCase) -> None:
             if len(asked) > 1:
                 times = f"it asked {len(asked)} times before it let an interrupt pass."
                 raise LawViolation(f"{name}: {times}")
+            if asked and layer.definition.call is Call.AGENT:
+                _check_goes_on(case, layer, handler)
+
+
+def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: Any) -> None:
+    """Check that a layer around a run goes on with it when what it waits for was answered."""
+    for attempt in case.layer(layer, "Go on.", handler=handler, resume=("Yes.",)):
+        if (error := outcome_of(attempt).error) is not None:
+            what = f"it could not go on after a pause: {error!r}"
+            raise LawViolation(f"{layer.definition.name}: {what}")
 
 
 def keeps_histories_valid(case: LawCase) -> None:
@@ -350,6 +366,9 @@ def keeps_histories_valid(case: LawCase) -> None:
     def check_layer(layer: Bound[Layer], request: Any) -> None:
         for attempt in case.layer(layer, request):
             result = attempt()
+            if layer.definition.call is Call.AGENT:
+                assert_valid_history(result.response["messages"])
+                continue
             if layer.definition.call is Call.MODEL:
                 for asked in result.asked:
                     assert_valid_history(asked.messages)

@@ -102,7 +102,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
         changes.append(replace(change, detail="; ".join([change.detail, *jumps])))
     for call in Call:
         before, after = ([x.name for x in plan.layers_around(call)] for plan in (old, new))
-        changes += _listed("layer", before, after, f"around each {call} call, ")
+        changes += _listed("layer", before, after, f"around {call.phrase}, ")
     was, now = {t.name: t for t in old.tools}, {t.name: t for t in new.tools}
     changes += (Change(ChangeKind.REMOVED, "tool", name) for name in was if name not in now)
     for name in [name for name in now if name not in was]:

@@ -65,8 +65,15 @@ class AgentStyle(StrEnum):
 class Call(StrEnum):
     """The kind of call that a layer wraps."""
 
+    AGENT = "agent"
+    """A whole run of the agent."""
     MODEL = "model"
     TOOL = "tool"
+
+    @property
+    def phrase(self) -> str:
+        """What layers of this kind are around, in words: "each model call"."""
+        return "the run" if self is Call.AGENT else f"each {self} call"
 
 
 class Route(StrEnum):

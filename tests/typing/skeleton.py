@@ -57,6 +57,10 @@ class AuditTrail(AgentMiddleware):
         """Runs once, when a run ends. Returns a state update or None."""
         return None
 
+    def around_agent(self, state: AgentState[Any]) -> Flow[Any]:
+        """Wraps a whole run. `yield state` runs the agent."""
+        return (yield state)
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         """Wraps each model call. `yield request` makes the call."""
         return (yield request)

@@ -41,6 +41,7 @@ def test_its_hooks_and_layers_are_in_the_plan() -> None:
         "after_agent",
     ]
     assert [layer.method for layer in plan.layers] == [
+        "around_agent",
         "around_model",
         "around_tool",
     ]

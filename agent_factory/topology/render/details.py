@@ -79,7 +79,7 @@ def overview(plan: TopologyData, figure: Figure) -> Details:
 
 
 def _layers(box: Box, target: str = "") -> Listing:
-    call = Call.TOOL if box.kind == TOOLS else Call.MODEL
+    call = {TOOLS: Call.TOOL, MODEL: Call.MODEL}.get(box.kind, Call.AGENT)
     items = tuple(Item(layer.name, target) for layer in box.frames)
     return Listing(f"layers {layer_order(call)}", items, ordered=True)
 
@@ -99,6 +99,8 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         facts.append(("what", "One model call, through its layers."))
     if box.kind == TOOLS:
         facts.append(("what", "Each pending tool call is run on its own, through its layers."))
+    if box.kind == "terminal":
+        lists.append(_layers(box))
     corners = {
         "A run enters here.": plan.entry,
         "Each turn begins here.": plan.loop_entry,

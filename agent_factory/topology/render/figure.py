@@ -148,7 +148,9 @@ def figure_of(plan: TopologyData) -> Figure:
     for index, name in enumerate([START, *plan.nodes, END]):
         key, hook = f"n{index}", plan.hook_at(name)
         if name in (START, END):
-            boxes[name] = Box(key, name, "terminal", name.strip("_"))
+            # The layers around a run are shown where it starts.
+            layers = tuple(plan.layers_around(Call.AGENT)) if name == START else ()
+            boxes[name] = Box(key, name, "terminal", name.strip("_"), layers)
         elif name in (plan.style.model, TOOLS):
             kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
             # Tools that the agent does not run itself are listed in the model's box.

@@ -13,18 +13,16 @@ def to_mermaid(plan: TopologyData) -> str:
     ids = {name: f"n{index}" for index, name in enumerate([START, *plan.nodes, END])}
     lines = ["flowchart TD"]
     for name, key in ids.items():
-        if name in (START, END):
-            lines.append(f'    {key}(["{name.strip("_")}"])')
-            continue
-        texts = [name]
-        call = {plan.style.model: Call.MODEL, TOOLS: Call.TOOL}.get(name)
+        texts = [name.strip("_") if name in (START, END) else name]
+        # The layers around a run are shown where it starts.
+        call = {START: Call.AGENT, plan.style.model: Call.MODEL, TOOLS: Call.TOOL}.get(name)
         if call and (layers := plan.layers_around(call)):
             texts.append(f"in {' > '.join(layer.name for layer in layers)}")
         if call is Call.TOOL:
             tools = (tool for tool in plan.tools if tool.kind is ToolKind.CLIENT)
             texts += (f"{t.name} (return_direct)" if t.return_direct else t.name for t in tools)
         box = "<br/>".join(text.translate(_ESCAPES) for text in texts)
-        lines.append(f'    {key}["{box}"]')
+        lines.append(f'    {key}(["{box}"])' if name in (START, END) else f'    {key}["{box}"]')
     for edge in transitions_of(plan):
         label = "; ".join(edge.notes).translate(_ESCAPES)
         arrow = f'-->|"{label}"|' if label else "-->"

@@ -122,7 +122,7 @@ def rules(theme: Theme, where: str = "") -> Iterator[str]:
     for kind, (tint, stripe) in theme.kinds.items():
         yield f"{at} .{kind} .core {{ fill: {tint}; }}"
         yield f"{at} .{kind} .stripe {{ fill: {stripe}; }}"
-    yield f"{at} .terminal text {{ fill: {theme.paper}; }}"
+    yield f"{at} .terminal .label {{ fill: {theme.paper}; }}"
 
 
 MARGIN = 16

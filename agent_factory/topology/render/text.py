@@ -79,9 +79,10 @@ def ordered_parts(plan: TopologyData) -> Iterator[OrderedPart]:
 
 def layer_order(call: Call) -> str:
     """Where layers are, and in which order they run."""
+    passed = ("state", "result") if call is Call.AGENT else ("request", "response")
     return (
-        f"around each {call} call; the first of the list is the outermost: it gets the request "
-        "first and the response last"
+        f"around {call.phrase}; the first of the list is the outermost: it gets the {passed[0]} "
+        f"first and the {passed[1]} last"
     )
 
 
@@ -89,7 +90,7 @@ def render(plan: TopologyData) -> str:
     """The plan as text: a line for each edge, layer (outermost first), tool, setting and move."""
     return _lines(
         *map(edge_line, transitions_of(plan)),
-        *(f"around each {layer.call} call: {layer.name}" for layer in plan.layers),
+        *(f"around {layer.call.phrase}: {layer.name}" for layer in plan.layers),
         *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
         *(f"setting: {one.owner}.{one.name} = {one.value}" for one in plan.settings),
         *(f"moved: {move.old} -> {move.new}" for move in plan.moved),

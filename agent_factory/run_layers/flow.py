@@ -1,0 +1,91 @@
+"""Layer flow: the flow of one layer in one run, and the control flow that passes through it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.errors import GraphBubbleUp, GraphDrained, GraphInterrupt, is_invalid_resume
+
+from agent_factory.hooks.flows import RunPaused, is_signal
+from agent_factory.hooks.introspection import Bound
+from agent_factory.topology.model import Layer
+
+logger = logging.getLogger("agent_factory")
+
+
+class Signal(BaseException):
+    """Control flow on its way out through the layers. No flow can stop it.
+
+    Args:
+        thrown: What each flow gets.
+        error: What the caller of the agent gets; None at a pause, which ends the stream.
+    """
+
+    def __init__(self, thrown: BaseException, error: BaseException | None) -> None:
+        self.thrown, self.error = thrown, error
+
+
+def signal_of(error: BaseException) -> Signal | None:
+    """Return the signal of an exception that is control flow; None for an error.
+
+    An interrupt is an `Exception` in LangGraph, and `except Exception` in a flow would catch it.
+    """
+    if not is_signal(error):
+        return None
+    thrown = error
+    if isinstance(error, GraphInterrupt):
+        thrown = RunPaused(error.args[0] if error.args else ())
+    elif isinstance(error, GraphDrained) or is_invalid_resume(error):
+        thrown = RunPaused()
+    elif isinstance(error, GraphBubbleUp):  # the run hands over to a graph around it
+        thrown = GeneratorExit()
+    return Signal(thrown, error)
+
+
+class LayerFlow:
+    """The flow of one layer in one run, and what has become of it so far."""
+
+    def __init__(
+        self, bound: Bound[Layer], state: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> None:
+        self.definition = bound.definition
+        self.name = bound.definition.name
+        self.state = dict(state)
+        flow = bound.func(dict(state), **given)  # type: ignore[misc]  # a flow has both functions
+        self.send, self.throw = flow.send, flow.throw
+        self.passed: Mapping[str, Any] | None = None  # the state with which it ran the agent
+        self.result: Mapping[str, Any] = {}  # the state that the run returned
+        self.caught: Exception | None = None  # what the run raised
+        self.returned: Any = None
+        self.error: Exception | None = None  # what leaves it
+        self.signal: Signal | None = None  # what leaves it, whatever it does
+
+    def receive(self, error: BaseException) -> BaseException:
+        """Return what the flow gets for an exception from within."""
+        signal = error if isinstance(error, Signal) else signal_of(error)
+        if signal is None:
+            return error
+        self.signal = signal
+        return signal.thrown
+
+    def fail(self, error: BaseException) -> None:
+        """Note what the flow has raised. An error cannot take the place of a signal."""
+        if (signal := signal_of(error)) is not None:
+            if self.signal is None or error is not self.signal.thrown:
+                self.signal = signal
+        elif self.signal is None:
+            assert isinstance(error, Exception)  # others are signals
+            self.error = error
+        elif self.signal.error is None:
+            logger.error("%s failed while it was closed.", self.name, exc_info=error)
+        else:
+            self.signal.error.add_note(f"While {self.name} was closed: {error!r}")
+
+    def leave(self) -> None:
+        """Raise what leaves the flow, if anything."""
+        if self.signal is not None:
+            raise self.signal
+        if self.error is not None:
+            raise self.error

@@ -1,0 +1,44 @@
+"""Pauses of a run that is not part of another one: LangGraph reports them to callback handlers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackManager, CallbackManager
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
+from langgraph.types import Interrupt
+
+
+class PauseHandler(GraphCallbackHandler):
+    """Notes what a run waits for. `interrupts` is None as long as the run is not paused."""
+
+    run_inline = True  # an async run would call it in a thread
+
+    def __init__(self) -> None:
+        self.interrupts: tuple[Interrupt[Any], ...] | None = None
+
+    def on_interrupt(self, event: GraphInterruptEvent) -> None:
+        """Note what the run waits for."""
+        self.interrupts = event.interrupts
+
+
+def with_handler(
+    own: RunnableConfig | None, config: RunnableConfig | None, handler: PauseHandler
+) -> RunnableConfig:
+    """Return the config of a run with a handler that what the run calls does not inherit.
+
+    Args:
+        own: The config of the agent.
+        config: The config of the run.
+        handler: The handler.
+    """
+    given: Any = ensure_config(merge_configs(own, config)).get("callbacks")
+    manager: BaseCallbackManager
+    if isinstance(given, BaseCallbackManager):
+        manager = given.copy()
+    else:
+        manager = CallbackManager([*(given or ())], [*(given or ())])
+    manager.add_handler(handler, inherit=False)
+    return {**(config or {}), "callbacks": manager}

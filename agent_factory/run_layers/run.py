@@ -1,0 +1,309 @@
+"""Layered run: one run of an agent, from its input to its end or next pause, inside its layers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from langchain_core.messages import convert_to_messages
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.runtime import ExecutionInfo, RunControl, Runtime, get_runtime
+from langgraph.types import Command, Overwrite
+from pydantic import BaseModel
+
+from agent_factory.decisions.recorder import Recorder
+from agent_factory.errors import BadReturn, UnknownStateKey, describe
+from agent_factory.fused.events import CUSTOM
+from agent_factory.fused.state_view import StateView
+from agent_factory.hooks.flows import EFFECTS, Invoke, RunPaused, Task, perform
+from agent_factory.run_layers.flow import LayerFlow, Signal
+from agent_factory.run_layers.pauses import PauseHandler, with_handler
+from agent_factory.run_layers.tasks import TaskResults
+from agent_factory.run_layers.thread import RunThread
+from agent_factory.run_layers.view import RunView
+from agent_factory.runtime.composition import without_streaming
+from agent_factory.runtime.spec import AgentSpec
+from agent_factory.runtime.threads import LAST_WRITE
+from agent_factory.state.channels import is_messages, with_ids
+from agent_factory.state.schema import ENGINE_KEYS
+from agent_factory.state.updates import check_keys, pairs_of
+from agent_factory.upstream import current_config, is_json_overwrite, run_identity
+
+RUN: Final = object()
+"""What `LayeredRun.steps` yields where the agent runs. All else is a call without arguments."""
+
+Steps = Generator[Any, Any, Any]
+
+
+class LayeredRun:
+    """One run of an agent inside its layers: a start, or what follows a pause.
+
+    `steps` is written once for sync and async runs. `LayeredAgent` drives it: it runs the agent
+    where `steps` yields `RUN`, and makes all other calls.
+
+    Args:
+        agent: The agent.
+        input: The input of the run.
+        config: Its config.
+        options: Its options, such as `stream_mode`.
+        asynchronous: Whether it is an async run.
+
+    Attributes:
+        input: What the agent is run with.
+        config: With which config.
+        options: With which options.
+        view: What the caller sees.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        input: Any,
+        config: RunnableConfig | None,
+        options: Mapping[str, Any],
+        *,
+        asynchronous: bool,
+    ) -> None:
+        spec: AgentSpec = agent.builder.spec
+        self._agent, self._spec, self._asynchronous = agent, spec, asynchronous
+        self._thread = RunThread(agent, config, asynchronous=asynchronous)
+        self.view = RunView(agent, self._thread, options)
+        self.input, self.config, self.options = input, self._thread.config, self.view.options
+        self._pauses = PauseHandler()
+        if not self._thread.is_nested:  # a nested run raises what it waits for
+            self.config = with_handler(agent.config, self.config, self._pauses)
+            self.options["control"] = self.options.get("control") or RunControl()
+        self._tasks = TaskResults(self._thread, spec.topology.moved)
+        self._recorder = Recorder(spec.decisions, spec.name)
+        self._resumed = False
+        self._given: dict[str, Any] = {}
+        self._first_state: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}  # the state, if the run has not shown it yet
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The state as far as it is known."""
+        return self._values if self.view.values is None else self.view.values
+
+    def raised(self, error: BaseException) -> BaseException:
+        """Return what `steps` gets for an exception that was raised outside of it."""
+        if not isinstance(error, GeneratorExit):
+            return error
+        self.view.is_closed = True
+        # Python closes the generators that a generator delegates to, where it is thrown into it.
+        return Signal(error, error)
+
+    def steps(self) -> Steps:
+        """Run the layers, the outermost first; yield `RUN` where the agent runs."""
+        failure: BaseException | None = None
+        paused = False
+        try:
+            if (yield from self.start()):
+                yield from self.layer(0, self._first_state)
+            else:
+                yield RUN
+        except Signal as signal:
+            failure, paused = signal.error, isinstance(signal.thrown, RunPaused)
+        except Exception as error:
+            failure = error
+        try:
+            ending = self._tasks.keep(resumed=self._resumed) if paused else self._tasks.forget()
+            yield from ending
+        except Exception as broken:
+            if failure is None:
+                raise
+            # The run ends as it has ended: with a lost lease, for example, nothing can be stored.
+            failure.add_note(f"While the tasks of its layers were stored: {broken!r}")
+        if failure is not None:
+            raise failure
+
+    def start(self) -> Steps:
+        """Find out whether the run goes on, and with which state.
+
+        Return False if it has ended before, so that nothing runs: a finished thread was resumed, or
+        a node that had called a nested agent runs again.
+        """
+        stored = yield from self._thread.read(self.input)
+        if stored is not None:
+            self._resumed, self._values = bool(stored.tasks), dict(stored.values)
+            if not self._resumed and not getattr(self.input, "goto", ()):
+                return False
+        self._given = self.given()
+        self._first_state = dict(self._values)
+        if isinstance(self.input, Mapping) and not self._resumed:
+            self._first_state = state = dict(self.input)
+            if (given := state.get("messages")) is not None:
+                messages = given if isinstance(given, list) else [given]
+                with suppress(NotImplementedError, TypeError, ValueError):  # the run raises it
+                    state["messages"] = convert_to_messages(messages)
+        return True
+
+    def layer(self, at: int, state: Mapping[str, Any]) -> Steps:
+        """Drive the flow of a layer; where it runs the agent, that is the next layer."""
+        if at == len(self._spec.run_layers):
+            return (yield from self.run_agent(state))
+        flow = LayerFlow(self._spec.run_layers[at], state, self._given)
+        record = self._recorder.run_layer(flow.definition, **self._given)
+        advance, value = flow.send, None
+        while True:
+            try:
+                yielded = record.advance(advance, value)
+            except StopIteration as stop:
+                flow.returned = stop.value
+                break
+            except BaseException as error:
+                flow.fail(error)
+                break
+            try:
+                value, advance = (yield from self.effect(at, flow, yielded)), flow.send
+            except BaseException as error:
+                value, advance = flow.receive(error), flow.throw
+        update = self.update_of(flow)
+        record.ended(flow, update)
+        flow.leave()
+        if update or flow.caught or flow.passed is None:
+            yield from self.write(flow, update)
+        return dict(self.values)
+
+    def given(self) -> dict[str, Any]:
+        """Return what a flow may take by name."""
+        thread, around = self._thread, ensure_config(merge_configs(self._agent.config, self.config))
+        outer = get_runtime() if thread.is_nested else None
+        context, schema = self.options.get("context"), self._agent.context_schema
+        if context is None and outer:
+            context = outer.context
+        elif isinstance(context, dict) and isinstance(schema, type):
+            # LangGraph does the same for nodes.
+            makes = is_dataclass(schema) or issubclass(schema, BaseModel)
+            context = schema(**context) if makes else context
+        namespace = thread.place.get("checkpoint_ns")
+        info = ExecutionInfo(
+            checkpoint_id=thread.place.get("checkpoint_id") or "",
+            checkpoint_ns=f"{namespace}|{LAST_WRITE}" if namespace else LAST_WRITE,
+            task_id="",
+            thread_id=thread.place.get("thread_id"),
+            run_id=str(around["run_id"]) if around.get("run_id") else None,
+        )
+        identity: Any = run_identity(outer) if outer else self.options["control"]
+        runtime = Runtime(
+            context=context,
+            store=outer.store if outer else self._agent.store,
+            stream_writer=outer.stream_writer if outer else partial(self.view.show, CUSTOM),
+            execution_info=info,
+            control=identity,
+        )
+        store, resumed = runtime.store, self._resumed
+        return {"runtime": runtime, "config": around, "store": store, "resumed": resumed}
+
+    def effect(self, at: int, flow: LayerFlow, yielded: Any) -> Steps:
+        """Do what a flow has yielded, and return what it is resumed with."""
+        if isinstance(yielded, Task):
+            return (yield from self._tasks.run(flow.definition, yielded, resumed=self._resumed))
+        if isinstance(yielded, EFFECTS):
+            if isinstance(yielded, Invoke) and yielded.config is None:
+                config = without_streaming(current_config.get())
+                yielded = Invoke(yielded.runnable, yielded.input, config)
+            if self._asynchronous:
+                return (yield partial(perform, yielded, asyncio.sleep, "ainvoke"))
+            return (yield partial(perform, yielded, time.sleep, "invoke"))
+        if not isinstance(yielded, Mapping):
+            reason = f"must run the agent with a state, got {describe(yielded)}."
+            raise BadReturn(flow.name, reason, "Write `result = yield state`.")
+        if flow.passed is not None:
+            reason = "ran the agent a second time, and a run can be made only once."
+            raise BadReturn(flow.name, reason, "Call the agent again where it is called.")
+        flow.passed = yielded
+        try:
+            flow.result = yield from self.layer(at + 1, yielded)
+        except Exception as error:
+            flow.caught = error
+            raise
+        return flow.result
+
+    def run_agent(self, state: Mapping[str, Any]) -> Steps:
+        """Run the agent, and return its final state."""
+        self.input = self.input_for(state)
+        try:
+            yield RUN
+        except Signal as closed:
+            # A caller may stop to read as soon as it is asked something.
+            waits = self.view.asked if self._pauses.interrupts is None else self._pauses.interrupts
+            if waits is None:
+                raise
+            raise Signal(RunPaused(waits), closed.error) from None
+        if (interrupts := self._pauses.interrupts) is not None:
+            raise Signal(RunPaused(interrupts), None)
+        return dict(self.values)
+
+    def input_for(self, state: Mapping[str, Any]) -> Any:
+        """Return the input of the run, with what the layers have changed of the state."""
+        changes = _changes(self._first_state, state)
+        if not changes:
+            return self.input
+        schemas, name = self._spec.schemas, self._spec.run_layers[-1].definition.name
+        if isinstance(self.input, Mapping) and not self._resumed:
+            check_keys(changes, schemas.input.__annotations__.keys() - ENGINE_KEYS, name)
+            return {**self.input, **changes}
+        check_keys(changes, self._agent.channels.keys() - ENGINE_KEYS, name)
+        if self._thread.is_nested:
+            reason = (
+                f"changed {', '.join(map(repr, changes))} of a run that goes on in another one."
+            )
+            raise BadReturn(name, reason, "Pass `state` on if `resumed`, or return an update.")
+        command: Command[Any] = self.input or Command()
+        return replace(command, update=[*pairs_of(command, name), *changes.items()])
+
+    def update_of(self, flow: LayerFlow) -> dict[str, Any] | None:
+        """Return what a flow writes; None if it raises something."""
+        if flow.signal or flow.error or flow.returned is None:
+            return None if flow.signal or flow.error else {}
+        channels = self._agent.channels
+        try:
+            if not isinstance(flow.returned, Mapping):
+                reason = (
+                    f"must return an update of the state or None, got {describe(flow.returned)}."
+                )
+                hint = "Return {'key': value}, or what `yield state` returned."
+                raise BadReturn(flow.name, reason, hint)
+            # It may return the whole state, with its changes.
+            update = _changes(flow.result, flow.returned)
+            check_keys(update, channels.keys() - ENGINE_KEYS, flow.name)
+        except (BadReturn, UnknownStateKey) as refused:
+            flow.error = refused
+            return None
+        for key, value in update.items():
+            overwrites = isinstance(value, Overwrite) or is_json_overwrite(value)
+            if is_messages(channels[key]) and not overwrites:
+                update[key] = with_ids(value)
+        return update
+
+    def write(self, flow: LayerFlow, update: Mapping[str, Any] | None) -> Steps:
+        """Write the update of a layer as the end of the run, and show it."""
+        update, writes = update or {}, [update or {}]
+        starts = isinstance(self.input, Mapping) and not self._resumed
+        if starts and flow.passed is None:  # the run was not made: its input is kept nevertheless
+            writes.insert(0, {"structured_response": None, **self.input})
+        elif starts and not self._thread.stores_ends and not self.values:
+            writes.insert(0, self.input)
+        if self._thread.stores_ends or (self._thread.saver is not None and flow.caught):
+            ends = flow.caught is not None or flow.passed is None
+            values = yield from self._thread.write(writes, ends=ends)
+        else:
+            channels, values = self._agent.channels, self.values
+            for write in writes:
+                pairs = [(key, value) for key, value in write.items() if key in channels]
+                view = StateView(values, channels, {}, channels)
+                values = view.preview(pairs).state()
+        self._values, self.view.values = values, None
+        self.view.show_write(flow.name, update, values)
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a state that have another value than before."""
+    return {k: v for k, v in after.items() if k not in before or v is not before[k]}

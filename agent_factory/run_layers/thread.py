@@ -1,0 +1,86 @@
+"""Thread of a run: what the layers around the run read and write there, besides the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.types import Command, StateSnapshot, StateUpdate
+
+from agent_factory.runtime.threads import LAST_WRITE
+from agent_factory.upstream import (
+    CLEAR_TASKS,
+    is_nested,
+    is_resumed,
+    place_of_run,
+    saver_of,
+    stores_at_exit,
+)
+
+Calls = Generator[Any, Any, Any]
+"""Generator that yields calls without arguments, sync or async, and gets their results."""
+
+
+class RunThread:
+    """The thread of one run; `saver` is None if nothing is stored.
+
+    Methods are generators that yield calls, for a sync or an async run.
+    """
+
+    def __init__(self, agent: Any, config: RunnableConfig | None, *, asynchronous: bool) -> None:
+        self._agent, self._prefix = agent, "a" if asynchronous else ""
+        self.config = config
+        self.configurable: dict[str, Any] = agent.effective_configurable(config)
+        self.is_nested = is_nested(self.configurable)
+        self.saver: BaseCheckpointSaver[Any] | None = None
+        self.place: dict[str, Any] = {}
+        self.stores_ends = False  # whether a checkpoint is stored when the run has finished
+        if agent.checkpointer is False or not agent.has_thread(config):
+            return
+        saver = saver_of({"configurable": self.configurable}) or agent.checkpointer
+        if not isinstance(saver, BaseCheckpointSaver):
+            return
+        # A graph in another one that stores nothing before the end stores only pauses and errors.
+        at_exit = self.is_nested and stores_at_exit({"configurable": self.configurable})
+        self.stores_ends = not at_exit
+        place, again = place_of_run(self.configurable, stateful=agent.checkpointer is True)
+        self.saver, self.place = saver, place["configurable"]
+        if again:  # the number of this graph in its node is counted once
+            own = (config or {}).get("configurable", {})
+            self.config = {**(config or {}), "configurable": {**own, **again}}
+
+    def call(self, owner: Any, method: str, *args: Any) -> Calls:
+        """Call a method of the agent or the saver, in its variant for the kind of the run."""
+        return (yield partial(getattr(owner, f"{self._prefix}{method}"), *args))
+
+    def read(self, input: Any) -> Calls:
+        """Return the StateSnapshot that a run with this input goes on from; None for a new one."""
+        goes_on = input is None or isinstance(input, Command) or is_resumed(self.configurable)
+        if self.saver is None or not goes_on:
+            return None
+        place: RunnableConfig = {"configurable": self.place}
+        stored = yield from self.call(self.saver, "get_tuple", place)
+        self._agent.check_nodes(stored, place)
+        if stored is None:
+            return None
+        config = {"configurable": {**self.configurable, **self.place}}
+        snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)
+        return snapshot
+
+    def write(self, updates: Sequence[Mapping[str, Any]], *, ends: bool) -> Calls:
+        """Write updates one after the other, and return the state.
+
+        With `ends`, the tasks of the last step do not run any more. What others of that step have
+        written is kept.
+        """
+        place = {key: value for key, value in self.place.items() if key != "checkpoint_id"}
+        config = {"configurable": {**self.configurable, "checkpoint_id": None, **place}}
+        steps = [[StateUpdate(dict(update), LAST_WRITE)] for update in updates]
+        if ends:
+            steps.insert(0, [StateUpdate(None, CLEAR_TASKS)])
+        yield from self.call(self._agent, "bulk_update_state", config, steps)
+        snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)
+        return dict(snapshot.values)

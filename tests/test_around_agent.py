@@ -1,0 +1,1118 @@
+"""`around_agent`: a flow around a whole run, from its input to its end or to its next pause."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained, GraphRecursionError
+from langgraph.graph import StateGraph
+from langgraph.runtime import RunControl
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+from watching import NESTED_STREAMS, STREAMS, compare
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Decision,
+    Invoke,
+    PrivateStateAttr,
+    RunPaused,
+    Sleep,
+    SpecError,
+    Task,
+    TurnError,
+    agent_tool,
+    create_agent,
+    load_topology,
+    plan_agent,
+    set_reason,
+    with_decisions,
+)
+from agent_factory.fused import FusedAgent
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.testing.fake_model import Reply
+
+ASK: Any = {"messages": [("user", "Go.")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+Run = Callable[..., Any]
+
+
+def made(flow: Any, name: str = "Mine", **attributes: Any) -> AgentMiddleware[Any, Any]:
+    """A middleware with a flow around the run."""
+    members = {"around_agent": flow, **attributes}
+    middleware: AgentMiddleware[Any, Any] = type(name, (AgentMiddleware,), members)()
+    return middleware
+
+
+def calls(*names: str, **args: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "args": args, "id": f"{n}"} for n, name in enumerate(names)]
+
+
+def ask(question: str) -> str:
+    """Ask a person."""
+    return str(interrupt(question))
+
+
+def boom() -> str:
+    """Fail."""
+    raise ValueError("it broke")
+
+
+def fine() -> str:
+    """Work."""
+    return "fine"
+
+
+def agent(
+    *stack: Any, script: Any = ("Done.",), tools: Any = (ask, boom, fine), **more: Any
+) -> Any:
+    return create_agent(ScriptedChatModel([*script]), tools, middleware=stack, **more)
+
+
+def asking(*stack: Any, **more: Any) -> Any:
+    """An agent that asks a person, and then is done."""
+    script = [calls("ask", question="ok?"), "Done."]
+    return agent(*stack, **{"script": script, "checkpointer": InMemorySaver(), **more})
+
+
+def texts(result: Any) -> list[str]:
+    return [message.text for message in result["messages"]]
+
+
+class Watch(AgentMiddleware[Any, Any]):
+    """Notes what happens to it."""
+
+    def __init__(self, log: list[Any], name: str = "Watch") -> None:
+        super().__init__(name=name)
+        self.log = log
+
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        self.log.append(f"{self.name} {'resumed' if resumed else 'started'}")
+        try:
+            result = yield state
+            self.log.append(f"{self.name} ended")
+            return result
+        except BaseException as error:
+            self.log.append(f"{self.name} {type(error).__name__}")
+            raise
+        finally:
+            self.log.append(f"{self.name} closed")
+
+
+# What it is called with, and what it returns
+
+
+def test_the_first_layer_is_the_outermost(call: Run) -> None:
+    log: list[Any] = []
+    result = call(agent(Watch(log, "A"), Watch(log, "B")), ASK)
+    assert texts(result) == ["Go.", "Done."]
+    assert log == ["A started", "B started", "B ended", "B closed", "A ended", "A closed"]
+
+
+@pytest.mark.parametrize("fused", [True, "turn", False])
+@pytest.mark.parametrize("saver", [None, InMemorySaver])
+def test_it_gets_the_input_and_the_final_state(call: Run, fused: Any, saver: Any) -> None:
+    seen = []
+
+    def flow(self: Any, state: Any) -> Any:
+        seen.append(texts(state))
+        seen.append(texts((yield state)))
+
+    built = agent(made(flow), fused=fused, checkpointer=saver and saver())
+    call(built, {"messages": "Go."}, THREAD)
+    assert seen == [["Go."], ["Go.", "Done."]]
+
+
+def test_it_sees_private_keys_of_the_final_state(call: Run) -> None:
+    class Counted(AgentState[Any]):
+        count: NotRequired[Annotated[int, PrivateStateAttr]]
+
+    def before_agent(self: Any, state: Any, runtime: Any) -> Any:
+        return {"count": 3}
+
+    def flow(self: Any, state: Any) -> Any:
+        result = yield state
+        return {"messages": [("ai", f"count {result['count']}")]}
+
+    built = agent(made(flow, before_agent=before_agent, state_schema=Counted))
+    result = call(built, ASK)
+    assert texts(result) == ["Go.", "Done.", "count 3"]
+    assert "count" not in result
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver])
+def test_it_may_pass_on_another_input(call: Run, saver: Any) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield {**state, "messages": [*state["messages"], ("user", "And more.")]}
+
+    built = agent(made(flow, "A"), made(flow, "B"), checkpointer=saver and saver())
+    assert texts(call(built, ASK, THREAD)) == ["Go.", "And more.", "And more.", "Done."]
+
+
+def test_a_changed_state_is_written_when_a_run_goes_on(call: Run) -> None:
+    def flow(self: Any, state: Any, resumed: bool) -> Any:
+        more = [("user", "By the way.")] if resumed else []
+        yield {**state, "messages": [*state["messages"], *more]}
+
+    built = asking(made(flow))
+    call(built, ASK, THREAD)
+    result = call(built, Command(resume="yes"), THREAD)
+    assert "By the way." in texts(result)
+    assert texts(result)[-1] == "Done."
+
+
+def test_a_key_that_is_no_input_is_refused(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield {**state, "nonsense": 1}
+
+    with pytest.raises(TurnError, match=r"AF309.*Mine\.around_agent: wrote 'nonsense'"):
+        call(agent(made(flow)), ASK)
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver])
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_it_returns_is_written_last(call: Run, saver: Any, whole: bool) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        result = yield state
+        message = AIMessage(f"That was {self.name}.")
+        return (
+            {**result, "messages": [*result["messages"], message]}
+            if whole
+            else {"messages": [message]}
+        )
+
+    built = agent(made(flow, "A"), made(flow, "B"), checkpointer=saver and saver())
+    assert texts(call(built, ASK, THREAD)) == ["Go.", "Done.", "That was B.", "That was A."]
+    if saver:
+        stored = built.get_state(THREAD)
+        assert texts(stored.values)[-1] == "That was A."
+        assert stored.next == ()
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("fused", [True, False])
+def test_streams_show_what_it_has_written(collect: Run, version: str, fused: Any) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    def shown(**options: Any) -> Any:
+        part = collect(agent(made(flow), fused=fused), ASK, version=version, **options)[-1]
+        return part["data"] if version == "v2" else part
+
+    assert texts(shown(stream_mode="values"))[-1] == "Bye."
+    assert texts(shown(stream_mode="updates")["Mine.around_agent"]) == ["Bye."]
+    message, where = shown(stream_mode="messages")
+    assert (message.text, where) == ("Bye.", {"langgraph_node": "Mine.around_agent"})
+    assert shown(stream_mode="updates", output_keys=["structured_response"]) == {
+        "Mine.around_agent": None
+    }
+
+
+def test_several_modes_and_namespaces_are_shown_as_elsewhere(collect: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    parts = collect(agent(made(flow)), ASK, stream_mode=["updates"], subgraphs=True)
+    namespace, mode, update = parts[-1]
+    assert (namespace, mode) == ((), "updates")
+    assert texts(update["Mine.around_agent"]) == ["Bye."]
+    one = collect(agent(made(flow)), ASK, stream_mode="values", output_keys="messages")[-1]
+    assert one[-1].text == "Bye."
+
+
+FORMS = [form for form in [*STREAMS, *NESTED_STREAMS] if form is not None and form.watch]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("saver", [None, InMemorySaver])
+def test_a_layer_that_changes_nothing_shows_nothing(form: Any, saver: Any) -> None:
+    def shown(*stack: Any) -> Any:
+        script = [calls("fine", "fine"), "Done."]
+        built = agent(*stack, script=script, checkpointer=saver and saver())
+        return list(form.watch(built, ASK, THREAD))
+
+    def flow(self: Any, state: Any) -> Any:
+        return (yield state)
+
+    plain, layered = shown(), shown(made(flow))
+    assert not compare(form, plain, layered)
+
+
+def test_it_may_end_the_run_without_making_it(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        if "later" in self.closed:
+            return {"messages": [AIMessage("We are closed.")]}
+        return (yield state)
+
+    closed: list[str] = []
+    middleware = made(flow, closed=closed)
+    built = agent(middleware, script=["Done.", "Done."], checkpointer=InMemorySaver())
+    call(built, ASK, THREAD)
+    closed.append("later")
+    expected = ["Go.", "Done.", "Go.", "We are closed."]
+    assert texts(call(built, ASK, THREAD)) == expected
+    assert texts(built.get_state(THREAD).values) == expected
+    closed.clear()
+    assert texts(call(built, ASK, THREAD)) == [*expected, "Go.", "Done."]
+
+
+def test_a_run_that_is_not_made_has_no_structured_answer_of_an_earlier_one(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        if len(self.runs) == 0:
+            self.runs.append(1)
+            return (yield state)
+        return {"messages": [AIMessage("Closed.")]}
+
+    answer = {"title": "Answer", "type": "object", "properties": {"n": {"type": "integer"}}}
+    script = [[{"name": "Answer", "args": {"n": 1}}]]
+    built = agent(
+        made(flow, runs=[]), script=script, response_format=answer, checkpointer=InMemorySaver()
+    )
+    assert call(built, ASK, THREAD)["structured_response"] == {"n": 1}
+    assert call(built, ASK, THREAD)["structured_response"] is None
+
+
+def test_without_a_thread_an_unmade_run_has_its_input(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        return {"messages": [AIMessage("We are closed.")]}
+        yield
+
+    assert texts(call(agent(made(flow)), ASK)) == ["Go.", "We are closed."]
+
+
+@pytest.mark.parametrize(
+    ("yielded", "message"),
+    [
+        (None, "must run the agent with a state, got NoneType"),
+        (3, "must run the agent with a state, got int"),
+    ],
+)
+def test_what_is_no_state_is_refused(call: Run, yielded: Any, message: str) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield yielded
+
+    with pytest.raises(TurnError, match=message):
+        call(agent(made(flow)), ASK)
+
+
+def test_a_run_is_made_once(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        yield state
+
+    with pytest.raises(TurnError, match=r"AF304.*ran the agent a second time"):
+        call(agent(made(flow)), ASK)
+
+
+def test_what_is_no_update_is_refused(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        return "Done."
+
+    with pytest.raises(TurnError, match=r"AF304.*must return an update of the state or None"):
+        call(agent(made(flow)), ASK)
+
+    def unknown(self: Any, state: Any) -> Any:
+        yield state
+        return {"nonsense": 1}
+
+    with pytest.raises(TurnError, match=r"AF309.*'nonsense'"):
+        call(agent(made(unknown)), ASK)
+
+
+@dataclass
+class User:
+    name: str
+
+
+def test_it_gets_the_context_the_store_and_the_config(call: Run) -> None:
+    store = InMemoryStore()
+    seen: list[Any] = []
+
+    def flow(self: Any, state: Any, *, runtime: Any, store: Any, config: Any) -> Any:
+        seen.extend([runtime.context, store is runtime.store, config["configurable"]["thread_id"]])
+        runtime.store.put(("runs",), "1", {"begun": True})
+        return (yield state)
+
+    built = agent(made(flow), context_schema=User, store=store, checkpointer=InMemorySaver())
+    options = {"context": {"name": "Ann"}}
+    call(built, ASK, THREAD, **options)
+    assert seen == [User("Ann"), True, "1"]
+    assert store.get(("runs",), "1") is not None
+
+
+def test_its_writer_sends_custom_events(collect: Run) -> None:
+    def flow(self: Any, state: Any, runtime: Any) -> Any:
+        runtime.stream_writer({"begun": 1})
+        yield state
+        runtime.stream_writer({"ended": 1})
+
+    assert collect(agent(made(flow)), ASK, stream_mode="custom") == [{"begun": 1}, {"ended": 1}]
+    assert call_is_quiet(collect, made(flow))
+
+
+def call_is_quiet(collect: Run, middleware: Any) -> bool:
+    return len(collect(agent(middleware), ASK, stream_mode="updates")) == 1
+
+
+def test_it_may_sleep_and_call_others_without_a_trace_in_the_stream(collect: Run) -> None:
+    other = ScriptedChatModel(["A title."])
+
+    def flow(self: Any, state: Any) -> Any:
+        yield Sleep(0)
+        title = yield Invoke(other, "Give it a title.")
+        yield state
+        return {"messages": [AIMessage(title.text)]}
+
+    parts = collect(agent(made(flow)), ASK, stream_mode="messages")
+    assert [message.text for message, where in parts if where["langgraph_node"] != "model"] == [
+        "A title."
+    ]
+
+
+# Errors
+
+
+@pytest.mark.parametrize("fused", [True, "turn", False])
+@pytest.mark.parametrize("saver", [None, InMemorySaver])
+def test_an_error_becomes_a_message(call: Run, fused: Any, saver: Any) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            return (yield state)
+        except ValueError as error:
+            return {"messages": [AIMessage(f"Sorry: {error}.")]}
+
+    script = [calls("boom"), "Done."]
+    built = agent(made(flow), script=script, fused=fused, checkpointer=saver and saver())
+    assert texts(call(built, ASK, THREAD)) == ["Go.", "", "Sorry: it broke."]
+    if saver:
+        assert built.get_state(THREAD).next == ()
+        again = texts(call(built, ASK, THREAD))
+        assert again[-2:] == ["Go.", "Done."]
+
+
+def test_an_error_that_is_handled_keeps_what_other_tools_did(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        with suppress(ValueError):
+            yield state
+
+    script = [calls("fine", "boom")]
+    built = agent(made(flow), script=script, checkpointer=InMemorySaver(), fused=False)
+    result = call(built, ASK, THREAD)
+    assert any(isinstance(m, ToolMessage) and m.text == "fine" for m in result["messages"])
+    assert built.get_state(THREAD).next == ()
+
+
+def test_it_sees_the_recursion_limit(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            return (yield state)
+        except GraphRecursionError:
+            return {"messages": [AIMessage("It takes too long.")]}
+
+    script = [calls("fine"), calls("fine"), calls("fine"), "Done."]
+    built = agent(made(flow), script=script, checkpointer=InMemorySaver())
+    result = call(built, ASK, {**THREAD, "recursion_limit": 3})
+    assert texts(result)[-1] == "It takes too long."
+
+
+def test_an_error_of_an_inner_layer_reaches_the_outer_one(call: Run) -> None:
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        call(agent(Watch(log), made(flow)), ASK)
+    assert log == ["Watch started", "Watch KeyError", "Watch closed"]
+
+
+def test_an_error_keeps_its_cause_and_its_traceback(call: Run) -> None:
+    def fails() -> str:
+        """Fail."""
+        raise ValueError("outer") from KeyError("cause")
+
+    built = agent(Watch([]), script=[calls("fails")], tools=[fails])
+    with pytest.raises(ValueError, match="outer") as raised:
+        call(built, ASK)
+    assert isinstance(raised.value.__cause__, KeyError)
+
+
+# Pauses
+
+
+def test_a_pause_closes_it_and_an_answer_begins_it_again(call: Run) -> None:
+    log: list[Any] = []
+    built = asking(Watch(log, "A"), Watch(log, "B"))
+    assert call(built, ASK, THREAD)["__interrupt__"][0].value == "ok?"
+    assert log == [
+        "A started", "B started", "B RunPaused", "B closed", "A RunPaused", "A closed",
+    ]  # fmt: skip
+    log.clear()
+    result = call(built, Command(resume="yes"), THREAD)
+    assert texts(result) == ["Go.", "", "yes", "Done."]
+    assert log == [
+        "A resumed", "B resumed", "B ended", "B closed", "A ended", "A closed",
+    ]  # fmt: skip
+
+
+def test_it_sees_what_a_pause_waits_for(call: Run) -> None:
+    seen: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            yield state
+        except RunPaused as pause:
+            seen.append([one.value for one in pause.interrupts])
+            raise
+
+    call(asking(made(flow)), ASK, THREAD)
+    assert seen == [["ok?"]]
+
+
+def test_when_a_run_goes_on_it_gets_the_stored_state(call: Run) -> None:
+    seen: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        seen.append(texts(state))
+        yield state
+
+    built = asking(made(flow))
+    call(built, ASK, THREAD)
+    call(built, Command(resume="yes"), THREAD)
+    assert seen == [["Go."], ["Go.", ""]]
+
+
+@pytest.mark.parametrize("reaction", ["returns", "handles exceptions", "runs again", "raises"])
+def test_no_flow_can_suppress_a_pause(
+    call: Run, reaction: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            return (yield state)
+        except RunPaused:
+            if reaction == "runs again":
+                yield state
+            if reaction == "raises":
+                raise KeyError("broken") from None
+            if reaction == "returns":
+                return {"messages": [AIMessage("Never mind.")]}
+            raise
+        except Exception:
+            return {"messages": [AIMessage("Never mind.")]}
+
+    log: list[Any] = []
+    built = asking(Watch(log), made(flow))
+    with caplog.at_level(logging.ERROR, "agent_factory"):
+        result = call(built, ASK, THREAD)
+    assert result["__interrupt__"]
+    assert "Never mind." not in texts(result)
+    assert log[1] == "Watch RunPaused"
+    broken = reaction in ("raises", "runs again")
+    assert ["Mine.around_agent" in r.getMessage() for r in caplog.records] == [True] * broken
+    # An answer is still possible.
+    with suppress(TurnError):
+        assert texts(call(built, Command(resume="yes"), THREAD))[-1] == "Done."
+
+
+@pytest.mark.parametrize("where", ["interrupt_before", "interrupt_after"])
+def test_a_pause_at_a_node_is_a_pause(call: Run, where: str) -> None:
+    log: list[Any] = []
+    script = [calls("fine"), "Done."]
+    built = agent(Watch(log), script=script, checkpointer=InMemorySaver(), **{where: ["tools"]})
+    call(built, ASK, THREAD)
+    assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
+    log.clear()
+    assert texts(call(built, None, THREAD))[-1] == "Done."
+    assert log == ["Watch resumed", "Watch ended", "Watch closed"]
+
+
+def test_a_drained_run_is_paused(call: Run) -> None:
+    log: list[Any] = []
+    control = RunControl()
+
+    def drains() -> str:
+        """Drain."""
+        control.request_drain()
+        return "drained"
+
+    script = [calls("drains"), "Done."]
+    built = agent(Watch(log), script=script, tools=[drains], checkpointer=InMemorySaver())
+    with pytest.raises(GraphDrained):
+        call(built, ASK, THREAD, control=control)
+    assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
+    log.clear()
+    assert texts(call(built, None, THREAD))[-1] == "Done."
+    assert log[0] == "Watch resumed"
+
+
+@pytest.mark.parametrize("mode", ["values", "updates", ["updates", "messages"]])
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_caller_that_stops_to_read_at_a_question_has_paused_the_run(
+    mode: Any, version: str
+) -> None:
+    log: list[Any] = []
+    built = asking(Watch(log))
+    for part in built.stream(ASK, THREAD, stream_mode=mode, version=version):
+        if "Interrupt(value='ok?'" in str(part):
+            break
+    gc.collect()
+    assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
+
+
+def test_inside_of_another_agent_a_pause_is_a_pause(call: Run) -> None:
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            return (yield state)
+        except Exception:
+            log.append("swallowed")
+
+    inner = asking(Watch(log), made(flow), checkpointer=None, name="clerk")
+    clerk = agent_tool(inner, description="Asks.")
+    script = [calls("clerk", request="Go."), "All done."]
+    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    assert call(outer, ASK, THREAD)["__interrupt__"][0].value == "ok?"
+    assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
+    log.clear()
+    result = call(outer, Command(resume="yes"), THREAD)
+    assert texts(result) == ["Go.", "", "Done.", "All done."]
+    assert log == ["Watch resumed", "Watch ended", "Watch closed"]
+
+
+def test_an_agent_in_a_graph_pauses_with_it(call: Run) -> None:
+    log: list[Any] = []
+    graph: Any = StateGraph(AgentState)
+    graph.add_node("agent", asking(Watch(log), checkpointer=None))
+    graph.set_entry_point("agent")
+    built = graph.compile(checkpointer=InMemorySaver())
+    assert call(built, ASK, THREAD)["__interrupt__"]
+    assert call(built, Command(resume="yes"), THREAD)["messages"][-1].text == "Done."
+    assert [entry for entry in log if "closed" not in entry] == [
+        "Watch started", "Watch RunPaused", "Watch resumed", "Watch ended",
+    ]  # fmt: skip
+
+
+def test_a_handover_to_the_graph_around_it_closes_it(call: Run) -> None:
+    def leave() -> Any:
+        """Hand over."""
+        return Command(graph=Command.PARENT, goto="other")
+
+    log: list[Any] = []
+    graph: Any = StateGraph(AgentState)
+    inner = agent(Watch(log), script=[calls("leave")], tools=[leave])
+    graph.add_node("agent", inner)
+    graph.add_node("other", lambda state: {"messages": [AIMessage("I take over.")]})
+    graph.set_entry_point("agent")
+    assert texts(call(graph.compile(), ASK))[-1] == "I take over."
+    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
+
+
+def test_a_thread_that_waits_at_a_missing_node_begins_no_layer(call: Run) -> None:
+    class Review(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> None:
+            interrupt("Well?")
+
+    saver, log = InMemorySaver(), list[Any]()
+    call(agent(Review(), checkpointer=saver), ASK, THREAD)
+    with pytest.raises(TurnError, match="AF316"):
+        call(agent(Watch(log), checkpointer=saver), Command(resume="yes"), THREAD)
+    assert log == []
+
+
+def test_a_thread_that_has_ended_begins_no_layer(call: Run) -> None:
+    log: list[Any] = []
+    built = agent(Watch(log), checkpointer=InMemorySaver())
+    first = call(built, ASK, THREAD)
+    log.clear()
+    assert texts(call(built, None, THREAD)) == texts(first)
+    assert log == []
+    script = ["Done.", "Again."]
+    other = agent(Watch(log), script=script, checkpointer=InMemorySaver())
+    call(other, ASK, THREAD)
+    assert texts(call(other, Command(goto="model"), THREAD))[-1] == "Again."
+    assert log.count("Watch started") == 2
+
+
+def test_a_nested_run_that_has_ended_is_not_made_again(call: Run) -> None:
+    """A node that called an agent and then asks a person runs again, and gets the same result."""
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    inner = agent(Watch(log), made(flow))
+
+    def asks(state: Any) -> Any:
+        result = inner.invoke(ASK)
+        return {"messages": [AIMessage(f"{texts(result)} {interrupt('ok?')}")]}
+
+    graph: Any = StateGraph(AgentState)
+    graph.add_node("asks", asks)
+    graph.set_entry_point("asks")
+    built = graph.compile(checkpointer=InMemorySaver())
+    call(built, ASK, THREAD)
+    assert texts(call(built, Command(resume="yes"), THREAD)) == [
+        "Go.", "['Go.', 'Done.', 'Bye.'] yes",
+    ]  # fmt: skip
+    assert log == ["Watch started", "Watch ended", "Watch closed"]
+
+
+@pytest.mark.parametrize("checkpointer", [None, True])
+def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> None:
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        with suppress(ValueError):
+            yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    script = [calls("ask", question="ok?"), calls("boom")]
+    inner = asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script, name="clerk")
+    clerk = agent_tool(inner, description="Asks.")
+    script = [calls("clerk", request="Go."), "All done."]
+    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    call(outer, ASK, THREAD)
+    assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go.", "", "Bye.", "All done."]
+    assert log == ["took", "gave back 1"]
+
+
+# Tasks
+
+
+class Reserve(AgentMiddleware[Any, Any]):
+    """Takes something once in a run, and gives it back at its end."""
+
+    def __init__(self, log: list[Any], **options: Any) -> None:
+        super().__init__(**options)
+        self.log = log
+
+    def around_agent(self, state: Any) -> Any:
+        number = yield Task("take", self.take)
+        paused = False
+        try:
+            return (yield state)
+        except RunPaused:
+            paused = True
+            raise
+        finally:
+            if not paused:
+                self.log.append(f"gave back {number}")
+
+    def take(self) -> int:
+        self.log.append("took")
+        return sum(entry == "took" for entry in self.log)
+
+
+def test_a_task_runs_once_in_a_run(call: Run) -> None:
+    saver, log = InMemorySaver(), list[Any]()
+    call(asking(Reserve(log), checkpointer=saver), ASK, THREAD)
+    assert log == ["took"]
+    other = asking(Reserve(log), checkpointer=saver, script=["Done."])
+    call(other, Command(resume="yes"), THREAD)
+    assert log == ["took", "gave back 1"]
+
+
+def test_the_next_run_runs_it_again(call: Run) -> None:
+    log: list[Any] = []
+    built = agent(Reserve(log), script=["Done.", "Done."], checkpointer=InMemorySaver())
+    call(built, ASK, THREAD)
+    call(built, ASK, THREAD)
+    assert log == ["took", "gave back 1", "took", "gave back 2"]
+
+
+def test_without_a_checkpointer_it_runs_in_each_run(call: Run) -> None:
+    log: list[Any] = []
+    call(agent(Reserve(log)), ASK)
+    assert log == ["took", "gave back 1"]
+
+
+def test_a_failed_run_is_over_for_its_tasks(call: Run) -> None:
+    log: list[Any] = []
+    script = [ConnectionError("down"), "Done."]
+    built = agent(Reserve(log), script=script, checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        call(built, ASK, THREAD)
+    assert texts(call(built, None, THREAD)) == ["Go.", "Done."]
+    assert log == ["took", "gave back 1", "took", "gave back 2"]
+
+
+def test_a_new_question_in_a_paused_thread_is_a_new_run(call: Run) -> None:
+    log: list[Any] = []
+    script = [calls("ask", question="ok?"), calls("ask", question="sure?"), "Done."]
+    built = agent(Reserve(log), script=script, checkpointer=InMemorySaver())
+    call(built, ASK, THREAD)
+    call(built, ASK, THREAD)
+    call(built, Command(resume="yes"), THREAD)
+    assert log == ["took", "took", "gave back 2"]
+
+
+def test_a_paused_run_does_not_find_the_tasks_of_an_abandoned_one(call: Run) -> None:
+    """The first run of the thread is never resumed; the second one has no task before its pause."""
+    results: list[Any] = []
+
+    def flow(self: Any, state: Any, resumed: bool) -> Any:
+        if resumed or not results:
+            results.append((yield Task("number", lambda: len(results))))
+        return (yield state)
+
+    script = [calls("ask", question="ok?"), calls("ask", question="sure?"), "Done."]
+    built = agent(made(flow), script=script, checkpointer=InMemorySaver())
+    call(built, ASK, THREAD)
+    call(built, ASK, THREAD)
+    call(built, Command(resume="yes"), THREAD)
+    assert results == [0, 1]
+
+
+def test_going_back_in_a_thread_runs_a_task_again(call: Run) -> None:
+    log: list[Any] = []
+    built = agent(
+        Reserve(log), script=[calls("fine"), "Done.", "Done."], checkpointer=InMemorySaver()
+    )
+    call(built, ASK, THREAD)
+    earlier = next(s for s in built.get_state_history(THREAD) if s.next == ("tools",))
+    call(built, None, earlier.config)
+    assert log == ["took", "gave back 1", "took", "gave back 2"]
+
+
+def test_a_task_of_the_same_name_is_the_same_task(call: Run) -> None:
+    seen: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        for _ in range(2):
+            seen.append((yield Task("number", lambda: len(seen))))
+        return (yield state)
+
+    call(agent(made(flow, "A"), made(flow, "B")), ASK)
+    assert seen == [0, 0, 2, 2]
+
+
+def test_a_task_of_a_renamed_middleware_is_found(call: Run) -> None:
+    saver, log = InMemorySaver(), list[Any]()
+    call(asking(Reserve(log, name="Old"), checkpointer=saver), ASK, THREAD)
+    new, moved = Reserve(log, name="New"), {"Old": "New"}
+    built = asking(new, checkpointer=saver, script=["Done."], moved=moved)
+    call(built, Command(resume="yes"), THREAD)
+    assert log == ["took", "gave back 1"]
+
+
+def test_a_task_may_be_a_coroutine_function_in_an_async_run() -> None:
+    async def number() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    seen: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        seen.append((yield Task("number", number)))
+        return (yield state)
+
+    asyncio.run(agent(made(flow)).ainvoke(ASK))
+    assert seen == [7]
+    with pytest.raises(TurnError, match=r"AF301.*the task 'number', which is asynchronous"):
+        agent(made(flow)).invoke(ASK)
+
+
+def test_an_error_of_a_task_is_raised_in_its_flow(call: Run) -> None:
+    attempts: list[Any] = []
+
+    def work() -> str:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise ConnectionError("down")
+        return "up"
+
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            yield Task("work", work)
+        except ConnectionError:
+            yield Task("work", work)
+        return (yield state)
+
+    assert texts(call(agent(made(flow)), ASK)) == ["Go.", "Done."]
+    assert len(attempts) == 2
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_task_inside_of_another_agent_runs_once(call: Run, durability: str) -> None:
+    log: list[Any] = []
+    inner = asking(Reserve(log), checkpointer=None, name="clerk")
+    clerk = agent_tool(inner, description="Asks.")
+    script = [calls("clerk", request="Go."), "All done."]
+    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    call(outer, ASK, THREAD, durability=durability)
+    call(outer, Command(resume="yes"), THREAD, durability=durability)
+    assert log == ["took", "gave back 1"]
+
+
+# Ends that nobody asked for
+
+
+def test_an_abandoned_stream_closes_it() -> None:
+    log: list[Any] = []
+    stream = agent(Watch(log)).stream(ASK, stream_mode="values")
+    next(stream)
+    stream.close()
+    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
+    log.clear()
+    stream = agent(Watch(log)).stream(ASK, stream_mode="values")
+    next(stream)
+    del stream
+    gc.collect()
+    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
+
+
+def test_an_abandoned_async_stream_closes_it() -> None:
+    log: list[Any] = []
+
+    async def abandon() -> None:
+        stream = agent(Watch(log)).astream(ASK, stream_mode="values")
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(abandon())
+    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
+
+
+@pytest.mark.parametrize("swallows", [True, False])
+def test_a_cancellation_passes_through(swallows: bool) -> None:
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            return (yield state)
+        except BaseException:
+            yield Sleep(0)  # cleaning up may take a while
+            if not swallows:
+                raise
+            return {"messages": [AIMessage("Never mind.")]}
+
+    async def cancel() -> None:
+        model = ScriptedChatModel([Reply("Done.", delay=30)])
+        built = create_agent(model, middleware=[Watch(log), made(flow)])
+        task = asyncio.create_task(built.ainvoke(ASK))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+    assert log == ["Watch started", "Watch CancelledError", "Watch closed"]
+
+
+def test_a_keyboard_interrupt_passes_through(call: Run) -> None:
+    class Stopped(BaseException):
+        """Stands for a KeyboardInterrupt, which would end pytest."""
+
+    def stops() -> str:
+        """Stop."""
+        raise Stopped
+
+    log: list[Any] = []
+    with pytest.raises(Stopped):
+        call(agent(Watch(log), script=[calls("stops")], tools=[stops]), ASK)
+    assert log == ["Watch started", "Watch Stopped", "Watch closed"]
+
+
+def test_an_error_while_it_is_closed_does_not_hide_the_reason() -> None:
+    def flow(self: Any, state: Any) -> Any:
+        try:
+            yield state
+        finally:
+            raise KeyError("broken")
+
+    async def cancel() -> None:
+        model = ScriptedChatModel([Reply("Done.", delay=30)])
+        task = asyncio.create_task(create_agent(model, middleware=[made(flow)]).ainvoke(ASK))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError) as raised:
+        asyncio.run(cancel())
+    assert raised.value.__notes__ == ["While Mine.around_agent was closed: KeyError('broken')"]
+
+
+# The plan, the build and the log
+
+
+def test_the_plan_shows_it() -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+
+    stack = [made(flow, "A"), made(flow, "B")]
+    plan = plan_agent(middleware=stack)
+    assert plan.render().splitlines()[-2:] == [
+        "around the run: A.around_agent",
+        "around the run: B.around_agent",
+    ]
+    assert '(["start<br/>in A.around_agent #gt; B.around_agent"])' in plan.to_mermaid()
+    assert "around the run; the first of the list is the outermost" in plan.explain()
+    assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
+    assert json.loads(plan.to_json())["layers"][0] == {
+        "owner": "A",
+        "call": "agent",
+        "method": "around_agent",
+    }
+    swapped = plan_agent(middleware=stack[::-1])
+    assert str(plan.diff(swapped).changes[0]) == (
+        "moved layer B.around_agent: now around the run, before A.around_agent"
+    )
+    assert all(point.verdict == "stands" for point in plan.stopping_points(plan_agent()))
+
+
+def test_pictures_show_it_where_a_run_starts() -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+
+    plan = plan_agent(middleware=[made(flow, "Lock")])
+    picture = plan.to_svg()
+    start = picture[picture.index('<g id="n0"') :].partition("</g></g>")[0]
+    assert "Layer 1 of 1, outermost first: Lock.around_agent" in start
+    assert "layers around the run" in plan.to_html()
+
+
+def test_an_agent_without_one_is_what_it_was() -> None:
+    built = agent(Review())
+    assert type(built) is FusedAgent
+    assert "__last_write__" not in built.nodes
+
+
+class Review(AgentMiddleware[Any, Any]):
+    """A middleware without a layer around the run."""
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Do nothing."""
+
+
+def test_drawings_of_langgraph_do_not_show_the_node_for_writes() -> None:
+    assert [*agent(Watch([])).get_graph().nodes] == [*agent().get_graph().nodes]
+
+
+def test_copies_of_an_agent_keep_it(call: Run) -> None:
+    log: list[Any] = []
+    built = agent(Watch(log), script=["Done."] * 3)
+    call(built.with_config(tags=["x"]), ASK)
+    call(built.copy(update={"name": "other"}), ASK)
+    call(with_decisions(built, lambda _: None), ASK)
+    assert log.count("Watch ended") == 3
+
+
+def test_callbacks_see_the_run_once(call: Run) -> None:
+    from langchain_core.callbacks import BaseCallbackHandler
+
+    class Count(BaseCallbackHandler):
+        starts = 0
+
+        def on_chain_start(self, *_: Any, parent_run_id: Any = None, **__: Any) -> None:
+            self.starts += parent_run_id is None
+
+    first, second = Count(), Count()
+    built = agent(Watch([])).with_config(callbacks=[first])
+    call(built, ASK, {"callbacks": [second]})
+    assert (first.starts, second.starts) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"around_agent": lambda self, state: None}, "AF107.*must be a generator function"),
+        ({"around_agent": lambda self: (yield)}, r"AF106.*called with \(state\)"),
+        ({"around_agent": lambda self, state, agent: (yield)}, r"AF106.*called with \(state\)"),
+        ({"around_agnet": lambda self, state: (yield)}, "AF105.*Did you mean around_agent"),
+    ],
+)
+def test_a_build_refuses_what_cannot_work(attributes: Any, message: str) -> None:
+    middleware: Any = type("Mine", (AgentMiddleware,), attributes)()
+    with pytest.raises(SpecError, match=message):
+        agent(middleware)
+
+
+def test_a_flow_on_an_instance_is_refused() -> None:
+    middleware: Any = Review()
+    middleware.around_agent = lambda state: (yield state)
+    with pytest.raises(SpecError, match=r"AF105.*read from the class.*Define it in the class\."):
+        agent(middleware)
+
+
+def test_one_that_is_unused_is_left_out() -> None:
+    class Quiet(Watch):
+        unused = ("around_agent",)
+
+    assert plan_agent(middleware=[Quiet([])]).layers == ()
+
+
+def test_the_decision_log_says_what_it_did(call: Run) -> None:
+    def log_of(flow: Any, built: Any = agent, *inputs: Any, **more: Any) -> list[str]:
+        log: list[Decision] = []
+        made_agent = built(made(flow), decisions=log.append, **more)
+        for input in inputs or (ASK,):
+            with suppress(ValueError):
+                call(made_agent, input, THREAD)
+        return [str(one) for one in log if one.hook == "around_agent"]
+
+    def passes(self: Any, state: Any) -> Any:
+        return (yield state)
+
+    def writes(self: Any, state: Any) -> Any:
+        set_reason("to be polite")
+        yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    def handles(self: Any, state: Any) -> Any:
+        with suppress(ValueError):
+            yield state
+
+    def changes(self: Any, state: Any) -> Any:
+        yield {**state, "messages": [*state["messages"]]}
+
+    def skips(self: Any, state: Any) -> Any:
+        return {}
+        yield
+
+    def raises(self: Any, state: Any) -> Any:
+        yield state
+        raise ValueError("mine")
+
+    assert log_of(passes) == ["Mine.around_agent passed"]
+    assert log_of(writes) == ["Mine.around_agent wrote: messages +1 -0 [to be polite]"]
+    assert log_of(changes) == ["Mine.around_agent changed request: messages"]
+    assert log_of(skips) == ["Mine.around_agent answered"]
+    assert log_of(raises) == ["Mine.around_agent raised: ValueError"]
+    assert log_of(handles, script=[calls("boom")]) == ["Mine.around_agent recovered: ValueError"]
+    assert log_of(passes, script=[calls("boom")]) == [
+        "Mine.around_agent raised: ValueError [from within]"
+    ]
+    assert log_of(passes, asking, ASK, Command(resume="yes")) == [
+        "Mine.around_agent interrupted",
+        "Mine.around_agent passed",
+    ]
+
+
+def test_its_decisions_belong_to_the_run_and_the_thread(call: Run) -> None:
+    log: list[Decision] = []
+    call(agent(Watch([]), decisions=log.append, checkpointer=InMemorySaver()), ASK, THREAD)
+    assert {one.hook for one in log} >= {"around_agent", "model"}
+    assert len({one.run for one in log}) == 1
+    assert {one.thread for one in log} == {"1"}
+
+
+def test_its_decisions_are_in_the_stream(collect: Run) -> None:
+    parts = collect(agent(Watch([]), decisions=True), ASK, stream_mode="custom")
+    assert parts[-1]["decision"]["hook"] == "around_agent"
