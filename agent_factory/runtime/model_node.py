@@ -200,14 +200,17 @@ class ModelNode(Runnable[Any, Any]):
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
             answer = model.invoke(prompt)
-        if sent is not None:
-            self._recorder.answered(sent, answer)
-        return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
+        return self._answered(request, strategy, sent, answer)
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
         strategy, model, prompt, sent = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
             answer = await model.ainvoke(prompt)
+        return self._answered(request, strategy, sent, answer)
+
+    def _answered(
+        self, request: ModelRequest[Any], strategy: Strategy, sent: Any, answer: Any
+    ) -> ModelOutcome:
         if sent is not None:
             self._recorder.answered(sent, answer)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
