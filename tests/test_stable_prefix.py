@@ -281,6 +281,18 @@ def test_a_tool_choice_and_settings(check: Any) -> None:
     ]
 
 
+def test_a_tool_choice_alone(check: Any) -> None:
+    choices = cycle(["find", "cancel"])
+
+    @wrap_model_call
+    def forces(request: Any) -> Any:
+        return (yield request.override(tool_choice=next(choices)))
+
+    assert changes(check, built(forces), TURNS[:2]) == [
+        "turn 2: forces.around_model changes tool_choice"
+    ]
+
+
 def test_cleared_results_of_tools(check: Any) -> None:
     clearing = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=500, keep=2)])
     calls: list[Any] = [

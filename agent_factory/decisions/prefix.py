@@ -294,10 +294,20 @@ class PrefixReader:
         self, request: ModelRequest[Any], around: ModelRequest[Any], known: Prefix
     ) -> Prefix:
         """Return the digests of a request that a layer made of one whose digests are known."""
-        messages, passed = request.messages, around.messages
-        digests = known.messages
-        if messages is not passed:
-            digests = digests_among(messages, passed, digests)
+        digests, head = known.messages, known.head
+        if request.messages is not around.messages:
+            digests = digests_among(request.messages, around.messages, digests)
+        if request.system_message is not around.system_message:
+            prompt = self._prompt(_ByIdentity((request.system_message,)))
+            head = Head(*head[:3], prompt, head.settings)
+        if (
+            request.model is around.model
+            and request.tools is around.tools
+            and request.response_format is around.response_format
+            and request.tool_choice is around.tool_choice
+            and request.model_settings is around.model_settings
+        ):
+            return Prefix(head, digests)
         return self.read(request, digests)
 
     def read_sent(self, known: Prefix, strategy: Strategy, messages: tuple[Digest, ...]) -> Prefix:

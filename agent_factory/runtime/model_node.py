@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
     BadReturn,
@@ -200,22 +201,26 @@ class ModelNode(Runnable[Any, Any]):
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
             answer = model.invoke(prompt)
-        return self._read(request, strategy, sent, answer)
+        return self._answered(request, strategy, sent, answer)
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
         strategy, model, prompt, sent = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
             answer = await model.ainvoke(prompt)
-        return self._read(request, strategy, sent, answer)
+        return self._answered(request, strategy, sent, answer)
 
-    def _read(
-        self, request: ModelRequest[Any], strategy: Strategy, sent: Any, answer: Any
+    def _answered(
+        self,
+        request: ModelRequest[Any],
+        strategy: Strategy,
+        sent: SentRequest | None,
+        answer: Any,
     ) -> ModelOutcome:
         if sent is not None:
             self._recorder.answered(sent, answer)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
-    def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, Any]:
+    def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
         """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
         given = request.response_format
         strategy = None if given is None else strategy_for(given, request.model)
