@@ -224,7 +224,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         """Call the model, unless the run has to end because it repeats itself."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
         stopped: str = request.state.get(_KEY, "")  # type: ignore[assignment]
-        turns = Turns(messages, self._start(request, len(messages)))
+        turns = Turns(messages, lambda: self._start(request, len(messages)))
         repetition = self._comparison.repetition(turns, lambda: _names_of(request))
         if repetition is None and not stopped:
             response: ModelResponse[Any] = yield request
@@ -259,7 +259,10 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return with_update(request, response, update) if update else response
 
     def _start(self, request: ModelRequest[Any], count: int) -> int:
-        """How many messages the thread had at the first model call of this run."""
+        """How many messages the thread had when this run first came upon one of the user.
+
+        That is its first model call, unless the run was resumed after many turns.
+        """
         runtime = request.runtime
         if runtime is None or (control := run_identity(runtime)) is None:
             return count

@@ -76,10 +76,10 @@ class Turns:
     """The turns of a run, newest first, read off its messages as far as they are needed.
 
     They are the turns since the last message of the user. A hook may write as the user, too: what
-    it adds in a run, which began with the first `start` messages, does not count as one.
+    it adds in a run, which began with the first `start()` messages, does not count as one.
     """
 
-    def __init__(self, messages: Sequence[AnyMessage], start: int) -> None:
+    def __init__(self, messages: Sequence[AnyMessage], start: Callable[[], int]) -> None:
         self.read: list[Turn] = []
         self._rest = _turns(messages, start)
 
@@ -96,7 +96,7 @@ class Turns:
         return read[at] if at < len(read) else None
 
 
-def _turns(messages: Sequence[Any], start: int) -> Iterator[Turn]:
+def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
     """Read the turns for `Turns`."""
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
@@ -113,7 +113,7 @@ def _turns(messages: Sequence[Any], start: int) -> Iterator[Turn]:
                 words = before.text if isinstance(before, HumanMessage) else ""
                 calls = [{"name": "", "args": [message.text, words], "id": None}]
             yield Turn(calls, messages, at)
-        elif kind == "human" and at < start and "lc_source" not in message.additional_kwargs:
+        elif kind == "human" and "lc_source" not in message.additional_kwargs and at < start():
             return
 
 
