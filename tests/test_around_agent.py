@@ -683,10 +683,12 @@ def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> No
             yield state
         return {"messages": [AIMessage("Bye.")]}
 
-    script = [calls("ask", question="ok?"), calls("boom")]
-    inner = asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script, name="clerk")
+    failing = [calls("ask", question="ok?"), calls("boom")]
+    inner = asking(
+        Reserve(log), made(flow), checkpointer=checkpointer, script=failing, name="clerk"
+    )
     clerk = agent_tool(inner, description="Asks.")
-    script = [calls("clerk", request="Go."), "All done."]
+    script: list[Any] = [calls("clerk", request="Go."), "All done."]
     outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
     call(outer, ASK, THREAD)
     assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go.", "", "Bye.", "All done."]

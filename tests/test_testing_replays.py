@@ -40,6 +40,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import (
+    PatternError,
     ReplayedRun,
     ReplayUsage,
     ReplayVerdict,
@@ -211,6 +212,14 @@ def test_tools_run_if_they_are_named(tmp_path: Path, replay_one: Any) -> None:
     assert done.verdict is ReplayVerdict.CHANGED
     assert done.request == 3
     assert "45 euros" in done.reason
+
+
+def test_a_tool_that_does_not_exist_cannot_run(tmp_path: Path, replay_one: Any) -> None:
+    path = recorded(tmp_path / "a.jsonl")
+    with pytest.raises(ArgumentError, match=r"no tool 'refnud'. Did you mean refund\?"):
+        replay_one(build, path, run_tools=["refnud"])
+    with pytest.raises(ArgumentError, match="It has find_order, refund"):
+        replay_one(build, path, run_tools=["x"])
 
 
 def test_tools_of_middleware_run(tmp_path: Path, replay_one: Any) -> None:
@@ -563,6 +572,11 @@ def test_a_run_that_breaks_its_pattern_has_failed(tmp_path: Path, replay_one: An
     assert "its result is pending" in done.reason
     with pytest.raises(AssertionError):
         done.assert_passed(allow_changes=True)
+
+
+def test_a_pattern_that_cannot_be_read_is_refused_before_it_is_recorded(tmp_path: Path) -> None:
+    with pytest.raises(PatternError, match="column 5"):
+        record_agent(build(ScriptedChatModel([])), tmp_path / "a.jsonl", expect="a < ")
 
 
 def test_a_file_of_the_same_name_has_the_pattern(tmp_path: Path, replay_one: Any) -> None:

@@ -20,6 +20,7 @@ from agent_factory import (
     Decision,
     DecisionFile,
     Jump,
+    agent_tool,
     create_agent,
     create_react_agent,
     hook_config,
@@ -29,6 +30,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     ModelRetryMiddleware,
+    PIIMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
@@ -323,6 +325,30 @@ def test_a_decision_log_and_the_messages_have_the_same_calls(call: Any) -> None:
         assert_trajectory(run, "search -> error, refund -> ok, only any{2}, model < answer")
     of_log = [(step.kind, step.name) for step in trajectory_of(log).steps]
     assert of_log == [(step.kind, step.name) for step in trajectory_of(result).steps[1:]]
+
+
+def test_a_decision_log_has_the_calls_of_subagents(call: Any) -> None:
+    log: list[Decision] = []
+    paying = ScriptedChatModel([calls("refund"), "Paid."])
+    inner = create_agent(paying, [refund], name="billing", decisions=log.append)
+    billing = agent_tool(inner, description="Pays.")
+    model = ScriptedChatModel([calls("billing", request="Pay."), "Done."])
+    result = call(create_agent(model, [billing], decisions=log.append), ASK)
+    assert_trajectory(log, "billing < refund < answer{2}")
+    assert_trajectory(result, "only billing < answer")
+    with pytest.raises(TrajectoryMismatch):
+        assert_trajectory(log, "never refund")
+
+
+def test_a_middleware_with_a_name_in_brackets_can_be_named(call: Any) -> None:
+    log: list[Decision] = []
+    agent = create_agent(
+        ScriptedChatModel(["Hi."]), middleware=[PIIMiddleware("email")], decisions=log.append
+    )
+    call(agent, {"messages": [("user", "I am ann@example.com.")]})
+    assert_trajectory(log, "PIIMiddleware[email].before_model -> wrote", agent=agent)
+    with pytest.raises(ArgumentError, match="does not say when its model answered"):
+        assert_trajectory(log, "never answer")
 
 
 def test_a_file_of_decisions_is_read(tmp_path: Path, call: Any) -> None:

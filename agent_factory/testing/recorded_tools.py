@@ -24,6 +24,7 @@ from agent_factory.testing.recordings import (
     recorded_error,
 )
 from agent_factory.testing.redaction import Redact, Redaction
+from agent_factory.testing.trajectory_patterns import parse
 from agent_factory.testing.trajectory_steps import StepKind, TrajectoryStep, calls_with_results
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -60,6 +61,7 @@ def record_agent(
 
     Raises:
         ArgumentError: `agent` was not built by `create_agent`, or an input is neither of both.
+        PatternError: `expect` cannot be read.
 
     >>> import tempfile
     >>> from agent_factory import create_agent
@@ -75,6 +77,8 @@ def record_agent(
     passed
     >>> folder.cleanup()
     """
+    if expect:
+        parse(expect)
     model = record(
         model_of(agent), path, redact=redact, redact_keys=redact_keys, inputs=inputs, expect=expect
     )

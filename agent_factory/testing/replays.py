@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import takewhile, zip_longest
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from langchain_core.messages import (
     HumanMessage,
@@ -72,6 +73,16 @@ Price = Callable[[str, UsageMetadata], float | None]
 """Function of a model's name and the usage of a call that returns US dollars, or None."""
 
 
+class ReplayOptions(TypedDict, total=False):
+    """The options of `replay_recording`."""
+
+    context: Any
+    config: Mapping[str, Any] | None
+    run_tools: bool | Collection[str]
+    price: Price | None
+    redact: Redact | None
+
+
 def recordings_in(folder: str | Path) -> list[Path]:
     """The recordings of a folder and its subfolders: its files `*.jsonl`, by name.
 
@@ -118,7 +129,11 @@ def _name_in(path: Path, folder: str | Path) -> str:
 
 
 def replay_folder(
-    agent: Agent, folder: str | Path, *, progress: Progress = iter, **options: Any
+    agent: Agent,
+    folder: str | Path,
+    *,
+    progress: Progress = iter,
+    **options: Unpack[ReplayOptions],
 ) -> ReplayReport:
     """Replay all recordings of a folder and its subfolders.
 
@@ -156,7 +171,11 @@ def replay_folder(
 
 
 async def areplay_folder(
-    agent: Agent, folder: str | Path, *, progress: Progress = iter, **options: Any
+    agent: Agent,
+    folder: str | Path,
+    *,
+    progress: Progress = iter,
+    **options: Unpack[ReplayOptions],
 ) -> ReplayReport:
     """Replay all recordings of a folder in asynchronous runs; otherwise as `replay_folder`."""
     flow = _replay_all(agent, folder, progress, _Options(**options))
@@ -200,7 +219,9 @@ def replay_recording(
     return drive(replayer.replay(Path(path)), throw_signals=True)
 
 
-async def areplay_recording(agent: Agent, path: str | Path, **options: Any) -> ReplayedRun:
+async def areplay_recording(
+    agent: Agent, path: str | Path, **options: Unpack[ReplayOptions]
+) -> ReplayedRun:
     """Replay one recording in an asynchronous run; otherwise as `replay_recording`."""
     replayer = _Replayer(agent, _Options(**options))
     return await adrive(replayer.replay(Path(path)), throw_signals=True)
@@ -221,7 +242,7 @@ def _replay_all(
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """The options of `replay_recording`."""
+    """The options of `replay_recording`, with their defaults."""
 
     context: Any = None
     config: Mapping[str, Any] | None = None
@@ -335,6 +356,13 @@ class _Replayer:
         if options.run_tools is True:
             run |= {tool.name for tool in plan.tools}
         elif options.run_tools:
+            names = {tool.name for tool in plan.tools}
+            for name in options.run_tools:
+                if name not in names:
+                    close = get_close_matches(name, names, n=1)
+                    hint = f"Did you mean {close[0]}?" if close else ""
+                    hint = hint or f"It has {', '.join(sorted(names)) or 'none'}."
+                    raise ArgumentError("run_tools", f"the agent has no tool {name!r}.", hint)
             run |= set(options.run_tools)
         self.tools = RecordedTools(run)
         self.saver = InMemorySaver()

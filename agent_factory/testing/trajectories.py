@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from agent_factory.decisions.log import Outcome
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.testing.trajectory_patterns import Break, PatternError, Rule, parse
@@ -66,8 +67,9 @@ def assert_trajectory(run: Any, pattern: str, *, agent: Any = None) -> None:
 
     Args:
         run: The result of `invoke`, a state of `get_state`, or a list of messages; a list of
-            decisions; or the path of a file of decisions or of a recording. Messages have no steps
-            of hooks; a decision log has no arguments, and those of subagents, too.
+            decisions; the path of a file of decisions or of a recording; or a `Trajectory`.
+            Messages have no steps of hooks. A decision log has no arguments, and has the steps of
+            subagents, too.
         pattern: The pattern.
         agent: The agent that ran. With it, a name in the pattern that the agent does not have is an
             error, so that a misspelt `never` does not pass.
@@ -108,8 +110,13 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
         tools = {*tools_of(agent), *(tool.name for tool in plan.tools)}
         hooks = {hook.node for hook in plan.hooks}
         hooks |= {f"{layer.owner}.{layer.method}" for layer in plan.layers}
+    is_log = trajectory.source == "decisions"
+    answers = (StepKind.MODEL, StepKind.ANSWER)
+    hides_answers = not any(
+        step.kind in answers or step.outcome in (Outcome.JUMPED, Outcome.RAISED)
+        for step in trajectory.steps
+    )
     for atom in (atom for rule in rules for atom in rule.atoms):
-        is_log = trajectory.source == "decisions"
         if atom.kind is StepKind.HOOK and not is_log:
             raise ArgumentError(
                 "run",
@@ -121,6 +128,13 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
                 "run",
                 "is a decision log, which has no arguments of calls, and the pattern asks about "
                 f"`{atom.text}`.",
+                "Pass the result of the run, or its messages.",
+            )
+        if is_log and atom.kind in answers and hides_answers:
+            raise ArgumentError(
+                "run",
+                "is the decision log of an agent without tools, which does not say when its model "
+                f"answered, and the pattern asks about `{atom.text}`.",
                 "Pass the result of the run, or its messages.",
             )
         known = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind)

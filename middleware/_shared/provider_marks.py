@@ -23,7 +23,8 @@ _PROVIDERS: Final[dict[str, Provider]] = {
 
 def known_provider(model: Any) -> Provider | None:
     """The provider of a model, bound or not, by the names of its classes; None for others."""
-    return _provider_of_class(type(unbound(model)))
+    # mypy takes no class for hashable.
+    return _provider_of_class(type(unbound(model)))  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)

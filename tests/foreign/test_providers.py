@@ -401,7 +401,7 @@ def test_a_model_is_chosen_for_each_run(alike: Any, route: str) -> None:
 def test_our_marks_reach_the_payload_of_anthropic() -> None:
     """What the client of the provider would send, of our own middleware."""
     script = RecordingModel(
-        [calls(("lookup", {"topic": "tea"}), ("add", {"a": 1, "b": 2})), "Done."]
+        steps=[calls(("lookup", {"topic": "tea"}), ("add", {"a": 1, "b": 2})), "Done."]
     )
     model = claude(script)
     caching = PromptCachingMiddleware(ttl="1h", min_tokens=0)
@@ -418,7 +418,7 @@ def test_our_marks_reach_the_payload_of_anthropic() -> None:
 
 
 def test_our_key_reaches_the_payload_of_openai() -> None:
-    script = RecordingModel(["Hello."])
+    script = RecordingModel(steps=["Hello."])
     model = gpt(script)
     caching = PromptCachingMiddleware(openai_cache_key=True)
     agent = create_agent(model, middleware=[caching], checkpointer=InMemorySaver())
