@@ -106,7 +106,7 @@ class StepRunner:
         self._task = run.new_id() if self._has_saver else ""  # the id of the nodes after the first
         self._run = run
         fusion = first.fusion
-        self._view = StateView(state, fusion.channels, run.cached_channels, fusion.keys)
+        self._view = StateView(state, fusion.viewed, run.cached_channels, fusion.keys)
         self._is_first = True
         self._last = first.name  # the last node whose writes the step has
         self._unchanged = True
