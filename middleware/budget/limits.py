@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from typing import Any, Literal
 
 from agent_factory import TurnError
@@ -62,7 +63,13 @@ class Spent:
 
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give back what was spent.
-        _check_amounts(self, required=True)
+        # Each call adds several amounts up, so valid ones are told by a look at all of them.
+        usd, seconds = self.usd, self.seconds
+        counts = self.input_tokens, self.output_tokens, self.turns, self.tool_calls
+        are_numbers = type(usd) in (float, int) and type(seconds) in (float, int)
+        in_range = are_numbers and 0 <= usd < inf and 0 <= seconds < inf
+        if not (in_range and {*map(type, counts)} == {int} and min(counts) >= 0):
+            _check_amounts(self, required=True)
 
     @property
     def total_tokens(self) -> int:
@@ -176,7 +183,7 @@ class Account:
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """The largest used share of these amounts, 1 for all of it."""
-        return max(self.shares(names).values(), default=0.0)
+        return max(self.shares(names).values(), default=0.0) if self.limits._given else 0.0
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""

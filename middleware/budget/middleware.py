@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from time import monotonic
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -54,6 +55,7 @@ from .state import (
     LastUpdates,
     add_records,
     extra_key,
+    run_record,
     thread_part,
 )
 
@@ -269,13 +271,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End a run that is over but was sent back to the model by a hook."""
-        accounting = CallAccounting(self.name, state)
-        if not accounting.run.get("over"):
+        if not run_record(self.name, state).get("over"):
             return None
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
-        return {"jump_to": "end", "messages": [self._over(accounting)]}
+        over = self._over(CallAccounting(self.name, state))
+        return {"jump_to": "end", "messages": [over]}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
@@ -457,7 +459,7 @@ class Plan:
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
         """The cost of a response: as the model reports it, by estimate where it reports none."""
-        spent, prices = Spent(), self._budget._recorded_prices
+        spent, prices = [], self._budget._recorded_prices
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
@@ -468,8 +470,8 @@ class Plan:
             if prices:
                 asked = name_of(model, self._request.model_settings)
                 usd = prices.cost_of_response(message.response_metadata, asked, usage)
-            spent += amount_of(usage, usd, turns=1)
-        return spent
+            spent.append(amount_of(usage, usd, turns=1))
+        return reduce(add, spent or [Spent()])
 
     def accounts(self) -> tuple[Account, ...]:
         """The limits of the run, the thread and the ledger, with what is spent up to now."""
@@ -507,11 +509,12 @@ class Plan:
         if self._budget.exit_behavior != "answer":
             return least, Spent(tool_calls=int(was_refused))
         keep = Spent(
+            turns=0 if counts_tokens else 1,
             tool_calls=int(was_refused or bool(self._request.tools)),
             seconds=run.get("slowest", 0) + self._accounting.unrecorded_seconds,
         )
         if not counts_tokens:
-            return least, keep + _ONE_TURN
+            return least, keep
         # If this turn is like the last one, what comes after the least is the rest of this answer,
         # and a call that reads all of it and the tool results.
         message, since = self._last
