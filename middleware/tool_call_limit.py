@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import inf
-from typing import Annotated, Any, Literal, NotRequired, cast, get_args
+from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -273,7 +273,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         # LangGraph reserves "|" and ":" in node names, and names of remote tools contain them.
         return f"{type(self).__name__}[{self.tool_name.replace('|', '_').replace(':', '_')}]"
 
-    @property
+    @cached_property
     def _limit(self) -> Limit:
         return Limit(
             self.name, self.tool_name, self.thread_limit, self.run_limit, self.exit_behavior
@@ -359,7 +359,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         self, request: ModelRequest[Any], response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """The response with a record of this limit; calls that can't run need no review."""
-        message, tail = last_turn(cast("Any", response.result))
+        result: list[Any] = response.result
+        message, tail = last_turn(result)
         if message is None or not message.tool_calls:
             return response
         limit, counts = self._limit, _counts(request.state)
@@ -369,7 +370,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         metadata = message.response_metadata
         metadata = {**metadata, _LIMITS: {**metadata.get(_LIMITS, {}), limit.name: asdict(limit)}}
         recorded = message.model_copy(update={"response_metadata": metadata})
-        result: list[Any] = [recorded if m is message else m for m in response.result]
+        result = [recorded if m is message else m for m in result]
         # What another limit has refused is still a call over this one, and may end the run.
         others = [m for m in tail if _REFUSED_BY not in m.response_metadata]
         # Structured answers look like tool calls, but the request does not offer them as tools.

@@ -63,12 +63,21 @@ class Spent:
 
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give back what was spent.
-        # Each call adds several amounts up, so valid ones are told by a look at all of them.
+        # Each call adds several amounts up, so plain comparisons tell the valid ones.
+        read, written, turns, calls = (
+            self.input_tokens,
+            self.output_tokens,
+            self.turns,
+            self.tool_calls,
+        )
+        are_counts = (
+            type(read) is type(written) is type(turns) is type(calls) is int
+            and read >= 0 <= written
+            and turns >= 0 <= calls
+        )
         usd, seconds = self.usd, self.seconds
-        counts = self.input_tokens, self.output_tokens, self.turns, self.tool_calls
         are_numbers = type(usd) in (float, int) and type(seconds) in (float, int)
-        in_range = are_numbers and 0 <= usd < inf and 0 <= seconds < inf
-        if not (in_range and {*map(type, counts)} == {int} and min(counts) >= 0):
+        if not (are_counts and are_numbers and 0 <= usd < inf and 0 <= seconds < inf):
             _check_amounts(self, required=True)
 
     @property
@@ -94,6 +103,9 @@ class Spent:
     def as_record(self) -> Record:
         """A record for the state, without the amounts that are 0."""
         return {name: amount for name in self.__slots__ if (amount := getattr(self, name))}
+
+
+NOTHING = Spent()
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
@@ -169,11 +181,11 @@ class Account:
             return self.used.total_tokens
         return self.record.get(name, 0)
 
-    def shortfall(self, need: Spent) -> dict[str, float]:
-        """By how much each limit would be exceeded; empty if the need fits."""
+    def shortfall(self, need: Spent, keep: Spent = NOTHING) -> dict[str, float]:
+        """By how much each limit would be exceeded; empty if the need fits, with `keep` left."""
         exceeded: dict[str, float] = {}
         for name, limit in self.limits._given.items():
-            more = getattr(need, name)
+            more = getattr(need, name) + getattr(keep, name)
             over = self._used(name) + more - limit
             if name == "seconds" and over >= 0:  # every call takes time
                 exceeded[name] = over

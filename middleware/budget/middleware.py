@@ -47,7 +47,7 @@ from agent_factory.middleware._shared.token_counter import (
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
 from .ledger import Ledger, NoLedger, Reservation
-from .limits import BOUGHT, Account, BudgetExceededError, Limits, Spent
+from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Spent
 from .prices import Price, PriceFunction, Prices, amount_of, completed, name_of, tokens, usage_of
 from .state import (
     BudgetState,
@@ -471,7 +471,7 @@ class Plan:
                 asked = name_of(model, self._request.model_settings)
                 usd = prices.cost_of_response(message.response_metadata, asked, usage)
             spent.append(amount_of(usage, usd, turns=1))
-        return reduce(add, spent or [Spent()])
+        return reduce(add, spent) if spent else NOTHING
 
     def accounts(self) -> tuple[Account, ...]:
         """The limits of the run, the thread and the ledger, with what is spent up to now."""
@@ -486,8 +486,7 @@ class Plan:
         size = self._input_size if self._budget._counts_tokens else 0
         while True:
             least, keep = self._needs(model, size, last)
-            need = least + keep
-            if not of_run.shortfall(need) and not of_thread.shortfall(need):
+            if not (of_run.shortfall(least, keep) or of_thread.shortfall(least, keep)):
                 try:
                     return self._budget._ledger.reserve(least, keep=keep)
                 except BudgetExceededError as error:
@@ -495,7 +494,7 @@ class Plan:
             # If another layer has removed messages, the usage of the last answer is too large.
             is_edited = self._request.messages is not self._request.state.get("messages")
             if not size or not is_edited or self._counted_input_size >= size:
-                return BudgetExceededError((of_run, of_thread, of_ledger), need)
+                return BudgetExceededError((of_run, of_thread, of_ledger), least + keep)
             size = self._counted_input_size
 
     def _needs(self, model: Any, size: int, last: bool) -> tuple[Spent, Spent]:
@@ -503,7 +502,7 @@ class Plan:
         run, counts_tokens = self._accounting.run, self._budget._counts_tokens
         least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
         if last:
-            return least, Spent()
+            return least, NOTHING
         # Another tool call must fit, or the run would only collect refusals.
         was_refused = run.get("refused", 0) > 0
         if self._budget.exit_behavior != "answer":
