@@ -323,7 +323,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         most = 1 + (len(message.tool_calls) if message else 0)
         if any(limit.room(counts) < most for limit in limits):
             refused = refusals(calls_in_order(call, message, tail), limits, counts)
-        update: dict[str, Any] = _stop_update(refused)
+        update: dict[str, Any] = _stop_update(refused) if refused else {}
         if call["id"] in refused:
             limit, used = refused[call["id"]]
             return Command(update={"messages": [limit.refusal(call, used)], **update})
@@ -402,8 +402,8 @@ def _stop_update(refused: Refused) -> dict[str, Any]:
 
 def limits_on(message: AIMessage | None, own: Limit) -> list[Limit]:
     """All limits on the calls of a message, outermost first; `own` replaces its record."""
-    records = message.response_metadata.get(_LIMITS, {}) if message else {}
-    if isinstance(records, Mapping) and records.keys() <= {own.name}:
+    records = message.response_metadata.get(_LIMITS) if message else None
+    if not records or (isinstance(records, Mapping) and records.keys() <= {own.name}):
         return [own]
     try:
         limits = _LIMIT_RECORDS.validate_python(records)
