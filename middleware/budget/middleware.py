@@ -443,9 +443,9 @@ class Plan:
                 if last:
                     return Call(request, reserved, refused=refusals[0])
                 # The first call above a mark of `warn_at` warns the model.
-                marks, share = budget._warn_at, max(map(Account.share, accounts))
-                mark = max((mark for mark in marks if share >= mark), default=0.0)
-                if mark <= self._accounting.run.get("warned", 0):
+                share = max(map(Account.share, accounts))
+                marks = [mark for mark in budget._warn_at if share >= mark]
+                if not marks or marks[-1] <= self._accounting.run.get("warned", 0):
                     return Call(request, reserved)
                 used = " and ".join(
                     account.describe(name)
@@ -454,7 +454,7 @@ class Plan:
                     if share >= marks[0]
                 )
                 messages = [*request.messages, HumanMessage(_WARNING.format(used=used))]
-                return Call(request.override(messages=messages), reserved, mark)
+                return Call(request.override(messages=messages), reserved, marks[-1])
         return refusals[0]
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:

@@ -194,6 +194,7 @@ class CallAccounting:
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:
-    extra = {n: more for n in limits._given if (more := record.get(extra_key(scope, n)))}
-    limits = limits.raised(extra) if extra else limits
+    if given := limits._given:
+        extra = {n: more for n in given if (more := record.get(extra_key(scope, n)))}
+        limits = limits.raised(extra) if extra else limits
     return Account(scope, limits, record)
