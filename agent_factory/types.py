@@ -225,9 +225,10 @@ class ModelRequest(Generic[ContextT]):
                 raise ValueError("Override either system_message or system_prompt, not both.")
             text = changes.pop("system_prompt")
             changes["system_message"] = None if text is None else SystemMessage(text)
-        if unknown := changes.keys() - set(_REQUEST_FIELDS):
+        if not changes.keys() <= _REQUEST_FIELDS.keys():
+            unknown = sorted(changes.keys() - _REQUEST_FIELDS.keys())
             raise TypeError(
-                f"ModelRequest has no field {', '.join(map(repr, sorted(unknown)))}; "
+                f"ModelRequest has no field {', '.join(map(repr, unknown))}; "
                 f"its fields are {', '.join(_REQUEST_FIELDS)}, and system_prompt."
             )
         # What copy.copy() does, but faster: layers call this often.
@@ -256,7 +257,7 @@ class ModelRequest(Generic[ContextT]):
         return f"ModelRequest({fields})"
 
 
-_REQUEST_FIELDS = tuple(ModelRequest.__annotations__)
+_REQUEST_FIELDS = dict.fromkeys(ModelRequest.__annotations__)
 
 
 @dataclass

@@ -281,6 +281,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         message = with_distinct_ids(message)
         asked: list[tuple[ToolCallRequest, Rule]] = []
         for call in unanswered(message, tail):
+            if self.policy.allows(call["name"]):
+                continue
             tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
                 state=state,
                 context=runtime.context,
@@ -294,6 +296,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             request = ToolCallRequest(call, tools.get(call["name"]), state, tool_runtime)
             if (rule := self.policy.rule_for(request)).action == "ask":
                 asked.append((request, rule))
+        if not asked:
+            return None
         store = approval_store(runtime.store)
         covered = yield from _covered(asked, store)
         asked = [
@@ -359,14 +363,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
         The digest of what runs is added to `approved`.
         """
-        store = approval_store(request.runtime.store)
         while True:
             call, rule = request.tool_call, self.policy.rule_for(request)
-            own = call_digest(call, request.tool)
             if rule.action == "deny":
                 return _denied(call, rule.reason)
-            if rule.action == "allow" or own in approved or self._chooses_calls:
+            if rule.action == "allow" or self._chooses_calls:
                 return request
+            if (own := call_digest(call, request.tool)) in approved:
+                return request
+            store = approval_store(request.runtime.store)
             objection = yield from self._objection(request, rule, store)
             if objection is None:
                 approved.add(own)
@@ -571,18 +576,21 @@ class _Guard(ToolCallRecorder):
         self, request: ToolCallRequest, may_run: Callable[[ToolCallRequest], bool]
     ) -> None:
         super().__init__()
-        self._place, self._may_run = _place_of(request), may_run
+        self._runtime, self._may_run = request.runtime, may_run
 
     def record(self, request: ToolCallRequest) -> None:
         """Raise CallChanged unless the call may run."""
         # Tools of an agent inside of the tool have another place.
-        if _place_of(request) == self._place and not self._may_run(request):
+        is_here = request.runtime is self._runtime or (
+            _place_of(request.runtime) == _place_of(self._runtime)
+        )
+        if is_here and not self._may_run(request):
             raise CallChanged(request)
         super().record(request)
 
 
-def _place_of(request: ToolCallRequest) -> Any:
-    config = getattr(request.runtime, "config", None) or {}
+def _place_of(runtime: Any) -> Any:
+    config = getattr(runtime, "config", None) or {}
     return (config.get("configurable") or {}).get("checkpoint_ns")
 
 

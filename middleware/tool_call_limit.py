@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import inf
-from typing import Annotated, Any, Literal, NotRequired, cast, get_args
+from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -273,7 +273,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         # LangGraph reserves "|" and ":" in node names, and names of remote tools contain them.
         return f"{type(self).__name__}[{self.tool_name.replace('|', '_').replace(':', '_')}]"
 
-    @property
+    @cached_property
     def _limit(self) -> Limit:
         return Limit(
             self.name, self.tool_name, self.thread_limit, self.run_limit, self.exit_behavior
@@ -323,7 +323,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         most = 1 + (len(message.tool_calls) if message else 0)
         if any(limit.room(counts) < most for limit in limits):
             refused = refusals(calls_in_order(call, message, tail), limits, counts)
-        update: dict[str, Any] = _stop_update(refused)
+        update: dict[str, Any] = _stop_update(refused) if refused else {}
         if call["id"] in refused:
             limit, used = refused[call["id"]]
             return Command(update={"messages": [limit.refusal(call, used)], **update})
@@ -359,7 +359,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         self, request: ModelRequest[Any], response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """The response with a record of this limit; calls that can't run need no review."""
-        message, tail = last_turn(cast("Any", response.result))
+        result: list[Any] = response.result
+        message, tail = last_turn(result)
         if message is None or not message.tool_calls:
             return response
         limit, counts = self._limit, _counts(request.state)
@@ -369,7 +370,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         metadata = message.response_metadata
         metadata = {**metadata, _LIMITS: {**metadata.get(_LIMITS, {}), limit.name: asdict(limit)}}
         recorded = message.model_copy(update={"response_metadata": metadata})
-        result: list[Any] = [recorded if m is message else m for m in response.result]
+        result = [recorded if m is message else m for m in result]
         # What another limit has refused is still a call over this one, and may end the run.
         others = [m for m in tail if _REFUSED_BY not in m.response_metadata]
         # Structured answers look like tool calls, but the request does not offer them as tools.
@@ -401,8 +402,8 @@ def _stop_update(refused: Refused) -> dict[str, Any]:
 
 def limits_on(message: AIMessage | None, own: Limit) -> list[Limit]:
     """All limits on the calls of a message, outermost first; `own` replaces its record."""
-    records = message.response_metadata.get(_LIMITS, {}) if message else {}
-    if isinstance(records, Mapping) and records.keys() <= {own.name}:
+    records = message.response_metadata.get(_LIMITS) if message else None
+    if not records or (isinstance(records, Mapping) and records.keys() <= {own.name}):
         return [own]
     try:
         limits = _LIMIT_RECORDS.validate_python(records)

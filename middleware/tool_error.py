@@ -125,7 +125,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
         call = request.tool_call
         if self.tool_names is not None and call["name"] not in self.tool_names:
             return cast("Result", (yield request))
-        if self._handler.on_error is None:
+        if self.on_error is None and self.aon_error is not None:
             # Refuses a synchronous run before the first tool call, not only after one has failed.
             yield Invoke(self._handler, None)
         try:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from langchain_core.runnables import Runnable
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.fused.state_view import Channel
+from agent_factory.fused.state_view import Channel, ViewedChannel
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.routing import Choice
 from agent_factory.runtime.spec import AgentSpec
@@ -88,6 +88,11 @@ class Fusion:
     def keys(self) -> Mapping[str, Any]:
         """The keys of the state, in the order in which LangGraph reads them."""
         return self.spec.schemas.state.__annotations__
+
+    @cached_property
+    def viewed(self) -> Mapping[str, ViewedChannel]:
+        """The channels as the view of a step asks them."""
+        return {key: ViewedChannel.of(channel) for key, channel in self.channels.items()}
 
     @cached_property
     def engine_keys(self) -> list[str]:

@@ -106,7 +106,7 @@ class StepRunner:
         self._task = run.new_id() if self._has_saver else ""  # the id of the nodes after the first
         self._run = run
         fusion = first.fusion
-        self._view = StateView(state, fusion.channels, run.cached_channels, fusion.keys)
+        self._view = StateView(state, fusion.viewed, run.cached_channels, fusion.keys)
         self._is_first = True
         self._last = first.name  # the last node whose writes the step has
         self._unchanged = True
@@ -421,7 +421,9 @@ class StepRunner:
         moved = self._last != self._first.name
         if (moved or self._stored) and self._has_saver:
             pairs.append((LAST_NODE, self._last))
-        self._end(Command(update=pairs, goto=goto))
+        # LangGraph takes a dict as it is, and looks at each of several pairs.
+        update = dict(pairs)
+        self._end(Command(update=update if len(update) == len(pairs) else pairs, goto=goto))
 
     def _end(self, outcome: Any) -> None:
         self.done, self.outcome = True, outcome

@@ -58,6 +58,24 @@ def is_known(channel: Channel) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewedChannel:
+    """A channel, and what writes do to it: asked once for all the writes of all steps."""
+
+    channel: Channel
+    is_ephemeral: bool
+    is_single: bool
+    is_reduced: bool
+    is_messages: bool
+    is_known: bool
+
+    @classmethod
+    def of(cls, channel: Channel) -> ViewedChannel:
+        """Return a channel with all that the functions above say about it."""
+        about = (is_ephemeral, is_single, is_reduced, is_messages, is_known)
+        return cls(channel, *(is_so(channel) for is_so in about))
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What the state will be after a node's writes."""
 
@@ -87,14 +105,14 @@ class StateView:
     def __init__(
         self,
         state: Mapping[str, Any],
-        channels: Mapping[str, Channel],
+        channels: Mapping[str, ViewedChannel],
         cached: dict[str, Any],
         order: Mapping[str, Any],
     ) -> None:
         self._channels = channels
         self._order = order
         self._cached = cached  # channels of messages from earlier steps, which have an index
-        ephemeral = {key for key in state if key in channels and is_ephemeral(channels[key])}
+        ephemeral = {key for key in state if key in channels and channels[key].is_ephemeral}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
         # The state so far. Set it to a preview to accept that.
         self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {}, order)
@@ -102,34 +120,30 @@ class StateView:
 
     def preview(self, pairs: Iterable[Pair]) -> Preview:
         """Return the state after a node's writes. Accept it before you call this again."""
-        now, order = self.now, self._order
-        # Messages are folded here and by LangGraph, so their ids must be set before that.
-        named = [
-            (key, with_ids(value))
-            if is_messages(self._channels.get(key)) and not _overwrites(value)
-            else (key, value)
-            for key, value in pairs
-        ]
+        now, order, channels = self.now, self._order, self._channels
+        named: list[Pair] = []
+        given: dict[str, list[Any]] = {}
+        for key, value in pairs:
+            # Messages are folded here and by LangGraph, so their ids must be set before that.
+            if channels[key].is_messages and not _overwrites(value):
+                value = with_ids(value)
+            named.append((key, value))
+            given.setdefault(key, []).append(value)
         if not named:  # most hooks write nothing
             return Preview(now.persistent, {}, now.written, {}, order) if now.ephemeral else now
-        given: dict[str, list[Any]] = {}
-        for key, value in named:
-            given.setdefault(key, []).append(value)
-        seen = {
-            key: self._apply(key, values)
-            for key, values in given.items()
-            if is_known(self._channels[key])
-        }
-        ephemeral = {key: value for key, value in seen.items() if is_ephemeral(self._channels[key])}
-        persistent = {**now.persistent, **{k: v for k, v in seen.items() if k not in ephemeral}}
-        if len(persistent) > len(now.persistent):
-            persistent = _in_order(persistent, order)
-        written = dict(now.written)
+        persistent, written, opaque = dict(now.persistent), dict(now.written), False
+        ephemeral: dict[str, Any] = {}
         for key, values in given.items():
-            if key in ephemeral:
+            channel = channels[key]
+            if channel.is_ephemeral:
+                ephemeral[key] = self._apply(key, channel, values)
                 continue
+            if channel.is_known:
+                persistent[key] = self._apply(key, channel, values)
+            else:
+                opaque = True
             earlier = now.written.get(key, [])
-            if (not earlier and len(values) == 1) or is_single(self._channels[key]):
+            if (not earlier and len(values) == 1) or channel.is_single:
                 written[key] = values
             # An earlier Overwrite is the only write, because those after it were merged into it.
             elif any(map(_overwrites, [*earlier[:1], *values])):
@@ -137,6 +151,8 @@ class StateView:
                 written[key] = [Overwrite(persistent[key])]
             else:
                 written[key] = [*earlier, *values]
+        if len(persistent) > len(now.persistent):
+            persistent = _in_order(persistent, order)
         return Preview(
             persistent=persistent,
             ephemeral=ephemeral,
@@ -144,20 +160,22 @@ class StateView:
             last={key: given[key] for key in ephemeral},
             order=order,
             given=named,
-            opaque=len(seen) < len(given),
+            opaque=opaque,
         )
 
-    def _apply(self, key: str, values: list[Any]) -> Any:
+    def _apply(self, key: str, viewed: ViewedChannel, values: list[Any]) -> Any:
         """Return the value of a key after some writes."""
-        channel: Any = self._channels[key]
-        if not is_reduced(channel):
+        if viewed.is_single and len(values) == 1:
+            return values[0]
+        channel: Any = viewed.channel
+        if not viewed.is_reduced:
             channel = channel.copy()
         elif key in self._reduced:
             channel = self._reduced[key]
         else:
             if key not in self.now.persistent:
                 channel = channel.copy()
-            elif is_messages(channel):
+            elif viewed.is_messages:
                 value = self.now.persistent[key]
                 channel = self._cached.get(key) or channel.from_checkpoint(value)
                 channel.value = value

@@ -207,7 +207,7 @@ class Rule:
 
     def names(self, tool: str) -> bool:
         """Whether the rule is about a tool of this name."""
-        return fnmatchcase(tool, self.tool)
+        return self.tool == "*" or fnmatchcase(tool, self.tool)
 
     def matches(self, request: ToolCallRequest) -> bool:
         """Whether the rule is about a call."""
@@ -314,7 +314,26 @@ class ToolPolicy:
 
     def rule_for(self, request: ToolCallRequest) -> Rule:
         """The rule that decides about a call."""
-        return next((rule for rule in self.rules if rule.matches(request)), UNCOVERED)
+        for rule in self.rules:
+            if rule.matches(request):
+                return rule
+        return UNCOVERED
+
+    def allows(self, tool: str) -> bool:
+        """Whether every call of a tool runs without a decision, whatever its arguments.
+
+        False if that depends on the call, and in a subclass that chooses rules itself.
+
+        >>> policy = ToolPolicy(Rule("search*", "allow"), Rule("*", "ask"))
+        >>> policy.allows("search_mail"), policy.allows("refund")
+        (True, False)
+        """
+        if type(self).rule_for is not ToolPolicy.rule_for:
+            return False
+        for rule in self.rules:
+            if rule.names(tool):
+                return rule.action == "allow" and rule.when is None
+        return False
 
     @property
     def covered(self) -> tuple[str, ...]:

@@ -109,7 +109,8 @@ def call_with_streaming(call: Handler, value: Any) -> Any:
 def _tracers(config: RunnableConfig | None) -> list[BaseCallbackHandler]:
     """Return the handlers that see layers: tracers, and those that set `traces_layers`."""
     callbacks = config.get("callbacks") if config else None
-    handlers = getattr(callbacks, "handlers", ())
+    if not (handlers := getattr(callbacks, "handlers", ())):
+        return []
     tracers = [
         h for h in handlers if isinstance(h, BaseTracer) or getattr(h, "traces_layers", False)
     ]
@@ -349,7 +350,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
         response, command = result.model_response, result.command
-    if isinstance(response, AIMessage):
+    if type(response) is not ModelResponse and isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     if not (isinstance(response, ModelResponse) and isinstance(response.result, list)):
         raise BadReturn(
@@ -433,7 +434,7 @@ class _ToolFlows(_Flows):
 
 
 def _checked_result(name: str, result: Any) -> Any:
-    if isinstance(result, ToolMessage):
+    if type(result) in (ToolMessage, Command):  # nearly always
         return result
     parts = result if isinstance(result, list) and result else [result]
     if not all(isinstance(part, ToolMessage | Command) for part in parts):

@@ -395,6 +395,8 @@ class ResponseReader:
             result = [distinct if m is message else m for m in response.result]
             response, message = replace(response, result=result), distinct
         strategy = strategy_for(self._format, self._model)
+        if strategy is None and self._has_tools:
+            return response  # the tools node answers every call
         unanswered = set(call_ids(message)) - answers_of(tail).keys()
         answer = response.structured_response
         if not unanswered:

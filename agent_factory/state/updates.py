@@ -41,10 +41,10 @@ class UpdateMerger:
         written: set[str] = set()
         for command in commands:
             new = pairs_of(command, _LAYER)
-            check_keys(dict(new), self._keys, _LAYER)
-            if any(value for key, value in new if key == "jump_to"):
-                raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
+            check_keys((key for key, _ in new), self._keys, _LAYER)
             for key, value in new:
+                if key == "jump_to" and value:
+                    raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
                 if key in self._messages and isinstance(value, list):
                     ids = [getattr(message, "id", None) for message in value]
                     value = [m for m, id in zip(value, ids, strict=True) if id not in written]
@@ -75,7 +75,7 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
     update = command.update
     if update is None:
         return []
-    if isinstance(update, Mapping):
+    if type(update) is dict or isinstance(update, Mapping):
         return list(update.items())
     if isinstance(update, Sequence) and all(isinstance(p, tuple) and len(p) == 2 for p in update):
         return list(update)
@@ -85,7 +85,7 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
 
 def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
     """Check that the state has the keys that are to be written."""
-    if unknown := {key for key in keys if key not in known}:
+    if unknown := set(keys).difference(known):
         raise UnknownStateKey(
             owner,
             f"wrote {', '.join(map(repr, sorted(unknown)))}, and the state has no such key.",

@@ -193,6 +193,8 @@ def mark_writer(
     response: ModelResponse[Any], request: ModelRequest[Any], model: Any
 ) -> ModelResponse[Any]:
     """The response, marked if its model has another provider than the request's own model."""
+    if model is request.model:
+        return response
     model = model.model if isinstance(model, AlternateModel) else model
     if same_provider(request.model, model):
         return response
@@ -228,7 +230,7 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have
     the same provider, only answers of other providers change.
     """
-    is_same = same_provider(request.model, model)
+    is_same = model is request.model or same_provider(request.model, model)
     messages = request.messages
     # The whole history is scanned at each model call, so the scan calls no function.
     if not is_same or [m for m in messages if WRITTEN_BY in m.response_metadata]:

@@ -20,10 +20,9 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from agent_factory.middleware._shared.errors import outcome_unknown
 
-from .limits import Account, BudgetExceededError, Limits, Spent
+from .limits import NOTHING, Account, BudgetExceededError, Limits, Spent
 from .prices import ModelName, Price, PriceFunction, Prices, amount_of, completed, usage_of
 
-_NOTHING = Spent()
 _MAX_RECORDED = 4096
 """Most messages that a handler has recorded and no middleware has asked about; a few bytes each."""
 
@@ -55,7 +54,7 @@ class Ledger:
     (0.25, 0.0)
     """
 
-    def __init__(self, limits: Limits, *, spent: Spent = _NOTHING) -> None:
+    def __init__(self, limits: Limits, *, spent: Spent = NOTHING) -> None:
         if not isinstance(limits, Limits):
             raise TypeError(f"limits must be Limits(usd=..., turns=...), got {limits!r}.")
         if not isinstance(spent, Spent):
@@ -85,9 +84,9 @@ class Ledger:
     def reserved(self) -> Spent:
         """What running calls will cost at least."""
         with self._lock:
-            return reduce(add, self._open.values(), _NOTHING)
+            return reduce(add, self._open.values(), NOTHING)
 
-    def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
+    def reserve(self, least: Spent, *, keep: Spent = NOTHING) -> Reservation:
         """Reserve what something will cost at least; use the result in a `with` statement.
 
         Leaving the statement without `commit`, also by an exception, releases the reservation. If
@@ -102,10 +101,9 @@ class Ledger:
         Raises:
             BudgetExceededError: It does not fit.
         """
-        need = least + keep
         with self._lock:
-            if self._limits.given() and (account := self._account()).shortfall(need):
-                raise BudgetExceededError((account,), need)
+            if self._limits.given() and (account := self._account()).shortfall(least, keep):
+                raise BudgetExceededError((account,), least + keep)
             if not self._open:
                 self._since = monotonic()
             number = next(self._numbers)
@@ -198,7 +196,7 @@ class NoLedger(Ledger):
         super().__init__(Limits())
         self._empty = self._account()
 
-    def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
+    def reserve(self, least: Spent, *, keep: Spent = NOTHING) -> Reservation:
         return Reservation(self, 0, least)
 
     def account(self) -> Account:
@@ -241,7 +239,7 @@ class Reservation:
         traceback: TracebackType | None,
     ) -> None:
         may_have_run = error is not None and outcome_unknown(error)
-        self._ledger._settle(self._number, self.least if may_have_run else _NOTHING)
+        self._ledger._settle(self._number, self.least if may_have_run else NOTHING)
 
     def __repr__(self) -> str:
         return f"Reservation({self._number})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from typing import Any, Literal
 
 from agent_factory import TurnError
@@ -62,7 +63,22 @@ class Spent:
 
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give back what was spent.
-        _check_amounts(self, required=True)
+        # Each call adds several amounts up, so plain comparisons tell the valid ones.
+        read, written, turns, calls = (
+            self.input_tokens,
+            self.output_tokens,
+            self.turns,
+            self.tool_calls,
+        )
+        are_counts = (
+            type(read) is type(written) is type(turns) is type(calls) is int
+            and read >= 0 <= written
+            and turns >= 0 <= calls
+        )
+        usd, seconds = self.usd, self.seconds
+        are_numbers = type(usd) in (float, int) and type(seconds) in (float, int)
+        if not (are_counts and are_numbers and 0 <= usd < inf and 0 <= seconds < inf):
+            _check_amounts(self, required=True)
 
     @property
     def total_tokens(self) -> int:
@@ -87,6 +103,9 @@ class Spent:
     def as_record(self) -> Record:
         """A record for the state, without the amounts that are 0."""
         return {name: amount for name in self.__slots__ if (amount := getattr(self, name))}
+
+
+NOTHING = Spent()
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
@@ -162,11 +181,11 @@ class Account:
             return self.used.total_tokens
         return self.record.get(name, 0)
 
-    def shortfall(self, need: Spent) -> dict[str, float]:
-        """By how much each limit would be exceeded; empty if the need fits."""
+    def shortfall(self, need: Spent, keep: Spent = NOTHING) -> dict[str, float]:
+        """By how much each limit would be exceeded; empty if the need fits, with `keep` left."""
         exceeded: dict[str, float] = {}
         for name, limit in self.limits._given.items():
-            more = getattr(need, name)
+            more = getattr(need, name) + getattr(keep, name)
             over = self._used(name) + more - limit
             if name == "seconds" and over >= 0:  # every call takes time
                 exceeded[name] = over
@@ -176,7 +195,7 @@ class Account:
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """The largest used share of these amounts, 1 for all of it."""
-        return max(self.shares(names).values(), default=0.0)
+        return max(self.shares(names).values(), default=0.0) if self.limits._given else 0.0
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""

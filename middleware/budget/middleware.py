@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from time import monotonic
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -46,7 +47,7 @@ from agent_factory.middleware._shared.token_counter import (
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
 from .ledger import Ledger, NoLedger, Reservation
-from .limits import BOUGHT, Account, BudgetExceededError, Limits, Spent
+from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Spent
 from .prices import Price, PriceFunction, Prices, amount_of, completed, name_of, tokens, usage_of
 from .state import (
     BudgetState,
@@ -54,6 +55,7 @@ from .state import (
     LastUpdates,
     add_records,
     extra_key,
+    run_record,
     thread_part,
 )
 
@@ -269,13 +271,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End a run that is over but was sent back to the model by a hook."""
-        accounting = CallAccounting(self.name, state)
-        if not accounting.run.get("over"):
+        if not run_record(self.name, state).get("over"):
             return None
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
-        return {"jump_to": "end", "messages": [self._over(accounting)]}
+        over = self._over(CallAccounting(self.name, state))
+        return {"jump_to": "end", "messages": [over]}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
@@ -441,9 +443,9 @@ class Plan:
                 if last:
                     return Call(request, reserved, refused=refusals[0])
                 # The first call above a mark of `warn_at` warns the model.
-                marks, share = budget._warn_at, max(map(Account.share, accounts))
-                mark = max((mark for mark in marks if share >= mark), default=0.0)
-                if mark <= self._accounting.run.get("warned", 0):
+                share = max(map(Account.share, accounts))
+                marks = [mark for mark in budget._warn_at if share >= mark]
+                if not marks or marks[-1] <= self._accounting.run.get("warned", 0):
                     return Call(request, reserved)
                 used = " and ".join(
                     account.describe(name)
@@ -452,12 +454,12 @@ class Plan:
                     if share >= marks[0]
                 )
                 messages = [*request.messages, HumanMessage(_WARNING.format(used=used))]
-                return Call(request.override(messages=messages), reserved, mark)
+                return Call(request.override(messages=messages), reserved, marks[-1])
         return refusals[0]
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
         """The cost of a response: as the model reports it, by estimate where it reports none."""
-        spent, prices = Spent(), self._budget._recorded_prices
+        spent, prices = [], self._budget._recorded_prices
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
@@ -468,8 +470,8 @@ class Plan:
             if prices:
                 asked = name_of(model, self._request.model_settings)
                 usd = prices.cost_of_response(message.response_metadata, asked, usage)
-            spent += amount_of(usage, usd, turns=1)
-        return spent
+            spent.append(amount_of(usage, usd, turns=1))
+        return reduce(add, spent) if spent else NOTHING
 
     def accounts(self) -> tuple[Account, ...]:
         """The limits of the run, the thread and the ledger, with what is spent up to now."""
@@ -484,8 +486,7 @@ class Plan:
         size = self._input_size if self._budget._counts_tokens else 0
         while True:
             least, keep = self._needs(model, size, last)
-            need = least + keep
-            if not of_run.shortfall(need) and not of_thread.shortfall(need):
+            if not (of_run.shortfall(least, keep) or of_thread.shortfall(least, keep)):
                 try:
                     return self._budget._ledger.reserve(least, keep=keep)
                 except BudgetExceededError as error:
@@ -493,7 +494,7 @@ class Plan:
             # If another layer has removed messages, the usage of the last answer is too large.
             is_edited = self._request.messages is not self._request.state.get("messages")
             if not size or not is_edited or self._counted_input_size >= size:
-                return BudgetExceededError((of_run, of_thread, of_ledger), need)
+                return BudgetExceededError((of_run, of_thread, of_ledger), least + keep)
             size = self._counted_input_size
 
     def _needs(self, model: Any, size: int, last: bool) -> tuple[Spent, Spent]:
@@ -501,17 +502,18 @@ class Plan:
         run, counts_tokens = self._accounting.run, self._budget._counts_tokens
         least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
         if last:
-            return least, Spent()
+            return least, NOTHING
         # Another tool call must fit, or the run would only collect refusals.
         was_refused = run.get("refused", 0) > 0
         if self._budget.exit_behavior != "answer":
             return least, Spent(tool_calls=int(was_refused))
         keep = Spent(
+            turns=0 if counts_tokens else 1,
             tool_calls=int(was_refused or bool(self._request.tools)),
             seconds=run.get("slowest", 0) + self._accounting.unrecorded_seconds,
         )
         if not counts_tokens:
-            return least, keep + _ONE_TURN
+            return least, keep
         # If this turn is like the last one, what comes after the least is the rest of this answer,
         # and a call that reads all of it and the tool results.
         message, since = self._last

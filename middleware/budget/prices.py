@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from math import isfinite
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from langchain_core.messages.ai import UsageMetadata
 
@@ -233,7 +233,8 @@ def completed(
     known: Any = usage or {}
     input_tokens = tokens(known, "input_tokens") or max(read(), 1)
     output_tokens = tokens(known, "output_tokens") or max(written(), 1)
-    return cast("UsageMetadata", {**known, **usage_of(input_tokens, output_tokens)})
+    complete: UsageMetadata = {**known, **usage_of(input_tokens, output_tokens)}
+    return complete
 
 
 def amount_of(usage: UsageMetadata, usd: float, *, turns: int = 0) -> Spent:

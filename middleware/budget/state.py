@@ -31,10 +31,12 @@ def extra_key(scope: str, name: str) -> str:
 
 def add_records(record: Mapping[str, float], more: Mapping[str, float]) -> Record:
     """The sum of two records; of some keys the larger value."""
+    if not record:
+        return dict(more)
     result = dict(record)
     for key, amount in more.items():
         before = result.get(key, 0)
-        result[key] = max(before, amount) if key in _MAXIMA else before + amount
+        result[key] = before + amount if key not in _MAXIMA else max(before, amount)
     return result
 
 
@@ -111,6 +113,12 @@ class LastUpdates:
         return added if before == record and (new_run or not ended) else {}
 
 
+def run_record(name: str, state: Mapping[str, Any]) -> Record:
+    """What the state says a BudgetMiddleware has spent in this run."""
+    record: Record = (state.get("budget_run") or {}).get(name, {})
+    return record
+
+
 def _node_entries(task: object) -> dict[str, _Entry]:
     owner, entries = _NODE.get()
     return entries if task is not None and owner is task else {}
@@ -129,9 +137,10 @@ class CallAccounting:
         # In a tool the runtime is None: its updates are never dropped.
         self._task = task_identity(runtime)
         self._runtime = runtime
-        self._updates = updates or LastUpdates()
-        self._before: Record = (state.get("budget_run") or {}).get(name, {})
-        found: _Entry = self._updates.missing(runtime, self._before), state.get("budget_clock")
+        self._updates = updates
+        self._before = run_record(name, state)
+        missing = updates.missing(runtime, self._before) if updates else {}
+        found: _Entry = missing, state.get("budget_clock")
         added, since = _node_entries(self._task).get(name, found)
         self.added: Record = added  # the part of the record of this run that this node adds
         self._began = monotonic()
@@ -139,7 +148,11 @@ class CallAccounting:
         self._since: float = self._began if since is None else since
         self._name = name
         self._thread: Record = (state.get("budget_thread") or {}).get(name, {})
-        self.run = add_records(self._before, added) if added else self._before
+
+    @property
+    def run(self) -> Record:
+        """The record of this run, with what this node adds."""
+        return add_records(self._before, self.added) if self.added else self._before
 
     @property
     def unrecorded_seconds(self) -> float:
@@ -147,14 +160,14 @@ class CallAccounting:
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, Account]:
         """The limits of the run and of the thread, with what is spent up to now."""
-        of_run = {**self.run, "seconds": self.run.get("seconds", 0) + self.unrecorded_seconds}
+        of_run = dict(self.run)
+        of_run["seconds"] = of_run.get("seconds", 0) + self.unrecorded_seconds
         of_thread = add_records(self._thread, of_run) if self._thread else of_run
         return _account("run", run, of_run), _account("thread", thread, of_thread)
 
     def add(self, amounts: Mapping[str, float]) -> None:
         """Add some amounts; those that are 0 are left out."""
         self.added = add_records(self.added, {key: n for key, n in amounts.items() if n})
-        self.run = add_records(self._before, self.added)
 
     def update(self) -> dict[str, Any]:
         """The state update with everything that was added within this node."""
@@ -171,7 +184,8 @@ class CallAccounting:
         if self._task is not None:
             entries = {**_node_entries(self._task), self._name: (self.added, self._since)}
             _NODE.set((self._task, entries))
-        self._updates.keep(self._runtime, self._before, self.added, ended=ended)
+        if self._updates is not None:
+            self._updates.keep(self._runtime, self._before, self.added, ended=ended)
         return {**self.update(), "budget_clock": self._since}
 
     def tool_update(self) -> dict[str, Any]:
@@ -180,6 +194,7 @@ class CallAccounting:
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:
-    extra = {n: more for n in limits.given() if (more := record.get(extra_key(scope, n)))}
-    limits = limits.raised(extra) if extra else limits
+    if given := limits._given:
+        extra = {n: more for n in given if (more := record.get(extra_key(scope, n)))}
+        limits = limits.raised(extra) if extra else limits
     return Account(scope, limits, record)

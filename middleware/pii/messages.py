@@ -110,6 +110,8 @@ def map_text(
 
 def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
     """Whether a message is of a class, or of an older one in the role of that class."""
+    if type(message) in _ROLES:
+        return type(message) is kind
     if isinstance(message, ChatMessage):
         return message.role.lower() in _ROLES[kind]
     if kind is ToolMessage:

@@ -183,12 +183,18 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             new = {id(message): redact_message(message, self.rule.apply) for message in given}
             return _changed(state, [new.get(id(m), m) for m in state["messages"]])
         last_id, _ = marks[self.name]
-        latest_first = reversed(state["messages"])
-        unchecked = list(takewhile(lambda m: m.id != last_id, latest_first))
-        new_users = [message for message in unchecked[::-1] if has_role(message, HumanMessage)]
+        new_users = []
+        for message in reversed(state["messages"]):
+            if message.id == last_id:
+                break
+            # A run's own messages are scanned at each of its turns, so the scan calls no function.
+            if type(message) in (AIMessage, ToolMessage):
+                continue
+            if has_role(message, HumanMessage):
+                new_users.append(message)
         if not new_users:
             return None
-        update = self._redact_input(state, new_users)
+        update = self._redact_input(state, new_users[::-1])
         redacted = {message.id: message for message in update.get("messages", ())}
         users = [redacted.get(message.id, message) for message in self._users(state)]
         mark = [users[-1].id, _digest(users)]
