@@ -95,7 +95,7 @@ def recordings_in(folder: str | Path) -> list[Path]:
         raise ArgumentError(
             "folder",
             f"{folder} {problem}.",
-            f"Pass a folder with files *{SUFFIX} that record(model, path) has written.",
+            f"Pass a folder with files *{SUFFIX} that record_agent(agent, path) has written.",
         )
     return paths
 
