@@ -277,10 +277,18 @@ def test_a_summary_that_was_recorded_is_replayed(tmp_path: Path, replay_one: Any
 
     script = [*steps()[:2], "He has a lamp.", "You get 90 euros back."]
     path = tmp_path / "a.jsonl"
-    summarizing(record(ScriptedChatModel(script), path)).invoke(ASK)
+    record_agent(summarizing, path, model=ScriptedChatModel(script)).invoke(ASK)
     done = replay_one(summarizing, path)
     assert done.verdict is ReplayVerdict.PASSED, done.reason
     assert done.replayed.model_calls == 4
+    with pytest.raises(ArgumentError, match="model: is required if `agent` is a function"):
+        record_agent(summarizing, path)
+    with pytest.raises(ArgumentError, match="model: must be left out"):
+        record_agent(build(ScriptedChatModel([])), path, model=ScriptedChatModel([]))
+    with pytest.raises(ArgumentError, match="must be an agent built by create_agent"):
+        record_agent(lambda model: model, path, model=ScriptedChatModel([]))
+    with pytest.raises(ArgumentError, match="must be an agent built by create_agent"):
+        record_agent(5, path)  # type: ignore[arg-type]
 
 
 def test_whether_the_last_calls_ran_is_not_known_of_a_recording(
