@@ -35,6 +35,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import (
+    CassetteError,
     PatternError,
     ScriptedChatModel,
     StepKind,
@@ -482,6 +483,29 @@ def test_what_is_no_run_is_refused() -> None:
     for run in (None, 5, [], [5], {"text": "x"}, "nowhere.jsonl"):
         with pytest.raises((ArgumentError, FileNotFoundError)):
             assert_trajectory(run, "search")
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    for content, why in (
+        (b"", "is not a cassette"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"{}\n", "is not a cassette"),
+        (b'{"outcome": "passed", "hook": "x"}\n', "run.jsonl:1: is not a decision"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(CassetteError, match=why):
+            assert_trajectory(path, "search")
+    with DecisionFile(path := tmp_path / "torn.jsonl") as file:
+        create_agent(ScriptedChatModel(["Hi."]), [search], decisions=file).invoke(ASK)
+    path.write_text(path.read_text() + '{"outcome": "pas')
+    with pytest.raises(CassetteError, match=r"torn.jsonl:2: is not a decision"):
+        assert_trajectory(path, "answer")
+
+
+def test_arguments_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="pattern: must be a str, got list"):
+        assert_trajectory("search", conversation("Done."))  # type: ignore[arg-type]
 
 
 def test_a_question_that_a_run_cannot_answer_is_refused(call: Any) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage, convert_to_messages
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 
-from agent_factory.factory.agent import model_of, rewired, with_model
+from agent_factory.errors import ArgumentError
+from agent_factory.factory.agent import model_of, rewired, topology_of, with_model
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow
 from agent_factory.hooks.introspection import layers_of
@@ -35,9 +38,10 @@ class EndOfReplay(GraphBubbleUp):
 
 
 def record_agent(
-    agent: Graph,
+    agent: Graph | Callable[[Any], Any],
     path: str | Path,
     *,
+    model: BaseChatModel | None = None,
     inputs: Sequence[Any] = (),
     expect: str = "",
     redact: Redact | None = None,
@@ -50,8 +54,10 @@ def record_agent(
     requests, where layers may have changed them.
 
     Args:
-        agent: What `create_agent` returned.
+        agent: What `create_agent` returned; or a function that builds it from a model, which also
+            records what middleware ask that model.
         path: The recording. Missing folders are made; the file is replaced at the first answer.
+        model: The model that the function gets.
         inputs: What the agent will get, run by run of one thread: states, or
             `Command(resume=...)`. Without any, replays begin with what users write in the
             requests.
@@ -60,7 +66,8 @@ def record_agent(
         redact_keys: Patterns of further keys whose values are not written.
 
     Raises:
-        ArgumentError: `agent` was not built by `create_agent`, or an input is neither of both.
+        ArgumentError: `agent` was not built by `create_agent`, it is a function and `model` is
+            missing, or an input is neither of both.
         PatternError: `expect` cannot be read.
 
     >>> import tempfile
@@ -79,12 +86,24 @@ def record_agent(
     """
     if expect:
         parse(expect)
-    model = record(
-        model_of(agent), path, redact=redact, redact_keys=redact_keys, inputs=inputs, expect=expect
+    builds = not isinstance(agent, CompiledStateGraph) and callable(agent)
+    if builds is (model is None):
+        problem = "is required if `agent` is a function." if builds else "must be left out."
+        hint = "Write record_agent(agent, path), or record_agent(build, path, model=model)."
+        raise ArgumentError("model", problem, hint)
+    build: Any = agent if builds else partial(with_model, cast("Graph", agent))
+    recording = record(
+        model or model_of(cast("Graph", agent)),
+        path,
+        redact=redact,
+        redact_keys=redact_keys,
+        inputs=inputs,
+        expect=expect,
     )
-    model.keep_results()
-    copy = with_model(agent, model)
-    return with_innermost(copy, _ToolRecorder(model))
+    recording.keep_results()
+    copy = build(recording)
+    topology_of(copy)  # raises for what create_agent did not build
+    return with_innermost(copy, _ToolRecorder(recording))
 
 
 def with_innermost(agent: Graph, layer: AgentMiddleware[Any, Any], **options: Any) -> Graph:

@@ -1,8 +1,8 @@
 """Replay a folder of recorded runs with an agent as it is now, and report what changed.
 
-The model's answers come from the recordings, and so do the results of tools: nothing outside is
-called. Where the agent asks something else than was recorded, the run goes on with the next
-recorded answer, so that its end can be compared as well.
+The model's answers come from the recordings, and so do the results of tools. Where the agent asks
+something else than was recorded, the run goes on with the next recorded answer, so that its end can
+be compared as well.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def recordings_in(folder: str | Path) -> list[Path]:
         raise ArgumentError(
             "folder",
             f"{folder} {problem}.",
-            f"Pass a folder with files *{SUFFIX} that record(model, path) has written.",
+            f"Pass a folder with files *{SUFFIX} that record_agent(agent, path) has written.",
         )
     return paths
 
@@ -197,7 +197,8 @@ def replay_recording(
     The agent gets a checkpointer, and a store if it has one, in memory. Its model answers from the
     recording: each request gets the answer that was recorded for it, or else the next one. The
     tools of the agent do not run either, and the results of their calls are those that were
-    recorded. Tools that middleware bring do run.
+    recorded. Tools that middleware bring do run. Models that middleware have are asked, unless a
+    function builds the agent with the recorded model everywhere.
 
     What is to hold of the run is in the recording, `record_agent(..., expect=...)`, or in a file of
     the same name with the suffix `.trajectory`.

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from agent_factory.decisions.log import Outcome
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.testing.trajectory_patterns import Break, PatternError, Rule, parse
 from agent_factory.testing.trajectory_steps import StepKind, Trajectory, trajectory_of
@@ -78,6 +78,7 @@ def assert_trajectory(run: Any, pattern: str, *, agent: Any = None) -> None:
         TrajectoryMismatch: The run breaks a rule. It is an AssertionError.
         PatternError: The pattern cannot be read, or names what does not exist.
         ArgumentError: `run` is none of these, or lacks what the pattern asks about.
+        FileNotFoundError, CassetteError: The file does not exist, or cannot be read.
 
     >>> from langchain_core.messages import AIMessage, ToolMessage
     >>> call = {"name": "refund", "args": {"euros": 90}, "id": "1"}
@@ -94,6 +95,12 @@ def assert_trajectory(run: Any, pattern: str, *, agent: Any = None) -> None:
     > 2  refund(euros=90) -> ok: Paid.
     """
     __tracebackhide__ = True
+    if not isinstance(pattern, str):
+        raise ArgumentError(
+            "pattern",
+            f"must be a str, got {describe(pattern)}.",
+            'Write assert_trajectory(run, "search < refund").',
+        )
     rules = parse(pattern)
     trajectory = trajectory_of(run)
     _check_names(pattern, rules, trajectory, agent)

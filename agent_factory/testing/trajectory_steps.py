@@ -22,7 +22,7 @@ from langgraph.types import StateSnapshot
 from agent_factory.decisions.log import Decision, Outcome
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.state.history import EDITED, REVIEWED
-from agent_factory.testing.recordings import read_cassette
+from agent_factory.testing.recordings import CassetteError, read_cassette
 from agent_factory.topology.transitions import TransitionReason
 
 _MOST_CHARACTERS = 60  # of a text in a line
@@ -284,21 +284,26 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
 
 
 def _of_file(path: Path) -> Trajectory:
-    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
     try:
-        first = json.loads(lines[0]) if lines else None
+        lines = path.read_text(encoding="utf-8").split("\n")
+        first = json.loads(lines[0])
     except ValueError:
         first = None
-    if isinstance(first, dict) and "outcome" in first and "hook" in first:
-        known = {field.name for field in fields(Decision)}
-        decisions = []
-        for line in lines:
+    if not isinstance(first, dict) or "outcome" not in first:
+        return recorded_trajectory(read_cassette(path).entries)
+    known = {field.name for field in fields(Decision)}
+    decisions = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
             data = {key: value for key, value in json.loads(line).items() if key in known}
-            for key in ("changed", "namespace", "calls"):
-                data[key] = tuple(data.get(key, ()))
-            decisions.append(Decision(**{**data, "outcome": Outcome(data["outcome"])}))
-        return Trajectory(tuple(_of_decisions(decisions)), "decisions")
-    return recorded_trajectory(read_cassette(path).entries)
+            lists = {key: tuple(data.get(key, ())) for key in ("changed", "namespace", "calls")}
+            outcome = Outcome(data["outcome"])
+            decisions.append(Decision(**{**data, **lists, "outcome": outcome}))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CassetteError(f"{path}:{number}: is not a decision: {error}.") from None
+    return Trajectory(tuple(_of_decisions(decisions)), "decisions")
 
 
 def recorded_trajectory(entries: Sequence[Mapping[str, Any]]) -> Trajectory:
