@@ -162,6 +162,33 @@ def test_the_first_rule_decides() -> None:
     assert policy.covered == ("read_*", "pay")
 
 
+_rules = st.builds(
+    Rule,
+    st.sampled_from(["*", "pay", "p*", "read"]),
+    st.sampled_from(["allow", "ask", "deny"]),
+    when=st.sampled_from([None, {"euros": {"<=": 50}}]),
+)
+
+
+@given(st.lists(_rules, max_size=4), st.sampled_from(["pay", "read", "other"]))
+def test_a_tool_is_allowed_if_all_its_calls_are(rules: list[Rule], tool: str) -> None:
+    policy = ToolPolicy(*rules)
+    calls: tuple[dict[str, Any], ...] = ({}, {"euros": 5}, {"euros": 60})
+    actions = {policy.rule_for(request(tool, **args)).action for args in calls}
+    assert not policy.allows(tool) or actions == {"allow"}
+    if all(rule.when is None for rule in rules if rule.names(tool)):
+        assert policy.allows(tool) == (actions == {"allow"})
+
+
+def test_a_subclass_that_chooses_rules_allows_no_tool_as_a_whole() -> None:
+    class NightPolicy(ToolPolicy):
+        def rule_for(self, request: ToolCallRequest) -> Rule:
+            return Rule("*", "ask")
+
+    assert ToolPolicy(Rule("*", "allow")).allows("pay")
+    assert not NightPolicy(Rule("*", "allow")).allows("pay")
+
+
 def test_a_policy_that_cannot_work_is_refused() -> None:
     with pytest.raises(TypeError, match=r"rules\[0\] must be a Rule, got list"):
         ToolPolicy([Rule("pay", "ask")])  # type: ignore[arg-type]

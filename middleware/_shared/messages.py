@@ -135,7 +135,7 @@ def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
     # Middleware that writes as the user, a summary for instance, marks its messages.
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if type(message) in (AIMessage, ToolMessage):  # the messages of a run, told without a call
+        if type(message) in (AIMessage, ToolMessage):  # a run adds only these
             continue
         if isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs:
             return index

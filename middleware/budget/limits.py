@@ -63,7 +63,7 @@ class Spent:
 
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give back what was spent.
-        # Each call adds several amounts up, so plain comparisons tell the valid ones.
+        # Each call adds several amounts up, so plain comparisons recognize the valid ones.
         read, written, turns, calls = (
             self.input_tokens,
             self.output_tokens,
