@@ -53,11 +53,8 @@ _NOT_READ: Final = frozenset(
 """Settings of a call that do not change what the model reads."""
 
 
-class Digest(NamedTuple):
-    """Digest of a message: its hash, and its size in characters."""
-
-    hash: int
-    size: int
+Digest = tuple[int, int]
+"""Digest of a message: its hash, and its size in characters. A class would take as long to make."""
 
 
 class ToolDigest(NamedTuple):
@@ -102,10 +99,8 @@ class Prefix(NamedTuple):
 
     def sizes(self) -> list[int]:
         """Return the characters of the tools, the system prompt and the messages."""
-        tools, messages = (
-            sum(one.size for one in some) for some in (self.head.tools, self.messages)
-        )
-        return [tools, self.head.system_prompt.size, messages]
+        tools = sum(tool.size for tool in self.head.tools)
+        return [tools, self.head.system_prompt.size, sum(size for _, size in self.messages)]
 
 
 class Change(NamedTuple):
@@ -151,7 +146,7 @@ def digest_of(message: Any) -> Digest:
     kind = getattr(message, "type", None)
     if kind is None:  # a layer may pass a dict or a pair
         text = repr(message)
-        return Digest(hash(text), len(text))
+        return hash(text), len(text)
     content = message.content
     text, size = (content, len(content)) if type(content) is str else _text_of(content)
     more = ""
@@ -163,7 +158,7 @@ def digest_of(message: Any) -> Digest:
             calls = [*calls, *message.invalid_tool_calls]
         if calls:
             more = repr([(call["name"], call["args"], call["id"]) for call in calls])
-    return Digest(hash((kind, text, message.name, more)), size + len(more))
+    return hash((kind, text, message.name, more)), size + len(more)
 
 
 def _text_of(content: Any) -> tuple[str, int]:
@@ -379,7 +374,7 @@ def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
     at = _first_difference(before, after)
     if at == len(before):
         return None
-    kept = tools + system + sum(message.size for message in before[:at])
+    kept = tools + system + sum(size for _, size in before[:at])
     return Change(part, at, _change_of_messages(before, after, at), kept)
 
 
