@@ -214,8 +214,8 @@ def test_what_was_seen_is_a_copy() -> None:
         sent = SentRequest(history, (request,), None, history)
         assert tracker.answered(sent, AIMessage("", tool_calls=CALL), {}) == []
         history += [AIMessage("", tool_calls=CALL), ToolMessage("5", tool_call_id="1")]
-    (known,) = tracker._threads.values()
-    assert [len(known.places[0].messages), *map(len, known.seen)] == [5, 5, 5]
+    ((known,), (read,)) = tracker._threads.values(), tracker._read.values()
+    assert [len(known.places[0].messages), *map(len, read)] == [5, 5, 5]
 
 
 def test_without_a_log_nothing_is_read(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +237,20 @@ def test_threads_that_were_not_used_for_long_are_forgotten(
     assert [change.thread for change in found] == ["3", "1"]
     ask(agent, call, "3", "2", "3")  # the one that was used last is kept
     assert [change.thread for change in found] == ["3", "1", "3", "3"]
+
+
+def test_messages_are_kept_of_few_runs_and_until_they_end(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PrefixTracker, "RUNS", 2)
+    steps = [CALL, CALL, CALL, *["Done."] * 3]
+    agent, _ = logged(steps=steps, interrupt_before=["tools"])
+    ask(agent, call, "1", "2", "3")
+    kept = agent.builder.nodes["model"].runnable._recorder._prefixes._read
+    assert [key[0] for key in kept] == ["2", "3"]
+    for name in ("1", "2", "3"):
+        call(agent, None, thread(name))
+    assert len(kept) == 0
 
 
 def reachable(start: Any) -> list[str]:

@@ -503,9 +503,6 @@ class _Thread:
     """What is remembered of a thread: its last request at each place, and edits since then."""
 
     places: Sequence[Prefix] = ()
-    # The messages of its state with their digests, while a run is under way. They are set at once,
-    # because several runs may share a thread.
-    seen: tuple[Sequence[BaseMessage], tuple[Digest, ...]] = ((), ())
     input_tokens: int = 0  # of the last request, if its provider reports them
     edits: deque[Edit] = field(default_factory=lambda: deque(maxlen=64))
 
@@ -542,9 +539,13 @@ class PrefixTracker:
     THREADS = 1024
     """How many threads are remembered; the one that called the model longest ago is forgotten."""
 
+    RUNS = 64
+    """Of how many runs that are under way the messages themselves are kept, to read each once."""
+
     def __init__(self, *, exact: bool) -> None:
         self._reader = PrefixReader(exact=exact)
         self._threads: OrderedDict[Any, _Thread] = OrderedDict()
+        self._read: OrderedDict[Any, tuple[list[BaseMessage], tuple[Digest, ...]]] = OrderedDict()
         self._lock = Lock()
 
     def edited(self, runtime: Any, culprit: Culprit, messages: Sequence[Any], written: Any) -> None:
@@ -566,23 +567,28 @@ class PrefixTracker:
                 if len(self._threads) > self.THREADS:
                     self._threads.popitem(last=False)
             self._threads.move_to_end(key)
-        old, new = thread.places, self._places(sent, thread)
+            read = self._read.pop(key, ([], ()))
+        old, new = thread.places, self._places(sent, *read)
         found: list[PrefixChange] = []
         if len(old) == len(new) and not _is_stable(old, new):
             found = self._changes(thread, old, new, layers)
         thread.places = new
-        # The objects are kept as long as they are likely to come again, unread.
-        goes_on = bool(answer.tool_calls)
-        thread.seen = (list(sent.given), new[0].messages) if goes_on else ((), ())
+        if answer.tool_calls:  # the run goes on, with the same objects
+            with self._lock:
+                self._read[key] = list(sent.given), new[0].messages
+                if len(self._read) > self.RUNS:
+                    self._read.popitem(last=False)
         thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
         if thread.edits:
             thread.edits.clear()
         return found
 
-    def _places(self, sent: SentRequest, thread: _Thread) -> list[Prefix]:
+    def _places(
+        self, sent: SentRequest, known: Sequence[BaseMessage], digests: tuple[Digest, ...]
+    ) -> list[Prefix]:
         """Return the digests of a request at each place, the outermost first."""
         reader, (request, *inner) = self._reader, sent.passed
-        given = digests_among(sent.given, *thread.seen)
+        given = digests_among(sent.given, known, digests)
         prefix = reader.read_first(request, given)
         places = [prefix]
         if request.messages is not sent.given:
