@@ -204,18 +204,55 @@ def test_a_context_of_another_call_is_not_taken_for_this_one(call: Any) -> None:
     assert found == []
 
 
-def test_what_was_seen_is_a_copy() -> None:
+MODEL = ScriptedChatModel()
+RUNTIME: Any = SimpleNamespace(execution_info=None, control="run")
+
+
+def answered(tracker: PrefixTracker, history: list[Any], *, goes_on: bool) -> Any:
+    """What a tracker finds of a request that no layer has changed."""
+    request: Any = ModelRequest(model=MODEL, messages=history, runtime=RUNTIME)
+    answer = AIMessage("", tool_calls=CALL if goes_on else [])
+    return tracker.answered(SentRequest(history, (request,), None, history), answer, {})
+
+
+def test_what_was_read_is_a_copy() -> None:
     """A list of messages may grow in place before the next call."""
-    tracker, model = PrefixTracker(exact=False), ScriptedChatModel()
-    runtime: Any = SimpleNamespace(execution_info=None, control="run")
+    tracker = PrefixTracker(exact=False)
     history: list[Any] = [HumanMessage("Hi")]
-    for _ in range(3):
-        request: Any = ModelRequest(model=model, messages=history, runtime=runtime)
-        sent = SentRequest(history, (request,), None, history)
-        assert tracker.answered(sent, AIMessage("", tool_calls=CALL), {}) == []
+    for goes_on in (True, True, True, False):
+        assert answered(tracker, history, goes_on=goes_on) == []
         history += [AIMessage("", tool_calls=CALL), ToolMessage("5", tool_call_id="1")]
-    ((known,), (read,)) = tracker._threads.values(), tracker._read.values()
-    assert [len(known.places[0].messages), *map(len, read)] == [5, 5, 5]
+    (known,) = tracker._threads.values()
+    assert known.places[-1].messages == tuple(map(digest_of, history[:7]))
+    assert not tracker._read
+
+
+class EagerTracker(PrefixTracker):
+    """Reads each message at once."""
+
+    def _repeats(self, *_: Any) -> bool:
+        return False
+
+
+EDITS = st.sampled_from(["append", "append", "append", "edit", "remove", "copy", "nothing"])
+
+
+@given(st.lists(st.tuples(EDITS, st.integers(0, 9), st.booleans()), max_size=12))
+def test_messages_that_are_read_later_make_no_difference(steps: Any) -> None:
+    trackers = [PrefixTracker(exact=False), EagerTracker(exact=False)]
+    history: list[Any] = [HumanMessage("Hi")]
+    for number, (edit, at, goes_on) in enumerate(steps):
+        history, at = list(history), at % len(history)
+        if edit == "append":
+            history.append(HumanMessage(f"Message {number}"))
+        elif edit == "edit":
+            history[at] = HumanMessage(f"Edit {number}")
+        elif edit == "remove" and len(history) > 1:
+            del history[at]
+        elif edit == "copy":
+            history = [message.model_copy() for message in history]
+        one, other = (answered(tracker, history, goes_on=goes_on) for tracker in trackers)
+        assert one == other
 
 
 def test_without_a_log_nothing_is_read(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -329,20 +329,26 @@ def digests_among(
     count = len(known)
     if not count:
         return tuple(map(digest_of, messages))
-    # Lists of the same objects are compared fast. Where the ends are not, others are not likely
-    # to be, and would be compared by value.
-    if (
-        len(messages) >= count
-        and messages[count - 1] is known[-1]
-        and messages[0] is known[0]
-        and messages[:count] == known
-    ):
+    if _begins_with(messages, known):
         return digests + tuple(map(digest_of, messages[count:]))
     same = list(map(is_, messages, known))
     at = same.index(False) if False in same else len(same)
     by_id = dict(zip(map(id, known[at:]), digests[at:], strict=True))
     rest = [by_id.get(id(message)) or digest_of(message) for message in messages[at:]]
     return digests[:at] + tuple(rest)
+
+
+def _begins_with(messages: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
+    """Whether a list begins with messages that are known; false where that takes long to say."""
+    count = len(known)
+    # Lists of the same objects are compared fast. Where the ends are not, others are not likely
+    # to be, and would be compared by value.
+    return (
+        len(messages) >= count
+        and messages[count - 1] is known[-1]
+        and messages[0] is known[0]
+        and messages[:count] == known
+    )
 
 
 # Changes
@@ -568,20 +574,46 @@ class PrefixTracker:
                     self._threads.popitem(last=False)
             self._threads.move_to_end(key)
             read = self._read.pop(key, ([], ()))
-        old, new = thread.places, self._places(sent, *read)
         found: list[PrefixChange] = []
-        if len(old) == len(new) and not _is_stable(old, new):
-            found = self._changes(thread, old, new, layers)
-        thread.places = new
-        if answer.tool_calls:  # the run goes on, with the same objects
+        known, digests = read
+        goes_on = bool(answer.tool_calls)
+        if not (goes_on and self._repeats(sent, thread.places, known)):
+            if len(digests) < len(known):
+                # Since they were read, all places have passed on the thread's messages.
+                digests += tuple(map(digest_of, known[len(digests) :]))
+                thread.places = [Prefix(place.head, digests) for place in thread.places]
+            old, new = thread.places, self._places(sent, known, digests)
+            if len(old) == len(new) and not _is_stable(old, new):
+                found = self._changes(thread, old, new, layers)
+            thread.places, digests = new, new[0].messages
+        if goes_on:  # with the same objects
             with self._lock:
-                self._read[key] = list(sent.given), new[0].messages
+                self._read[key] = list(sent.given), digests
                 if len(self._read) > self.RUNS:
                     self._read.popitem(last=False)
         thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
         if thread.edits:
             thread.edits.clear()
         return found
+
+    def _repeats(
+        self, sent: SentRequest, places: Sequence[Prefix], known: Sequence[BaseMessage]
+    ) -> bool:
+        """Whether only messages were added, by objects: then they need not be read yet.
+
+        It is so in most calls of a run. Both requests have passed all places as they were.
+        """
+        request, *inner = sent.passed
+        return (
+            bool(known)
+            and sent.given is request.messages is sent.messages
+            and sent.strategy is None
+            and len(places) == len(inner) + 3
+            and places[0] is places[-1]
+            and all(passed is request for passed in inner)
+            and self._reader.read_first(request, ()).head is places[0].head
+            and _begins_with(sent.given, known)
+        )
 
     def _places(
         self, sent: SentRequest, known: Sequence[BaseMessage], digests: tuple[Digest, ...]
