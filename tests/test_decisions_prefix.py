@@ -204,18 +204,55 @@ def test_a_context_of_another_call_is_not_taken_for_this_one(call: Any) -> None:
     assert found == []
 
 
-def test_what_was_seen_is_a_copy() -> None:
+MODEL = ScriptedChatModel()
+RUNTIME: Any = SimpleNamespace(execution_info=None, control="run")
+
+
+def answered(tracker: PrefixTracker, history: list[Any], *, goes_on: bool) -> Any:
+    """What a tracker finds of a request that no layer has changed."""
+    request: Any = ModelRequest(model=MODEL, messages=history, runtime=RUNTIME)
+    answer = AIMessage("", tool_calls=CALL if goes_on else [])
+    return tracker.answered(SentRequest(history, (request,), None, history), answer, {})
+
+
+def test_what_was_read_is_a_copy() -> None:
     """A list of messages may grow in place before the next call."""
-    tracker, model = PrefixTracker(exact=False), ScriptedChatModel()
-    runtime: Any = SimpleNamespace(execution_info=None, control="run")
+    tracker = PrefixTracker(exact=False)
     history: list[Any] = [HumanMessage("Hi")]
-    for _ in range(3):
-        request: Any = ModelRequest(model=model, messages=history, runtime=runtime)
-        sent = SentRequest(history, (request,), None, history)
-        assert tracker.answered(sent, AIMessage("", tool_calls=CALL), {}) == []
+    for goes_on in (True, True, True, False):
+        assert answered(tracker, history, goes_on=goes_on) == []
         history += [AIMessage("", tool_calls=CALL), ToolMessage("5", tool_call_id="1")]
     (known,) = tracker._threads.values()
-    assert [len(known.places[0].messages), *map(len, known.seen)] == [5, 5, 5]
+    assert known.places[-1].messages == tuple(map(digest_of, history[:7]))
+    assert not tracker._read
+
+
+class EagerTracker(PrefixTracker):
+    """Reads each message at once."""
+
+    def _repeats(self, *_: Any) -> bool:
+        return False
+
+
+EDITS = st.sampled_from(["append", "append", "append", "edit", "remove", "copy", "nothing"])
+
+
+@given(st.lists(st.tuples(EDITS, st.integers(0, 9), st.booleans()), max_size=12))
+def test_messages_that_are_read_later_make_no_difference(steps: Any) -> None:
+    trackers = [PrefixTracker(exact=False), EagerTracker(exact=False)]
+    history: list[Any] = [HumanMessage("Hi")]
+    for number, (edit, at, goes_on) in enumerate(steps):
+        history, at = list(history), at % len(history)
+        if edit == "append":
+            history.append(HumanMessage(f"Message {number}"))
+        elif edit == "edit":
+            history[at] = HumanMessage(f"Edit {number}")
+        elif edit == "remove" and len(history) > 1:
+            del history[at]
+        elif edit == "copy":
+            history = [message.model_copy() for message in history]
+        one, other = (answered(tracker, history, goes_on=goes_on) for tracker in trackers)
+        assert one == other
 
 
 def test_without_a_log_nothing_is_read(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +274,20 @@ def test_threads_that_were_not_used_for_long_are_forgotten(
     assert [change.thread for change in found] == ["3", "1"]
     ask(agent, call, "3", "2", "3")  # the one that was used last is kept
     assert [change.thread for change in found] == ["3", "1", "3", "3"]
+
+
+def test_messages_are_kept_of_few_runs_and_until_they_end(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PrefixTracker, "RUNS", 2)
+    steps = [CALL, CALL, CALL, *["Done."] * 3]
+    agent, _ = logged(steps=steps, interrupt_before=["tools"])
+    ask(agent, call, "1", "2", "3")
+    kept = agent.builder.nodes["model"].runnable._recorder._prefixes._read
+    assert [key[0] for key in kept] == ["2", "3"]
+    for name in ("1", "2", "3"):
+        call(agent, None, thread(name))
+    assert len(kept) == 0
 
 
 def reachable(start: Any) -> list[str]:
@@ -413,7 +464,7 @@ def test_a_digest_holds_what_a_provider_reads_and_nothing_else() -> None:
         ToolMessage("Hi", tool_call_id="2"),
         ToolMessage("Hi", tool_call_id="1", status="error"),
     ]
-    assert len({digest_of(message).hash for message in made}) == len(made)
+    assert len({digest_of(message)[0] for message in made}) == len(made)
 
 
 def test_a_layer_may_send_what_is_no_message(call: Any) -> None:

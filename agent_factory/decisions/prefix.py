@@ -53,11 +53,8 @@ _NOT_READ: Final = frozenset(
 """Settings of a call that do not change what the model reads."""
 
 
-class Digest(NamedTuple):
-    """Digest of a message: its hash, and its size in characters."""
-
-    hash: int
-    size: int
+Digest = tuple[int, int]
+"""Digest of a message: its hash, and its size in characters. A class would take as long to make."""
 
 
 class ToolDigest(NamedTuple):
@@ -102,10 +99,8 @@ class Prefix(NamedTuple):
 
     def sizes(self) -> list[int]:
         """Return the characters of the tools, the system prompt and the messages."""
-        tools, messages = (
-            sum(one.size for one in some) for some in (self.head.tools, self.messages)
-        )
-        return [tools, self.head.system_prompt.size, messages]
+        tools = sum(tool.size for tool in self.head.tools)
+        return [tools, self.head.system_prompt.size, sum(size for _, size in self.messages)]
 
 
 class Change(NamedTuple):
@@ -151,7 +146,7 @@ def digest_of(message: Any) -> Digest:
     kind = getattr(message, "type", None)
     if kind is None:  # a layer may pass a dict or a pair
         text = repr(message)
-        return Digest(hash(text), len(text))
+        return hash(text), len(text)
     content = message.content
     text, size = (content, len(content)) if type(content) is str else _text_of(content)
     more = ""
@@ -163,7 +158,7 @@ def digest_of(message: Any) -> Digest:
             calls = [*calls, *message.invalid_tool_calls]
         if calls:
             more = repr([(call["name"], call["args"], call["id"]) for call in calls])
-    return Digest(hash((kind, text, message.name, more)), size + len(more))
+    return hash((kind, text, message.name, more)), size + len(more)
 
 
 def _text_of(content: Any) -> tuple[str, int]:
@@ -334,20 +329,26 @@ def digests_among(
     count = len(known)
     if not count:
         return tuple(map(digest_of, messages))
-    # Lists of the same objects are compared fast. Where the ends are not, others are not likely
-    # to be, and would be compared by value.
-    if (
-        len(messages) >= count
-        and messages[count - 1] is known[-1]
-        and messages[0] is known[0]
-        and messages[:count] == known
-    ):
+    if _begins_with(messages, known):
         return digests + tuple(map(digest_of, messages[count:]))
     same = list(map(is_, messages, known))
     at = same.index(False) if False in same else len(same)
     by_id = dict(zip(map(id, known[at:]), digests[at:], strict=True))
     rest = [by_id.get(id(message)) or digest_of(message) for message in messages[at:]]
     return digests[:at] + tuple(rest)
+
+
+def _begins_with(messages: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
+    """Whether a list begins with messages that are known; false where that takes long to say."""
+    count = len(known)
+    # Lists of the same objects are compared fast. Where the ends are not, others are not likely
+    # to be, and would be compared by value.
+    return (
+        len(messages) >= count
+        and messages[count - 1] is known[-1]
+        and messages[0] is known[0]
+        and messages[:count] == known
+    )
 
 
 # Changes
@@ -379,7 +380,7 @@ def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
     at = _first_difference(before, after)
     if at == len(before):
         return None
-    kept = tools + system + sum(message.size for message in before[:at])
+    kept = tools + system + sum(size for _, size in before[:at])
     return Change(part, at, _change_of_messages(before, after, at), kept)
 
 
@@ -508,9 +509,6 @@ class _Thread:
     """What is remembered of a thread: its last request at each place, and edits since then."""
 
     places: Sequence[Prefix] = ()
-    # The messages of its state with their digests, while a run is under way. They are set at once,
-    # because several runs may share a thread.
-    seen: tuple[Sequence[BaseMessage], tuple[Digest, ...]] = ((), ())
     input_tokens: int = 0  # of the last request, if its provider reports them
     edits: deque[Edit] = field(default_factory=lambda: deque(maxlen=64))
 
@@ -547,9 +545,13 @@ class PrefixTracker:
     THREADS = 1024
     """How many threads are remembered; the one that called the model longest ago is forgotten."""
 
+    RUNS = 64
+    """Of how many runs that are under way the messages themselves are kept, to read each once."""
+
     def __init__(self, *, exact: bool) -> None:
         self._reader = PrefixReader(exact=exact)
         self._threads: OrderedDict[Any, _Thread] = OrderedDict()
+        self._read: OrderedDict[Any, tuple[list[BaseMessage], tuple[Digest, ...]]] = OrderedDict()
         self._lock = Lock()
 
     def edited(self, runtime: Any, culprit: Culprit, messages: Sequence[Any], written: Any) -> None:
@@ -571,23 +573,54 @@ class PrefixTracker:
                 if len(self._threads) > self.THREADS:
                     self._threads.popitem(last=False)
             self._threads.move_to_end(key)
-        old, new = thread.places, self._places(sent, thread)
+            read = self._read.pop(key, ([], ()))
         found: list[PrefixChange] = []
-        if len(old) == len(new) and not _is_stable(old, new):
-            found = self._changes(thread, old, new, layers)
-        thread.places = new
-        # The objects are kept as long as they are likely to come again, unread.
+        known, digests = read
         goes_on = bool(answer.tool_calls)
-        thread.seen = (list(sent.given), new[0].messages) if goes_on else ((), ())
+        if not (goes_on and self._repeats(sent, thread.places, known)):
+            if len(digests) < len(known):
+                # Since they were read, all places have passed on the thread's messages.
+                digests += tuple(map(digest_of, known[len(digests) :]))
+                thread.places = [Prefix(place.head, digests) for place in thread.places]
+            old, new = thread.places, self._places(sent, known, digests)
+            if len(old) == len(new) and not _is_stable(old, new):
+                found = self._changes(thread, old, new, layers)
+            thread.places, digests = new, new[0].messages
+        if goes_on:  # with the same objects
+            with self._lock:
+                self._read[key] = list(sent.given), digests
+                if len(self._read) > self.RUNS:
+                    self._read.popitem(last=False)
         thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
         if thread.edits:
             thread.edits.clear()
         return found
 
-    def _places(self, sent: SentRequest, thread: _Thread) -> list[Prefix]:
+    def _repeats(
+        self, sent: SentRequest, places: Sequence[Prefix], known: Sequence[BaseMessage]
+    ) -> bool:
+        """Whether only messages were added, by objects: then they need not be read yet.
+
+        It is so in most calls of a run. Both requests have passed all places as they were.
+        """
+        request, *inner = sent.passed
+        return (
+            bool(known)
+            and sent.given is request.messages is sent.messages
+            and sent.strategy is None
+            and len(places) == len(inner) + 3
+            and places[0] is places[-1]
+            and all(passed is request for passed in inner)
+            and self._reader.read_first(request, ()).head is places[0].head
+            and _begins_with(sent.given, known)
+        )
+
+    def _places(
+        self, sent: SentRequest, known: Sequence[BaseMessage], digests: tuple[Digest, ...]
+    ) -> list[Prefix]:
         """Return the digests of a request at each place, the outermost first."""
         reader, (request, *inner) = self._reader, sent.passed
-        given = digests_among(sent.given, *thread.seen)
+        given = digests_among(sent.given, known, digests)
         prefix = reader.read_first(request, given)
         places = [prefix]
         if request.messages is not sent.given:

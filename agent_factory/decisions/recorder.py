@@ -205,7 +205,8 @@ class Recorder:
                 found = classify_hook(definition, finish_here, reads_reason, result, error)
                 if found.outcome is Outcome.JUMPED:
                     self._remember_jump(place, f"jump to {found.detail} by {found.middleware}")
-                self._note_edit(place, Culprit(found.middleware, found.hook), state, result)
+                if found.changed:
+                    self._note_edit(place, Culprit(found.middleware, found.hook), state, result)
                 return found
 
             return self._recorded(classify, place, partial(method, state, runtime))
@@ -381,10 +382,11 @@ class Recorder:
             return
         assert self._prefixes is not None  # see `_record`
         changes = self._prefixes.answered(sent, answer, self._model_layers)
-        if decisions := [*map(classify_prefix, changes), *classify_usage(answer)]:
-            place = _here(sent.passed[0].runtime)
-            for decision in decisions:
-                self._record(decision, place)
+        if not changes and not answer.usage_metadata:
+            return  # nearly always
+        place = _here(sent.passed[0].runtime)
+        for decision in (*map(classify_prefix, changes), *classify_usage(answer)):
+            self._record(decision, place)
 
     def explained(self, times: int) -> None:
         """Record that the model gets an explanation of what is wrong with its answer."""
