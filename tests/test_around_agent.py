@@ -203,6 +203,16 @@ def test_what_it_returns_is_written_last(call: Run, saver: Any, whole: bool) -> 
         assert stored.next == ()
 
 
+def test_what_it_changes_in_place_counts_as_well(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        state["messages"] = [*state["messages"], ("user", "And more.")]
+        result = yield state
+        result["messages"] = [AIMessage("Bye.")]
+        return result
+
+    assert texts(call(agent(made(flow)), ASK)) == ["Go.", "And more.", "Done.", "Bye."]
+
+
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("fused", [True, False])
 def test_streams_show_what_it_has_written(collect: Run, version: str, fused: Any) -> None:
