@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from io import StringIO
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -19,6 +20,7 @@ from langgraph.graph import StateGraph
 from langgraph.runtime import RunControl
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
+from rich.console import Console
 from watching import NESTED_STREAMS, STREAMS, compare
 
 from agent_factory import (
@@ -39,6 +41,7 @@ from agent_factory import (
     set_reason,
     with_decisions,
 )
+from agent_factory.cli.show import plan_tree
 from agent_factory.fused import FusedAgent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
@@ -198,6 +201,16 @@ def test_what_it_returns_is_written_last(call: Run, saver: Any, whole: bool) -> 
         stored = built.get_state(THREAD)
         assert texts(stored.values)[-1] == "That was A."
         assert stored.next == ()
+
+
+def test_what_it_changes_in_place_counts_as_well(call: Run) -> None:
+    def flow(self: Any, state: Any) -> Any:
+        state["messages"] = [*state["messages"], ("user", "And more.")]
+        result = yield state
+        result["messages"] = [AIMessage("Bye.")]
+        return result
+
+    assert texts(call(agent(made(flow)), ASK)) == ["Go.", "And more.", "Done.", "Bye."]
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
@@ -977,6 +990,18 @@ def test_the_plan_shows_it() -> None:
         "moved layer B.around_agent: now around the run, before A.around_agent"
     )
     assert all(point.verdict == "stands" for point in plan.stopping_points(plan_agent()))
+
+
+def test_the_command_line_shows_it() -> None:
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+
+    shown = StringIO()
+    Console(file=shown, width=80).print(plan_tree("An agent", plan_agent(middleware=[made(flow)])))
+    assert [line.strip(" │├└─") for line in shown.getvalue().splitlines()][-2:] == [
+        "around the run  outermost first",
+        "1. Mine.around_agent",
+    ]
 
 
 def test_pictures_show_it_where_a_run_starts() -> None:

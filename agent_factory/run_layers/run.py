@@ -224,7 +224,7 @@ class LayeredRun:
         except Exception as error:
             flow.caught = error
             raise
-        return flow.result
+        return dict(flow.result)  # the flow may change it, and return that
 
     def run_agent(self, state: Mapping[str, Any]) -> Steps:
         """Run the agent, and return its final state."""

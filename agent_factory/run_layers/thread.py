@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
@@ -77,10 +78,16 @@ class RunThread:
         written is kept.
         """
         place = {key: value for key, value in self.place.items() if key != "checkpoint_id"}
-        config = {"configurable": {**self.configurable, "checkpoint_id": None, **place}}
-        steps = [[StateUpdate(dict(update), LAST_WRITE)] for update in updates]
+        around = ensure_config(merge_configs(self._agent.config, self.config))
+        config = {
+            "configurable": {**self.configurable, "checkpoint_id": None, **place},
+            # LangGraph stores it with each checkpoint of a run. A service knows its jobs by that.
+            "metadata": around["metadata"],
+        }
+        steps = [StateUpdate(dict(update), LAST_WRITE) for update in updates]
         if ends:
-            steps.insert(0, [StateUpdate(None, CLEAR_TASKS)])
-        yield from self.call(self._agent, "bulk_update_state", config, steps)
+            steps.insert(0, StateUpdate(None, CLEAR_TASKS))
+        for step in steps:  # one by one: LangGraph stores the metadata with the first one only
+            yield from self.call(self._agent, "bulk_update_state", config, [[step]])
         snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)
         return dict(snapshot.values)
