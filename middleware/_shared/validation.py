@@ -49,3 +49,9 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
         *most, last = map(repr, choices)
         words = f"{', '.join(most)} or {last}" if most else last
         raise ValueError(f"{name} must be {words}, got {value!r}.")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Check that an argument is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
