@@ -34,6 +34,7 @@ from ._shared.messages import calls_of_results, is_cleared, without_inputs, with
 from ._shared.models import with_update
 from ._shared.overflow import Freed, Rung, call_recovering, plural
 from ._shared.recall import how_to_recall, recall_tool
+from ._shared.summaries import with_summaries
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
 from ._shared.validation import check_bool, check_choice, check_count
 
@@ -274,7 +275,8 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         """Call the model with the edited conversation, and store what was edited."""
         state: Any = request.state
         stored: ContextEdits | None = (state.get("context_edits") or {}).get(self.name)
-        earlier = edited_again(request.messages, stored) if stored else request.messages
+        given = with_summaries(request)  # what is summarized need not be cleared
+        earlier = edited_again(given, stored) if stored else given
         messages = self._edited(request, earlier)
         tool = recall_tool(request.tools) if self.keep_thread else None
         forced: dict[str | None, AnyMessage] = {}
@@ -298,7 +300,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
             return response
         # Messages that the thread does not hold are for this call only, and so is their order.
         thread = {message.id for message in state.get("messages", ()) if message.id}
-        before = {message.id: message for message in request.messages if message.id in thread}
+        before = {message.id: message for message in given if message.id in thread}
         after = {message.id: forced.get(message.id, message) for message in messages}
         changed = [m for key, m in after.items() if key in before and m is not before[key]]
         removed = [str(key) for key in before if key not in after]
@@ -347,6 +349,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
     def _all_cleared(self, request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
         """By their ids, the messages that can be cleared; the newest results only if no other."""
         count_tokens = self._count(request)
+        changed: dict[str | None, AnyMessage] = {}
         for keeps_newest in (True, False):
             cleared = list(request.messages)
             for edit in self.edits:
@@ -355,10 +358,10 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
                     edit = replace(edit, trigger=0, clear_at_least=1, keep=keep)
                     cleared = edit.apply(cleared, count_tokens=count_tokens)
             pairs = zip(cleared, request.messages, strict=True)
-            changed: dict[str | None, AnyMessage]
-            if changed := {new.id: new for new, old in pairs if new.id and new is not old}:
-                return changed
-        return {}
+            changed.update((new.id, new) for new, old in pairs if new.id and new is not old)
+            if changed:
+                break
+        return changed
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:

@@ -58,6 +58,18 @@ from ._shared.errors import is_async
 from ._shared.models import given_model, is_model, text_of, with_update
 from ._shared.overflow import Freed, Rung, call_recovering, plural
 from ._shared.recall import LIST, recall_tool
+from ._shared.summaries import (
+    HEADING,
+    SOURCE,
+    Numbers,
+    Summary,
+    content_of,
+    is_summary,
+    replaced,
+    stored_summaries,
+    summary_message,
+    with_summaries,
+)
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent, window_of
 from ._shared.transcript import pages, render
 from ._shared.validation import check_bool, check_count, check_string
@@ -87,11 +99,7 @@ not there. Reply with the summary alone.
 {messages}
 </conversation>"""
 
-_SOURCE: Final = "summarization"
-"""`additional_kwargs["lc_source"]` of a summary message."""
-
-_HEADING = "Summary of the conversation so far:\n\n"
-_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
+_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": SOURCE}}
 
 ContextSize = (
     tuple[Literal["fraction"], float]
@@ -135,15 +143,6 @@ small for the prompt itself, or for the summary so far."""
 _BOUNDARY = 5
 """Ids that are kept of the end of what a summary stands for. If the messages with the last of them
 are removed from the thread, the next one counts."""
-
-
-class Summary(TypedDict):
-    """A summary that stands for the messages of a thread up to one of them."""
-
-    text: str  # empty if all of them were left out
-    note: str  # what the model is told about them
-    until: list[str]  # ids of the last of them, the newest last
-    left_out: list[list[int]]  # the first and the last number of messages that no summary includes
 
 
 class SummarizationState(AgentState[Any]):
@@ -318,7 +317,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         call = _Call(self, request, keep_thread=False)
         old = self._messages_to_summarize(call)
         shorter = (yield from self._replace(call, old)) if old else None
-        if shorter is None or call.stored["left_out"]:
+        if shorter is None or call.left_out:
             return None
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *shorter]}
 
@@ -411,7 +410,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             try:
                 for offset, page in pages(texts[first:], limit, count):
                     at = first + offset
-                    before = f"{_HEADING}{summary}\n\nWhat followed:\n\n" if summary else ""
+                    before = f"{HEADING}{summary}\n\nWhat followed:\n\n" if summary else ""
                     if "{messages}" in self.summary_prompt:
                         prompt = self.summary_prompt.replace("{messages}", before + page)
                     else:
@@ -429,11 +428,11 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
 
 
 class _Call:
-    """A model call: its request with the summary so far in place, and what is to be stored.
+    """A model call: its request with the stored summaries in place, and what is to be stored.
 
     Attributes:
         request: The request.
-        stored: The summary that it holds.
+        left_out: The numbers of messages that no summary includes.
         update: The update of the state.
         done: What was done, for the decision log.
     """
@@ -443,128 +442,115 @@ class _Call:
     ) -> None:
         self._owner = owner.name
         self.keep_thread = keep_thread
-        self.request = request
+        messages = with_summaries(request)
+        self.request = (
+            request if messages is request.messages else request.override(messages=messages)
+        )
+        self.left_out: list[list[int]] = []
         self.update: dict[str, Any] = {}
         self.done = ""
-        self._replaced: list[AnyMessage] = []  # of the thread
-        state: Any = request.state
-        found: Summary | None = (state.get("summaries") or {}).get(self._owner)
-        self._was_stored = bool(found and found["until"])
-        self.stored: Summary = _NONE
-        if found and self._was_stored:
-            ends = [i for i, m in enumerate(request.messages) if m.id in found["until"]]
-            # Without them the thread holds nothing any more that the summary stands for.
-            if ends:
-                self.stored = found
-                older = self._older(ends[-1] + 1)
-                self._replaced = [message for message in older if self._number(message)]
-                self._put(older)
+        self._given = request
+        self._stored = {content_of(summary): summary for summary in stored_summaries(request)}
+        self._removed: list[str] = []  # ids of messages of the thread
 
     @cached_property
-    def _numbers(self) -> dict[str | int, int]:
-        """The number of each message of the thread, by its id, or else its identity."""
-        thread = self.request.state.get("messages", ())
-        return {message.id or id(message): number for number, message in enumerate(thread, 1)}
+    def _numbers(self) -> Numbers:
+        return Numbers(self._given)
 
-    def _number(self, message: AnyMessage) -> int | None:
-        return self._numbers.get(message.id or id(message))
+    def _stored_as(self, message: AnyMessage) -> Summary | None:
+        return self._stored.get(str(message.content)) if is_summary(message) else None
 
     def is_foreign_summary(self, message: AnyMessage) -> bool:
-        """Whether a summary is neither in the thread nor the one that is stored."""
-        if not _is_summary(message) or message.content == _content(self.stored):
+        """Whether a summary is neither stored nor in the thread."""
+        if not is_summary(message) or self._stored_as(message):
             return False
-        thread = self.request.state.get("messages", ())
+        thread = self._given.state.get("messages", ())
         return not any(m.id == message.id and m.content == message.content for m in thread)
 
     def replaceable(self, cut: int) -> list[AnyMessage]:
         """The messages before a cut that a summary can replace; none if all are summaries."""
-        old = self._older(cut)
-        return [] if all(map(_is_summary, old)) else old
-
-    def _older(self, cut: int) -> list[AnyMessage]:
-        """The messages before a cut, without what another layer has added for this call only."""
-        return [
+        old: list[AnyMessage]
+        old = [
             message
             for message in self.request.messages[:cut]
             if not isinstance(message, SystemMessage)
-            and (not self.keep_thread or _is_summary(message) or self._number(message))
+            # What another layer adds for this call is not in the thread, and will be added again.
+            and (not self.keep_thread or is_summary(message) or self._numbers.of(message))
         ]
+        return [] if all(map(is_summary, old)) else old
 
     def text_of(self, message: AnyMessage) -> str:
         """The text of a message if it is a summary, or else an empty string."""
-        if not _is_summary(message):
+        if not is_summary(message):
             return ""
-        if message.content == _content(self.stored):
-            return self.stored["text"]
-        return str(message.text).removeprefix(_HEADING)
+        stored = self._stored_as(message)
+        return stored["text"] if stored else str(message.text).removeprefix(HEADING)
 
     def replace(self, old: list[AnyMessage], text: str, read: int) -> list[AnyMessage]:
         """Replace messages by a summary of the first of them; the others are left out."""
-        left = [number for message in old[read:] if (number := self._number(message))]
-        ranges = [*self.stored["left_out"], *([[left[0], left[-1]]] if left else [])]
-        replaced = [message for message in old if self._number(message)]
-        notes = []
-        if ranges:
-            listed = ", ".join(f"#{first} to #{last}" for first, last in ranges)
-            notes.append(f"Left out here, because they are too long for a summary: {listed}.")
-        tool = recall_tool(self.request.tools) if self.keep_thread or ranges else None
-        if tool and replaced:
-            last = self._number(replaced[-1])
-            notes.append(
-                f'The messages up to here are kept: {tool}(id="#1") to {tool}(id="#{last}") return '
-                f'them, {tool}(id="{LIST}") lists them.'
-            )
-        note = f"[{' '.join(notes)}]" if notes else ""
-        until = [*self.stored["until"], *(message.id for message in replaced if message.id)]
-        count = sum(not _is_summary(message) for message in old[:read])
+        earlier = [summary for message in old if (summary := self._stored_as(message))]
+        replaced_now = [message for message in old if self._numbers.of(message)]
+        left = [number for message in old[read:] if (number := self._numbers.of(message))]
+        self.left_out = [pair for summary in earlier for pair in summary["left_out"]]
+        if left:
+            self.left_out.append([left[0], left[-1]])
+        until = [id_ for summary in earlier for id_ in summary["until"]]
+        until += [message.id for message in replaced_now if message.id]
+        made = Summary(
+            text=text.removeprefix(HEADING),  # a function may return an earlier summary
+            note=self._note(self._numbers.of(replaced_now[-1]) if replaced_now else 0),
+            until=until[-_BOUNDARY:],
+            left_out=self.left_out,
+        )
+        self._stored[content_of(made)] = made
+        count = sum(not is_summary(message) for message in old[:read])
         done = [f"summarized {plural(count, 'message')}"] if count else []
         if read < len(old):
             done.append(f"left out {plural(len(old) - read, 'message')}")
         self.done = ", ".join(done)
         set_reason(self.done)
-        text = text.removeprefix(_HEADING)  # a function may return an earlier summary
-        self.stored = Summary(text=text, note=note, until=until[-_BOUNDARY:], left_out=ranges)
-        self._replaced += replaced
-        ids = [message.id for message in self._replaced if message.id]
         # Nothing is removed from the thread that no summary includes.
-        if self.keep_thread or ranges:
-            self._put(old)
-            self.update = {"summaries": {self._owner: self.stored}}
-            return self.request.messages
-        # The summary takes the id, and so the position, of the first message. Replacing the whole
-        # list instead would drop what others write to the thread in this step.
-        summary = self._put(old, ids[0] if ids else None)
-        self.update = {}
-        if ids:
-            self.update["messages"] = [summary, *(RemoveMessage(id=id_) for id_ in ids[1:])]
-        if self._was_stored:  # by an instance that kept the thread
-            self.update["summaries"] = {self._owner: _NONE}
-        return self.request.messages
-
-    def _put(self, old: list[AnyMessage], id_: str | None = None) -> HumanMessage:
-        """Put the summary into the request, in the place of some messages."""
-        content = _content(self.stored)
-        message = HumanMessage(content, id=id_, additional_kwargs={"lc_source": _SOURCE})
-        gone = {id(other) for other in old[1:]}
-        messages = [
-            message if other is old[0] else other
-            for other in self.request.messages
-            if id(other) not in gone
-        ]
+        keeps = self.keep_thread or bool(self.left_out)
+        if not keeps:
+            self._removed += [*self._hidden_by(earlier), *(m.id for m in replaced_now if m.id)]
+        ids = [] if keeps else self._removed
+        # In the thread, the summary takes the id, and so the position, of the first message.
+        # Replacing the whole list instead would drop what others write to it in this step.
+        shown = summary_message(made, ids[0] if ids else None)
+        messages = replaced(self.request.messages, old, shown)
         self.request = self.request.override(messages=messages)
-        return message
+        self.update = {"summaries": {self._owner: made}} if keeps else {}
+        if ids:
+            self.update["messages"] = [shown, *(RemoveMessage(id=id_) for id_ in ids[1:])]
+        if not keeps and stored_summaries(self._given):  # of an instance that kept the thread
+            self.update["summaries"] = {self._owner: _NONE}
+        return messages
+
+    def _hidden_by(self, summaries: Sequence[Summary]) -> list[str]:
+        """The ids of the messages of the thread that stored summaries stand for."""
+        thread: Sequence[AnyMessage] = self._given.state.get("messages", ())
+        until = {id_ for summary in summaries for id_ in summary["until"]}
+        end = max((at for at, message in enumerate(thread, 1) if message.id in until), default=0)
+        shown = {message.id for message in self.request.messages}
+        hidden = (m for m in thread[:end] if m.id not in shown and m.id not in self._removed)
+        return [message.id for message in hidden if message.id]
+
+    def _note(self, last: int) -> str:
+        """What the model is told about the messages that a summary replaces."""
+        notes = []
+        if self.left_out:
+            listed = ", ".join(f"#{first} to #{end}" for first, end in self.left_out)
+            notes.append(f"Left out here, because they are too long for a summary: {listed}.")
+        keeps = self.keep_thread or self.left_out
+        if last and keeps and (tool := recall_tool(self.request.tools)):
+            notes.append(
+                f'The messages up to here are kept: {tool}(id="#1") to {tool}(id="#{last}") return '
+                f'them, {tool}(id="{LIST}") lists them.'
+            )
+        return f"[{' '.join(notes)}]" if notes else ""
 
 
 _NONE = Summary(text="", note="", until=[], left_out=[])
-
-
-def _content(summary: Summary) -> str:
-    text = summary["text"] and f"{_HEADING}{summary['text']}"
-    return "\n\n".join(filter(None, (text, summary["note"])))
-
-
-def _is_summary(message: BaseMessage) -> bool:
-    return message.additional_kwargs.get("lc_source") == _SOURCE
 
 
 def as_runnable(summarizer: Any) -> Runnable[Any, Any]:

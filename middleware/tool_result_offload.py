@@ -51,6 +51,7 @@ from ._shared.recall import (
     list_messages,
     whole_text,
 )
+from ._shared.summaries import with_summaries
 from ._shared.validation import check_count, check_string
 
 __all__ = ["OffloadState", "ToolResultOffloadMiddleware"]
@@ -234,11 +235,12 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             sizes.append(text_size(message))
             return short
 
-        messages = request.messages
-        for index, message in enumerate(messages):
+        # What is summarized need not be shortened.
+        messages = given = with_summaries(request)
+        for index, message in enumerate(given):
             if isinstance(message, ToolMessage) and self._is_large(message, chosen, limit):
-                if messages is request.messages:
-                    messages = list(messages)
+                if messages is given:
+                    messages = list(given)
                 messages[index] = yield from shorten(message)
         if sizes:
             set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
@@ -247,7 +249,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
         ) -> Flow[Freed]:
             """Offload the largest results until the request fits."""
-            given = {message.id: message for message in request.messages}
+            originals = {message.id: message for message in request.messages}
             left = [
                 (text_size(message), index)
                 for index, message in enumerate(inner.messages)
@@ -260,7 +262,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 if done and fits(smaller):
                     break
                 chosen.add(str(smaller[index].id))
-                smaller[index] = yield from shorten(given.get(smaller[index].id, smaller[index]))
+                smaller[index] = yield from shorten(
+                    originals.get(smaller[index].id, smaller[index])
+                )
                 done += 1
             return (smaller, f"offloaded {plural(done, 'tool result')}") if done else None
 

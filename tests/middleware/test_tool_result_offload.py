@@ -190,7 +190,7 @@ def test_bytes_in_a_block_come_back(call: Call, tmp_path: Path) -> None:
     agent = create_agent(model, middleware=[ToolResultOffloadMiddleware(place=tmp_path)])
     result = call(agent, {"messages": history})
     assert result["messages"][2].content == content
-    assert "200," in model.requests[0].messages[2].text
+    assert "characters. recall(id=" in model.requests[0].messages[2].text
     # What JSON cannot hold stays in the thread.
     assert os.listdir(tmp_path) == []
     begin = last_result(result["messages"]).text.partition('"base64": "')[2]
