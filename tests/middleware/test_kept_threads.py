@@ -526,7 +526,8 @@ def test_every_message_ever_in_a_thread_comes_back_character_for_character(
 
     moments: list[tuple[Any, dict[str, Any]]] = [(ONE, {})]
     for number, (kind, text, contents, moment) in enumerate(story):
-        config, noted = moments[moment % len(moments)] if kind == "fork" else moments[-1]
+        forks = kind == "fork" and moments[1:]  # a thread has no moment before its first run
+        config, noted = forks[moment % len(forks)] if forks else moments[-1]
         noted = dict(noted)
         calls = [
             {"name": "fetch", "args": {"text": t, "size": n}, "id": f"{number}.{at}"}
