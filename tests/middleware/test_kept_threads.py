@@ -149,7 +149,7 @@ def test_a_custom_edit_is_made_again_in_later_requests_without_being_asked(call:
 
 def test_a_failing_call_stores_nothing(call: Call) -> None:
     model = ScriptedChatModel([looking("a"), looking("b"), RuntimeError("down"), "done"])
-    stack = [clearing(trigger=100, keep=0), summary("S", "T", trigger=("messages", 5))]
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", "T", trigger=("messages", 5))]
     agent = create_agent(model, [look], middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="down"):
         say(call, agent, "go")
@@ -184,7 +184,7 @@ def test_a_summary_survives_an_interrupt_and_its_resume(call: Call) -> None:
     agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
     say(call, agent, *"ace")
     model = ScriptedChatModel(["h"])
-    stack = [Asks(), summary(trigger=("messages", 99))]
+    stack: list[Any] = [Asks(), summary(trigger=("messages", 99))]
     later = create_agent(model, middleware=stack, checkpointer=saver)
     assert "__interrupt__" in say(call, later, "g")
     result = call(later, Command(resume="yes"), ONE)
@@ -208,13 +208,13 @@ def test_a_fork_has_the_summary_of_its_moment(call: Call) -> None:
 
 def test_a_summary_survives_a_new_name(call: Call) -> None:
     saver = InMemorySaver()
-    stack = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
     first = ScriptedChatModel([looking("a"), "b", "d"])
     say(call, create_agent(first, [look], middleware=stack, checkpointer=saver), "go", "c")
     stored = create_agent(first, [look], middleware=stack, checkpointer=saver).get_state(ONE)
     assert stored.values["summaries"]["SummarizationMiddleware"]["text"] == "S"
     model = ScriptedChatModel(["f"])
-    renamed = [
+    renamed: list[Any] = [
         ContextEditingMiddleware(edits=[ClearToolUsesEdit()], name="edits"),
         summary(trigger=("messages", 99), name="short"),
     ]
@@ -269,7 +269,7 @@ class AddsContext(AgentMiddleware[Any, Any]):
 def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) -> None:
     middleware = summary("S", "T")
     model = ScriptedChatModel([*"bdf"])
-    stack = [AddsContext(), middleware]
+    stack: list[Any] = [AddsContext(), middleware]
     agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
     say(call, agent, *"ac")
     assert seen(model)[1] == ["only for this call", *"abc"]
@@ -315,7 +315,7 @@ def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Call) -> 
 def test_the_reasons_are_in_the_decision_log(call: Call) -> None:
     lines: list[str] = []
     model = ScriptedChatModel([looking("a"), looking("b"), "done"])
-    stack = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
     agent = create_agent(model, [look], middleware=stack, decisions=lambda d: lines.append(str(d)))
     say(call, agent, "go")
     written = [line for line in lines if "[" in line and "Middleware" in line]
@@ -505,7 +505,7 @@ def test_every_message_ever_in_a_thread_comes_back_character_for_character(
         trigger, keep, inputs = clear
         edit = ClearToolUsesEdit(trigger=trigger, keep=keep, clear_tool_inputs=inputs)
         where: Any = folder if place == "folder" else place
-        stack = [
+        stack: list[Any] = [
             Watch(noted),
             ToolResultOffloadMiddleware(threshold=1000, place=where),
             ContextEditingMiddleware(edits=[edit]),

@@ -260,7 +260,7 @@ def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:
 
 def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Call) -> None:
     model, other = ScriptedChatModel([TOO_LONG, "done"]), ScriptedChatModel([])
-    stack = [
+    stack: list[Any] = [
         summarizes(),
         ModelFallbackMiddleware(other),
         ModelRetryMiddleware(retry_on=lambda error: True, initial_delay=0),
@@ -425,8 +425,8 @@ def test_what_is_too_long_for_a_summary_is_left_out_with_a_remark(call: Call) ->
     agent = agent_of(model, [offloads(), middleware])
     result = call(agent, {"messages": [*LONG, HumanMessage("?")]}, ONE)
     assert texts(model.requests[0].messages) == [
-        "two\n\n[Left out here, because they are too long for a summary: #9 to #20. The messages up "
-        'to here are kept: recall(id="#1") to recall(id="#20") return them, recall(id="list") '
+        "two\n\n[Left out here, because they are too long for a summary: #9 to #20. The messages "
+        'up to here are kept: recall(id="#1") to recall(id="#20") return them, recall(id="list") '
         "lists them.]",
         "?",
     ]

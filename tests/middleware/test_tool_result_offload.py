@@ -60,7 +60,7 @@ def place_of(name: str, folder: Path) -> Any:
 
 def agent_of(content: Any, steps: list[Any], *more: Any, **settings: Any) -> tuple[Any, Any]:
     model = ScriptedChatModel([FETCH, *steps])
-    stack = [ToolResultOffloadMiddleware(**settings), *more]
+    stack: list[Any] = [ToolResultOffloadMiddleware(**settings), *more]
     agent = create_agent(
         model,
         [fetching(content)],
@@ -390,7 +390,7 @@ def test_what_another_layer_shows_does_not_replace_the_result(call: Call, tmp_pa
 def test_what_is_stored_is_redacted_before(call: Call, tmp_path: Path) -> None:
     text = "ada@example.com " * 3_000
     model = ScriptedChatModel([FETCH, recall("f"), "ok"])
-    stack = [
+    stack: list[Any] = [
         PIIMiddleware("email", apply_to_tool_results=True),
         ToolResultOffloadMiddleware(place=tmp_path),
     ]
@@ -404,7 +404,8 @@ def test_placeholders_say_how_to_recall_only_if_the_tool_is_offered(call: Call) 
     steps = [[{"name": "fetch", "args": {}, "id": id_}] for id_ in "abc"]
     edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=100, keep=1)])
     shown = []
-    for stack in ([edits], [ToolResultOffloadMiddleware(), edits]):
+    stacks: list[list[Any]] = [[edits], [ToolResultOffloadMiddleware(), edits]]
+    for stack in stacks:
         model = ScriptedChatModel([*steps, "ok"])
         agent = create_agent(model, [fetching("long " * 100)], middleware=stack)
         result = call(agent, {"messages": "Go"})
