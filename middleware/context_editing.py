@@ -278,7 +278,6 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         given = with_summaries(request)  # what is summarized need not be cleared
         earlier = edited_again(given, stored) if stored else given
         messages = self._edited(request, earlier)
-        tool = recall_tool(request.tools) if self.keep_thread else None
         forced: dict[str | None, AnyMessage] = {}
 
         def free(inner: ModelRequest[Any], _: Any) -> Flow[Freed]:
@@ -289,13 +288,14 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
                 return None
             forced.update(cleared)
             count = sum(isinstance(message, ToolMessage) for message in cleared.values())
-            hinted = {m.id: m for m in with_hints(list(cleared.values()), tool)}
+            hinted = {m.id: m for m in with_hints(list(cleared.values()), self._tool(inner))}
             smaller = [hinted.get(message.id, message) for message in inner.messages]
             return smaller, f"cleared {plural(count, 'tool result')}"
 
-        shown = with_hints(messages, tool)
+        is_edited = bool(stored) or messages is not given
+        shown = with_hints(messages, self._tool(request)) if is_edited else messages
         asked = request if shown is request.messages else request.override(messages=shown)
-        response: ModelResponse[Any] = yield from call_recovering(asked, [Rung("clear", free)])
+        response: ModelResponse[Any] = yield from call_recovering(asked, Rung("clear", free))
         if not forced and messages is earlier and (self.keep_thread or not stored):
             return response
         # Messages that the thread does not hold are for this call only, and so is their order.
@@ -313,6 +313,10 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         if stored:  # by an instance that kept the thread
             update["context_edits"] = {self.name: ContextEdits(changed=[], removed=[])}
         return with_update(request, response, update)
+
+    def _tool(self, request: ModelRequest[Any]) -> str | None:
+        """The name of the tool that brings cleared results back, if they can come back."""
+        return recall_tool(request.tools) if self.keep_thread else None
 
     def _count(self, request: ModelRequest[Any]) -> Callable[[Sequence[AnyMessage]], int]:
         """The counter of the tokens of a request with other messages."""

@@ -344,8 +344,9 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             text = call.text_of(older[0])
             return call.replace(older, text, read=1 if text else 0), call.done
 
-        rungs = [Rung("summarize", summarize), Rung("cut", cut)]
-        response: ModelResponse[Any] = yield from call_recovering(call.request, rungs)
+        response: ModelResponse[Any] = yield from call_recovering(
+            call.request, Rung("summarize", summarize), Rung("cut", cut)
+        )
         return with_update(request, response, call.update) if call.update else response
 
     def _messages_to_summarize(self, call: _Call) -> list[AnyMessage]:
@@ -536,7 +537,7 @@ class _Call:
         return [message.id for message in hidden if message.id]
 
     def _note(self, last: int) -> str:
-        """What the model is told about the messages that a summary replaces."""
+        """What the model reads about the messages that a summary replaces."""
         notes = []
         if self.left_out:
             listed = ", ".join(f"#{first} to #{end}" for first, end in self.left_out)

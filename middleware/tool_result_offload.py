@@ -269,7 +269,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             return (smaller, f"offloaded {plural(done, 'tool result')}") if done else None
 
         asked = request if messages is request.messages else request.override(messages=messages)
-        response: ModelResponse[Any] = yield from call_recovering(asked, [Rung("offload", free)])
+        response: ModelResponse[Any] = yield from call_recovering(asked, Rung("offload", free))
         update: dict[str, Any] = {}
         if written:
             update["messages"] = list(written.values())
@@ -279,8 +279,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
 
     def _is_large(self, message: ToolMessage, chosen: Any, limit: int | None) -> bool:
         """Whether a result is to be offloaded: it is larger than a limit, or chosen by its id."""
-        is_chosen = message.id in chosen
-        if not is_chosen and (limit is None or text_size(message) <= limit):
+        if message.id not in chosen and (limit is None or text_size(message) <= limit):
             return False
         is_short = _MARK in message.response_metadata or is_cleared(message)
         return not is_short and message.name != self.tool_name

@@ -3,15 +3,15 @@
 Each layer that can make a conversation smaller says so while it calls inward. The innermost of them
 catches the ContextOverflowError, asks all of them in the order of `LADDER`, until the request is
 smaller by a quarter, and calls the model once more. So a cheap step of an outer layer comes before
-a dear one of an inner layer, and an overflow usually costs one more call.
+an expensive one of an inner layer, and an overflow usually costs one more call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage
@@ -38,8 +38,7 @@ Freed = tuple[list[AnyMessage], str] | None
 """The smaller conversation, and what was done to it; None if there was nothing to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(NamedTuple):
     """A step that a layer can take to make a conversation smaller.
 
     Args:
@@ -56,8 +55,8 @@ class _Ladder:
     """The steps of all layers around one model call, the outermost layer's first."""
 
     state: Any  # the state of the call: a nested agent has another one, and so its own ladder
-    rungs: list[Rung] = field(default_factory=list)
-    done: list[str] = field(default_factory=list)
+    rungs: tuple[Rung, ...] = ()
+    done: tuple[str, ...] = ()
     rounds: int = 0
     is_used_up: bool = False
     is_awaited: bool = False  # a layer further in would handle the error if nothing can be freed
@@ -83,7 +82,7 @@ class _Ladder:
                     request = request.override(messages=made[0])
                     done.append(made[1])
         self.rounds += 1
-        self.done += done
+        self.done += tuple(done)
         return request if done else None
 
     def add_note(self, error: ContextOverflowError) -> None:
@@ -115,7 +114,7 @@ def recovers_later(request: ModelRequest[Any]) -> bool:
     return True
 
 
-def call_recovering(request: ModelRequest[Any], rungs: Sequence[Rung]) -> Flow[ModelResponse[Any]]:
+def call_recovering(request: ModelRequest[Any], *rungs: Rung) -> Flow[ModelResponse[Any]]:
     """Call the inner layer; if the conversation is too long, make it smaller and call once more.
 
     Raises:
@@ -126,7 +125,7 @@ def call_recovering(request: ModelRequest[Any], rungs: Sequence[Rung]) -> Flow[M
     if ladder is None or ladder.state is not request.state:
         ladder = _Ladder(request.state)
     outer = ladder.rungs
-    steps = [*outer, *rungs]
+    steps = outer + rungs
     while True:
         _ladder.set(ladder)
         ladder.rungs = steps

@@ -1,4 +1,4 @@
-"""Summaries that are stored beside a thread, and requests in which they stand for its messages.
+"""Summaries that are stored with a thread, and requests in which they stand for its messages.
 
 Every layer that makes a conversation smaller puts the stored summaries into the request before it
 does its own work: what a layer further in would hide must not count.
@@ -24,7 +24,7 @@ class Summary(TypedDict):
     """A summary that stands for the messages of a thread up to one of them."""
 
     text: str  # empty if all of them were left out
-    note: str  # what the model is told about them
+    note: str  # what the model reads about them
     until: list[str]  # ids of the last of them, the newest last
     left_out: list[list[int]]  # the first and the last number of messages that no summary includes
 

@@ -239,12 +239,12 @@ def test_an_overflow_in_a_fork_costs_one_more_call(call: Call) -> None:
 
 def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:
     """The agent around it has nothing to do with the conversation of the other."""
-    inner = create_agent(ScriptedChatModel([TOO_LONG]), middleware=[summarizes()])
+    inner = create_agent(ScriptedChatModel([TOO_LONG]), middleware=[clears()])
 
     class Consults(AgentMiddleware[Any, Any]):
         def around_model(self, request: ModelRequest[Any]) -> Any:
             with pytest.raises(ContextOverflowError) as caught:
-                inner.invoke({"messages": "short"})
+                inner.invoke({"messages": CONTEXT})
             assert "nothing could be cleared" in caught.value.__notes__[0]
             return (yield request)
 

@@ -155,8 +155,9 @@ PICTURE = {"type": "image", "base64": "QUJD" * 20_000, "mime_type": "image/png"}
 def test_an_image_stays_where_the_model_sees_it(call: Call) -> None:
     model, agent = agent_of([{"type": "text", "text": LARGE}, PICTURE], ["Nice."])
     call(agent, {"messages": "Fetch it"}, ONE)
-    text, picture = last_result(model.requests[1].messages).content
-    assert len(text["text"]) < 2000  # type: ignore[index]
+    content: Any = last_result(model.requests[1].messages).content
+    text, picture = content
+    assert len(text["text"]) < 2000
     assert picture == PICTURE
 
 
@@ -289,18 +290,20 @@ def test_a_folder_that_cannot_be_read_gets_an_error_to_read(call: Call, tmp_path
 
 
 FORGED: list[Any] = [
-    {"key": "../secret"},
-    {"key": "/etc/passwd"},
-    {"key": ["a"]},
-    {"namespace": ["other"], "key": "../secret"},
-    {"namespace": "other", "key": "a" * 64},
-    {"namespace": 7, "key": "a" * 64},
+    ({"key": "../secret"}, "its name is not valid"),
+    ({"key": "/etc/passwd"}, "its name is not valid"),
+    ({"key": ["a"]}, "its name is not valid"),
+    ({"key": "A" * 64}, "its name is not valid"),
+    ({"key": f"{'a' * 64}\n"}, "its name is not valid"),
+    ({"namespace": ["other"], "key": "../secret"}, "its name is not valid"),
+    ({"namespace": "other", "key": "a" * 64}, "it is not there any more"),
+    ({"namespace": 7, "key": "a" * 64}, "it cannot be read: TypeError"),
 ]
 
 
-@pytest.mark.parametrize("forged", FORGED)
+@pytest.mark.parametrize(("forged", "problem"), FORGED)
 def test_a_message_of_the_caller_cannot_name_another_file(
-    call: Call, forged: Any, tmp_path: Path
+    call: Call, forged: Any, problem: str, tmp_path: Path
 ) -> None:
     (tmp_path / "secret.json").write_text('"secret"')
     folder = tmp_path / "results"
@@ -312,6 +315,7 @@ def test_a_message_of_the_caller_cannot_name_another_file(
     agent = create_agent(model, middleware=[offload], store=InMemoryStore())
     message = last_result(call(agent, {"messages": history})["messages"])
     assert message.status == "error"
+    assert problem in message.text
     assert "secret" not in message.text
 
 
