@@ -63,18 +63,15 @@ def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
 def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
     """The messages of a request, with each stored summary in the place of what it stands for.
 
-    A summary is left out if another one stands for its messages too, or if the thread does not
-    hold them any more.
+    A summary has no place where none of the messages is left with which it ends: it is in place
+    already, another one stands for them too, or they are not in the thread any more.
     """
     messages = request.messages
     summaries = stored_summaries(request)
     if not summaries:
         return messages
-    placed = {str(message.content) for message in messages if is_summary(message)}
     numbers: Numbers | None = None
     for summary in summaries:
-        if content_of(summary) in placed:  # a layer further out has done so
-            continue
         until = summary["until"]
         end = next((i for i in range(len(messages), 0, -1) if messages[i - 1].id in until), 0)
         if end:

@@ -222,6 +222,24 @@ def test_a_summary_survives_a_new_name(call: Call) -> None:
     agent = create_agent(model, [look], middleware=renamed, checkpointer=saver, moved=moved)
     say(call, agent, "e")
     assert seen(model) == [["S", "b", "c", "d", "e"]]
+    assert agent.get_state(ONE).values["summaries"].keys() == {"short"}
+
+
+def test_what_was_cleared_survives_a_new_name(call: Call) -> None:
+    saver = InMemorySaver()
+    model = ScriptedChatModel([looking("a"), looking("b"), "done", "more"])
+    edits = clearing(trigger=100)
+    say(call, create_agent(model, [look], middleware=[edits], checkpointer=saver), "go")
+    later = ContextEditingMiddleware(name="edits")
+    agent = create_agent(
+        model,
+        [look],
+        middleware=[later],
+        checkpointer=saver,
+        moved={"ContextEditingMiddleware": "edits"},
+    )
+    say(call, agent, "and?")
+    assert [results(r.messages) for r in model.requests[2:]] == [["[cleared]", "b"]] * 2
 
 
 def test_two_instances_continue_each_others_summaries(call: Call) -> None:
@@ -267,14 +285,16 @@ class AddsContext(AgentMiddleware[Any, Any]):
 
 
 def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) -> None:
-    middleware = summary("S", "T")
-    model = ScriptedChatModel([*"bdf"])
+    middleware = summary("S", "T", trigger=("messages", 6))
+    model = ScriptedChatModel([*"bdfh"])
     stack: list[Any] = [AddsContext(), middleware]
     agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
     say(call, agent, *"ac")
     assert seen(model)[1] == ["only for this call", *"abc"]
     say(call, agent, "e")
     assert seen(model)[2] == ["only for this call", *"Sde"]
+    say(call, agent, "g")
+    assert seen(model)[3] == ["only for this call", *"Tfg"]
     writer: Any = middleware.model
     assert "only for this call" not in writer.requests[0].messages[0].text
 

@@ -99,6 +99,15 @@ def test_a_large_result_costs_under_two_kilobytes_in_each_later_request(
     assert (kept < 2000) == (place != "thread")
 
 
+@pytest.mark.parametrize("character", ["x", "é", "漢", "🦉"])
+def test_any_script_costs_under_two_kilobytes(call: Call, character: str) -> None:
+    model, agent = agent_of(character * 200_000, ["ok"])
+    call(agent, {"messages": "Fetch it"}, ONE)
+    shown = last_result(model.requests[1].messages)
+    assert size_of(shown) < 2000
+    assert shown.text.startswith(character * 250)
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_result_comes_back_in_pages(call: Call, place: str, tmp_path: Path) -> None:
     pages = [recall("f", start=start, length=20_000) for start in range(0, 200_000, 20_000)]
@@ -196,6 +205,19 @@ def test_bytes_in_a_block_come_back(call: Call, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
     begin = last_result(result["messages"]).text.partition('"base64": "')[2]
     assert b64decode(begin.partition('"')[0]) == data
+
+
+def test_what_json_would_change_stays_in_the_thread(call: Call, tmp_path: Path) -> None:
+    content: Any = [{"type": "text", "text": LARGE, "extras": {1: "a"}}]
+    history = [
+        HumanMessage("go"),
+        AIMessage("", tool_calls=FETCH),
+        ToolMessage(content, tool_call_id="f", name="fetch"),
+    ]
+    offload = ToolResultOffloadMiddleware(place=tmp_path)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[offload])
+    assert call(agent, {"messages": history})["messages"][2].content == content
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_calls_of_a_message_come_back_with_their_arguments(call: Call) -> None:
