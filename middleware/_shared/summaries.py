@@ -67,17 +67,18 @@ def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
     already, another one stands for them too, or they are not in the thread any more.
     """
     messages = request.messages
-    summaries = stored_summaries(request)
-    if not summaries:
-        return messages
     numbers: Numbers | None = None
-    for summary in summaries:
+    for summary in stored_summaries(request):
         until = summary["until"]
         end = next((i for i in range(len(messages), 0, -1) if messages[i - 1].id in until), 0)
-        if end:
+        if not end:
+            continue
+        old = messages[:end]
+        # The history of a long thread is compared with itself in most calls.
+        if messages is not request.state.get("messages"):
             numbers = numbers or Numbers(request)
-            old = [m for m in messages[:end] if is_summary(m) or numbers.of(m)]
-            messages = replaced(messages, old, summary_message(summary))
+            old = [m for m in old if is_summary(m) or numbers.of(m)]
+        messages = replaced(messages, old, summary_message(summary))
     return messages
 
 

@@ -171,6 +171,23 @@ def test_a_summarizer_that_returns_nothing_leads_to_a_cut(call: Call) -> None:
     assert len(model.requests) == 4
 
 
+def test_the_window_of_the_model_says_how_much_has_to_go(call: Call) -> None:
+    """Clearing frees a third of the request, and the window is a tenth of it."""
+    reasons: list[str] = []
+    model = ScriptedChatModel(
+        [fetching("a", size=2_000), fetching("b"), TOO_LONG, "done"],
+        profile={"max_input_tokens": 500},
+    )
+    agent = agent_of(
+        model,
+        [clears(), summarizes()],
+        decisions=lambda decision: reasons.append(decision.reason),
+    )
+    call(agent, {"messages": "q" * 3_000}, ONE)
+    assert "overflow: cleared 1 tool result, summarized 1 message" in reasons
+    assert len(model.requests) == 4
+
+
 # Where it happens
 
 CONTEXT: list[Any] = [
