@@ -36,7 +36,7 @@ from ._shared.overflow import Freed, Rung, call_recovering, plural
 from ._shared.recall import how_to_recall, recall_tool
 from ._shared.summaries import with_summaries
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
-from ._shared.validation import check_bool, check_choice, check_count
+from ._shared.validation import check_bool, check_choice, check_count, check_state_schema
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware", "ContextEditingState"]
 
@@ -219,8 +219,9 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
     Raises:
         ValueError: `edits` is empty, `token_count_method` is unknown, or it is "model" and a
             counter is given.
-        TypeError: An edit has no `apply`, or the counter is not a function. At run time: an edit
-            returned something else than messages.
+        TypeError: An edit has no `apply`, or the counter is not a function; the state schema of a
+            subclass does not extend `ContextEditingState`. At run time: an edit returned something
+            else than messages.
 
     >>> middleware = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=30_000)])
     >>> middleware.edits[0].trigger
@@ -264,6 +265,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
                     f"{edit!r}. Pass [ClearToolUsesEdit()]."
                 )
         check_bool("keep_thread", keep_thread)
+        check_state_schema(self, ContextEditingState)
         self.edits = edits
         self.token_count_method = token_count_method
         self.token_counter = token_counter

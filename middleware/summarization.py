@@ -72,7 +72,7 @@ from ._shared.summaries import (
 )
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent, window_of
 from ._shared.transcript import pages, render
-from ._shared.validation import check_bool, check_count, check_string
+from ._shared.validation import check_bool, check_count, check_state_schema, check_string
 
 __all__ = [
     "DEFAULT_SUMMARY_PROMPT",
@@ -212,7 +212,8 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     Raises:
         ValueError: A number, a unit or a combination that cannot work; a fraction if the model's
             profile has no `max_input_tokens`.
-        TypeError: An argument has a wrong type.
+        TypeError: An argument has a wrong type; the state schema of a subclass does not extend
+            `SummarizationState`.
 
     >>> from langchain_core.language_models import FakeListChatModel
     >>> summaries = FakeListChatModel(responses=["They said hello."])
@@ -275,6 +276,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         check_string("summary_prompt", summary_prompt)
         check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
         check_bool("keep_thread", keep_thread)
+        check_state_schema(self, SummarizationState)
         self.keep_thread = keep_thread
         if not keep_thread:
             self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))

@@ -52,7 +52,7 @@ from ._shared.recall import (
     whole_text,
 )
 from ._shared.summaries import with_summaries
-from ._shared.validation import check_count, check_string
+from ._shared.validation import check_count, check_state_schema, check_string
 
 __all__ = ["OffloadState", "ToolResultOffloadMiddleware"]
 
@@ -133,7 +133,8 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         ValueError: A number is too small, the name of the tool is empty, the namespace is not a
             tuple of non-empty strings, or `place` is not a folder. At run time: `place` is "store",
             and the agent has no store.
-        TypeError: `tool_name` or `place` has a wrong type.
+        TypeError: `tool_name` or `place` has a wrong type; the state schema of a subclass does not
+            extend `OffloadState`.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
@@ -171,6 +172,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
+        check_state_schema(self, OffloadState)
         check_count("threshold: characters", threshold, 1)
         check_count("preview: bytes", preview, required=True)
         check_string("tool_name", tool_name)

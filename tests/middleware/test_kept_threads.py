@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import new_class
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, ModelRequest, create_agent
+from agent_factory import AgentMiddleware, AgentState, ModelRequest, create_agent
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -343,6 +344,29 @@ def test_the_reasons_are_in_the_decision_log(call: Call) -> None:
         "summarized 3 messages]",
         "cleared 1 tool result]",
     ]
+
+
+class Named(AgentState[Any]):
+    customer: str
+
+
+@pytest.mark.parametrize(
+    ("built_in", "arguments"),
+    [
+        (SummarizationMiddleware, [ScriptedChatModel()]),
+        (ContextEditingMiddleware, []),
+        (ToolResultOffloadMiddleware, []),
+    ],
+)
+def test_a_subclass_with_another_state_schema_has_to_extend_it(
+    built_in: Any, arguments: list[Any]
+) -> None:
+    schema = built_in.state_schema
+    wrong = type("Mine", (built_in,), {"state_schema": Named})
+    with pytest.raises(TypeError, match=f"Mine.state_schema must extend {schema.__name__}, got"):
+        wrong(*arguments)
+    extended = new_class("Extended", (schema, Named))
+    assert type("Mine", (built_in,), {"state_schema": extended})(*arguments).name == "Mine"
 
 
 # Laws
