@@ -344,7 +344,7 @@ def summing(**settings: Any) -> SummarizationMiddleware:
 def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(ask: Ask, first: str) -> None:
     """A message that the summary removed does not come back, cleared, at the end."""
     history = [HumanMessage("go"), *turn("a"), *turn("b"), *turn("c"), AIMessage("so")]
-    stack = [clearing(keep=0), summing(keep=("messages", 3))]
+    stack: list[Any] = [clearing(keep=0), summing(keep=("messages", 3))]
     model = ScriptedChatModel(["ok"])
     agent = create_agent(model, middleware=stack if first == "edit" else stack[::-1])
     result = ask(agent, [*history, HumanMessage("and?")])["messages"]
@@ -356,7 +356,7 @@ def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(ask: Ask, firs
 
 def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(ask: Ask) -> None:
     history = [*turn("a"), *turn("b"), *turn("c"), AIMessage("so"), HumanMessage("and?")]
-    stack = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
+    stack: list[Any] = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
     result = ask(create_agent(ScriptedChatModel(["ok"]), middleware=stack), history)["messages"]
     assert [m.type for m in result] == ["human", "ai", "human", "ai"]
     assert result[0].text.endswith("S")
@@ -370,7 +370,7 @@ class DropsFirst:
 
 def test_a_summary_that_an_edit_inside_drops_is_not_written(ask: Ask) -> None:
     history = [HumanMessage(text) for text in "abcdefgh"]
-    stack = [summing(), shortening(edits=[DropsFirst()])]
+    stack: list[Any] = [summing(), shortening(edits=[DropsFirst()])]
     model = ScriptedChatModel(["ok"])
     result = ask(create_agent(model, middleware=stack), history)["messages"]
     assert [m.text for m in model.requests[0].messages] == ["f", "g", "h"]
