@@ -508,8 +508,8 @@ class _Call:
         self._stored[content_of(made)] = made
         count = sum(not is_summary(message) for message in old[:read])
         done = [f"summarized {plural(count, 'message')}"] if count else []
-        if read < len(old):
-            done.append(f"left out {plural(len(old) - read, 'message')}")
+        if left:
+            done.append(f"left out {plural(len(left), 'message')}")
         self.done = ", ".join(done)
         set_reason(self.done)
         # Nothing is removed from the thread that no summary includes.

@@ -37,7 +37,8 @@ def is_summary(message: BaseMessage) -> bool:
 def content_of(summary: Summary) -> str:
     """What the model reads in place of the messages."""
     text = summary["text"] and f"{HEADING}{summary['text']}"
-    return "\n\n".join(filter(None, (text, summary["note"])))
+    parts = filter(None, (text, summary["note"]))
+    return "\n\n".join(parts) or "[Earlier messages are left out here.]"
 
 
 class Numbers:
@@ -63,7 +64,7 @@ def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
 def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
     """The messages of a request, with each stored summary in the place of what it stands for.
 
-    A summary has no place where none of the messages is left with which it ends: it is in place
+    A summary has no place where the messages with which it ends are missing: it is in place
     already, another one stands for them too, or they are not in the thread any more.
     """
     messages = request.messages
@@ -71,14 +72,13 @@ def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
     for summary in stored_summaries(request):
         until = summary["until"]
         end = next((i for i in range(len(messages), 0, -1) if messages[i - 1].id in until), 0)
-        if not end:
-            continue
         old = messages[:end]
         # The history of a long thread is compared with itself in most calls.
-        if messages is not request.state.get("messages"):
+        if old and messages is not request.state.get("messages"):
             numbers = numbers or Numbers(request)
             old = [m for m in old if is_summary(m) or numbers.of(m)]
-        messages = replaced(messages, old, summary_message(summary))
+        if old:
+            messages = replaced(messages, old, summary_message(summary))
     return messages
 
 

@@ -279,6 +279,29 @@ def test_a_summary_goes_with_the_messages_that_it_stands_for(call: Call) -> None
     assert seen(model)[1] == ["i"]
 
 
+class Remembers(AgentMiddleware[Any, Any]):
+    """Shows a message again that was removed from the thread."""
+
+    def __init__(self, message: AnyMessage) -> None:
+        super().__init__()
+        self.message = message
+
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        return (yield request.override(messages=[self.message, *request.messages]))
+
+
+def test_a_message_that_only_a_layer_knows_has_no_summary(call: Call) -> None:
+    saver = InMemorySaver()
+    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
+    old = say(call, agent, *"ace")["messages"][2]
+    model = ScriptedChatModel(["h"])
+    stack = [Remembers(old), summary(trigger=("messages", 99))]
+    later: Any = create_agent(model, middleware=stack, checkpointer=saver)
+    later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+    say(call, later, "g")
+    assert seen(model) == [["c", "g"]]
+
+
 class AddsContext(AgentMiddleware[Any, Any]):
     def around_model(self, request: ModelRequest[Any]) -> Any:
         extra = HumanMessage("only for this call")

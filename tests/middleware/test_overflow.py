@@ -484,6 +484,25 @@ def test_a_function_that_cannot_summarize_leads_to_a_cut(call: Call) -> None:
     assert len(result["messages"]) == 9
 
 
+class AddsContext(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        return (yield request.override(messages=[HumanMessage("now"), *request.messages]))
+
+
+def test_a_cut_of_what_only_a_layer_knows_is_not_empty(call: Call) -> None:
+    """Providers refuse a message without text."""
+
+    def fails(_: Any) -> str:
+        raise ContextOverflowError("too long for me")
+
+    middleware = summarizes(
+        trigger=("messages", 2), keep=("messages", 1), summarizer=fails, keep_thread=False
+    )
+    model = ScriptedChatModel(["done"])
+    call(agent_of(model, [AddsContext(), middleware]), {"messages": "?"}, ONE)
+    assert texts(model.requests[0].messages) == ["[Earlier messages are left out here.]", "?"]
+
+
 def test_a_call_outside_of_an_agent_leaves_out_nothing_that_is_not_summarized() -> None:
     middleware = summarizes(
         TOO_LONG, trigger=("messages", 3), keep=("messages", 1), trim_tokens_to_summarize=300
