@@ -468,14 +468,21 @@ def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
     turns: list[list[Any]], size: Any, clear: Any
 ) -> None:
     model = ScriptedChatModel([step for turn in turns for step in turn])
-    agent = agent_of(model, size, clear)
     stored: list[Any] = []
+
+    def note(state: Any) -> None:
+        stored.append((dict(state.get("summaries") or {}), dict(state.get("context_edits") or {})))
+
+    class Notes(AgentMiddleware[Any, Any]):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            note(request.state)
+            return (yield request)
+
+    agent = agent_of(model, size, clear, True, Notes())
     for number, _ in enumerate(turns):
-        asked = {"messages": [("user", f"question {number}")]}
-        for _ in agent.stream(asked, ONE, stream_mode="updates"):
-            values = agent.get_state(ONE).values
-            stored.append((values.get("summaries"), values.get("context_edits")))
-    changes = sum(one != other for one, other in pairwise([(None, None), *stored]))
+        agent.invoke({"messages": [("user", f"question {number}")]}, ONE)
+    note(agent.get_state(ONE).values)
+    changes = sum(one != other for one, other in pairwise(stored))
     shown = [texts(record.messages) for record in model.requests]
     broken = sum(other[: len(one)] != one for one, other in pairwise(shown))
     assert broken <= changes
