@@ -175,6 +175,7 @@ _BUILD_CODES = {
     "AF205": ("ExposedBeforeGuard", "Messages reach another model before they are sanitized."),
     "AF206": ("JudgedTooEarly", "A middleware judges tool calls that another may still change."),
     "AF207": ("ErrorsHidden", "`handle_tool_errors` takes exceptions away from a middleware."),
+    "AF208": ("ThreadNotKept", "A middleware relies on messages that another removes."),
     "AF210": ("ToolNotFound", "A middleware is configured for a tool that the agent lacks."),
     "AF211": ("NoCheckpointer", "A middleware needs a checkpointer, and the agent has none."),
     "AF212": ("NoEffect", "A middleware has no hook, layer, tool, state key or declaration."),

@@ -40,6 +40,7 @@ from agent_factory.middleware import (
     TodoListMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
+    ToolResultOffloadMiddleware,
     ToolRetryMiddleware,
 )
 from agent_factory.topology.model import Hook
@@ -80,6 +81,7 @@ def built_ins(model: ReportingModel, folder: str) -> list[Member]:
         ModelCallLimitMiddleware(run_limit=10_000),
         PIIMiddleware("email"),
         LLMToolSelectorMiddleware(model=model, max_tools=100),
+        ToolResultOffloadMiddleware(),
         ContextEditingMiddleware(),
         SummarizationMiddleware(model, trigger=("messages", 10_000)),
         TodoListMiddleware(),

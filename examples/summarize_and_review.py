@@ -59,8 +59,10 @@ def main() -> None:
     # The run has paused: answer its interrupt with Command(resume=...), in the same thread.
     answer = decide(result["__interrupt__"][0].value)
     result = agent.invoke(Command(resume=answer), thread)
-    for message in result["messages"]:
+    print("--- the model saw")
+    for message in [*model.requests[-1].messages, result["messages"][-1]]:
         message.pretty_print()
+    print(f"--- the thread has {len(result['messages'])} messages")
 
 
 if __name__ == "__main__":

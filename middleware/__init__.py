@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from .tool_call_limit import *
     from .tool_emulator import *
     from .tool_error import *
+    from .tool_result_offload import *
     from .tool_retry import *
     from .tool_selection import LLMToolSelectorMiddleware as LLMToolSelectorMiddleware
     from .tool_selection import ToolSelectionError as ToolSelectionError
@@ -91,7 +92,9 @@ _HOME = {
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"
     ),
-    ".context_editing": "ClearToolUsesEdit ContextEdit ContextEditingMiddleware",
+    ".context_editing": (
+        "ClearToolUsesEdit ContextEdit ContextEditingMiddleware ContextEditingState"
+    ),
     ".file_search": "FilesystemFileSearchMiddleware",
     ".human_in_the_loop": (
         "Action ActionRequest ApproveDecision CallChanged Decision DecisionType EditDecision "
@@ -119,11 +122,12 @@ _HOME = {
         "ExecutionPolicy HostExecutionPolicy RedactionRule ShellError ShellState "
         "ShellToolMiddleware"
     ),
-    ".summarization": "ContextSize SummarizationMiddleware TriggerClause",
+    ".summarization": "ContextSize SummarizationMiddleware SummarizationState TriggerClause",
     ".todo": "PlanningState Todo TodoListMiddleware",
     ".tool_call_limit": "ToolCallLimitExceededError ToolCallLimitMiddleware ToolCallLimitState",
     ".tool_emulator": "LLMToolEmulator",
     ".tool_error": "ToolErrorMiddleware",
+    ".tool_result_offload": "OffloadState ToolResultOffloadMiddleware",
     ".tool_retry": "ToolRetryMiddleware",
     ".tool_selection": "LLMToolSelectorMiddleware ToolSelectionError",
 }

@@ -1,21 +1,22 @@
 """Replace old tool results by a placeholder when a conversation is large.
 
 The edit is made in a layer around the model, for the same reasons as summarization: only there is
-the whole request known, it takes no super-step, and the thread is changed together with the answer.
-Because the thread is changed, the next prompt begins like this one, so that the provider's prompt
-cache serves it, and results are not cleared again in each turn.
+the whole request known, it takes no super-step, and what was changed is stored together with the
+answer. The next prompt begins like this one, so that the provider's prompt cache serves it, and
+results are not cleared again in each turn.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from operator import is_
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from dataclasses import dataclass, replace
+from operator import is_, or_
+from typing import Annotated, Any, Literal, NotRequired, Protocol, cast, runtime_checkable
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
+from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
@@ -25,14 +26,36 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     Ordering,
+    PrivateStateAttr,
+    set_reason,
 )
 
 from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
 from ._shared.models import with_update
+from ._shared.overflow import Freed, Rung, call_recovering, plural
+from ._shared.recall import how_to_recall, recall_tool
+from ._shared.summaries import with_summaries
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
-from ._shared.validation import check_choice, check_count
+from ._shared.validation import check_bool, check_choice, check_count, check_state_schema
 
-__all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]
+__all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware", "ContextEditingState"]
+
+
+class ContextEdits(TypedDict):
+    """What edits have changed in the requests of a thread."""
+
+    changed: list[Any]  # pairs: fields with their new values, and ids of the messages with them
+    removed: list[str]  # ids of messages
+
+
+class ContextEditingState(AgentState[Any]):
+    """The state of an agent whose requests are edited.
+
+    Attributes:
+        context_edits: What was changed, by the name of the middleware. It is kept with the thread.
+    """
+
+    context_edits: NotRequired[Annotated[dict[str, ContextEdits], or_, PrivateStateAttr]]
 
 
 @runtime_checkable
@@ -45,9 +68,10 @@ class ContextEdit(Protocol):
         """Return the edited messages.
 
         Change copies of messages (`message.model_copy(update=...)`), never the messages. A copy
-        keeps its id, by which the thread is changed. A message that is left out is removed from
-        the thread. A message that the thread does not hold is sent in this call only. If an edit
-        makes the history invalid, it is repaired before the model sees it.
+        keeps its id, by which later requests are changed in the same way. A message that is left
+        out is left out of later requests too. A message that the thread does not hold is sent in
+        this call only. If an edit makes the history invalid, it is repaired before the model sees
+        it.
 
         Args:
             messages: The conversation, in a list that may be changed.
@@ -167,11 +191,16 @@ class ClearToolUsesEdit:
         return messages
 
 
-class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
     """Make a large conversation smaller by rules, without a call of a model.
 
-    An edit also changes the thread, together with the model's answer. So it is not repeated in the
-    next turn, and a failed call changes nothing.
+    The thread keeps every message: an edit is made in the request. What it changed is stored with
+    the model's answer and changed in the same way in later requests. A failed call changes nothing.
+    If the agent has a tool that brings messages back (ToolResultOffloadMiddleware), the placeholder
+    of a cleared result says how.
+
+    If the model raises ContextOverflowError, `ClearToolUsesEdit` clears whatever it may, below its
+    trigger too, and the model is called once more.
 
     Put it before (outside) summarization, so that a summary is made only if clearing was not
     enough, and after (inside) layers that set the prompt and the tools, so that they are counted.
@@ -183,21 +212,28 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
             nothing; "model" calls `get_num_tokens_from_messages` of the model, which may be slow
             or need a package.
         token_counter: Counts the tokens of a list of messages; replaces both methods.
+        keep_thread: Whether the thread keeps every message. False: edits are made in the thread
+            too, which makes it smaller.
         name: Distinguishes several instances.
 
     Raises:
         ValueError: `edits` is empty, `token_count_method` is unknown, or it is "model" and a
             counter is given.
-        TypeError: An edit has no `apply`, or the counter is not a function. At run time: an edit
-            returned something else than messages.
+        TypeError: An edit has no `apply`, or the counter is not a function; the state schema of a
+            subclass does not extend `ContextEditingState`. At run time: an edit returned something
+            else than messages.
 
     >>> middleware = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=30_000)])
     >>> middleware.edits[0].trigger
     30000
     """
 
+    state_schema = ContextEditingState
+    keyed_by_name = ("context_edits",)
+
     ordering = Ordering(
-        before=("SummarizationMiddleware", "ModelRetryMiddleware", "ModelFallbackMiddleware")
+        before=("SummarizationMiddleware", "ModelRetryMiddleware", "ModelFallbackMiddleware"),
+        reads=("thread",),
     )
 
     def __init__(
@@ -206,6 +242,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         edits: Iterable[ContextEdit] | None = None,
         token_count_method: Literal["approximate", "model"] = "approximate",
         token_counter: TokenCounter | None = None,
+        keep_thread: bool = True,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -227,22 +264,74 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     "edits must contain objects with apply(messages, *, count_tokens), got "
                     f"{edit!r}. Pass [ClearToolUsesEdit()]."
                 )
+        check_bool("keep_thread", keep_thread)
+        check_state_schema(self, ContextEditingState)
         self.edits = edits
         self.token_count_method = token_count_method
         self.token_counter = token_counter
+        self.keep_thread = keep_thread
+        if not keep_thread:
+            self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
-        """Call the model with the edited conversation, and write the edit to the thread."""
+        """Call the model with the edited conversation, and store what was edited."""
+        state: Any = request.state
+        stored: ContextEdits | None = (state.get("context_edits") or {}).get(self.name)
+        given = with_summaries(request)  # what is summarized need not be cleared
+        earlier = edited_again(given, stored) if stored else given
+        messages = self._edited(request, earlier)
+        forced: dict[str | None, AnyMessage] = {}
+
+        def free(inner: ModelRequest[Any], _: Any) -> Flow[Freed]:
+            """Clear what may be cleared, whatever the triggers are."""
+            yield from ()
+            cleared = self._all_cleared(inner)
+            if not cleared:
+                return None
+            forced.update(cleared)
+            count = sum(isinstance(message, ToolMessage) for message in cleared.values())
+            hinted = {m.id: m for m in with_hints(list(cleared.values()), self._tool(inner))}
+            smaller = [hinted.get(message.id, message) for message in inner.messages]
+            return smaller, f"cleared {plural(count, 'tool result')}"
+
+        is_edited = bool(stored) or messages is not given
+        shown = with_hints(messages, self._tool(request)) if is_edited else messages
+        asked = request if shown is request.messages else request.override(messages=shown)
+        response: ModelResponse[Any] = yield from call_recovering(asked, Rung("clear", free))
+        if not forced and messages is earlier and (self.keep_thread or not stored):
+            return response
+        # Messages that the thread does not hold are for this call only, and so is their order.
+        thread = {message.id for message in state.get("messages", ()) if message.id}
+        before = {message.id: message for message in given if message.id in thread}
+        after = {message.id: forced.get(message.id, message) for message in messages}
+        changed = [m for key, m in after.items() if key in before and m is not before[key]]
+        removed = [str(key) for key in before if key not in after]
+        if self.keep_thread:
+            made = recorded_edits(before, changed, removed)
+            return with_update(request, response, {"context_edits": {self.name: made}})
+        update: dict[str, Any] = {
+            "messages": [*changed, *(RemoveMessage(id=id_) for id_ in removed)]
+        }
+        if stored:  # by an instance that kept the thread
+            update["context_edits"] = {self.name: ContextEdits(changed=[], removed=[])}
+        return with_update(request, response, update)
+
+    def _tool(self, request: ModelRequest[Any]) -> str | None:
+        """The name of the tool that brings cleared results back, if they can come back."""
+        return recall_tool(request.tools) if self.keep_thread else None
+
+    def _count(self, request: ModelRequest[Any]) -> Callable[[Sequence[AnyMessage]], int]:
+        """The counter of the tokens of a request with other messages."""
         counter: TokenCounter = (
             (lambda messages: request.model.get_num_tokens_from_messages(list(messages)))
             if self.token_count_method == "model"
             else self.token_counter or count_tokens_approximately
         )
+        return lambda messages: tokens_sent(request, messages, counter)
 
-        def count_tokens(messages: Sequence[AnyMessage]) -> int:
-            return tokens_sent(request, messages, counter)
-
-        messages = request.messages
+    def _edited(self, request: ModelRequest[Any], given: list[AnyMessage]) -> list[AnyMessage]:
+        """The messages after all edits; the same list if nothing has changed."""
+        count_tokens, messages = self._count(request), given
         for edit in self.edits:
             passed = list(messages)
             result = edit.apply(passed, count_tokens=count_tokens)
@@ -256,19 +345,71 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     f"{type(edit).__name__}.apply must return messages or None, got {edited!r}."
                 )
             messages = list(edited)
-        response: ModelResponse[Any]
-        if _is_same(messages, request.messages):
-            response = yield request
-            return response
-        response = yield request.override(messages=messages)
-        # Messages that the thread does not hold are for this call only, and so is their order.
-        stored = {message.id for message in request.state.get("messages", ()) if message.id}
-        before = {message.id: message for message in request.messages if message.id in stored}
-        after = {message.id: message for message in messages}
-        changed = [m for key, m in after.items() if key in before and m is not before[key]]
-        removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
-        return with_update(request, response, {"messages": [*changed, *removed]})
+        if messages is given or _is_same(messages, given):
+            return given
+        one, other = (sum(map(_is_cleared_result, some)) for some in (messages, given))
+        cleared = f"cleared {plural(one - other, 'tool result')}"
+        set_reason(cleared if one > other else "edited the conversation")
+        return messages
+
+    def _all_cleared(self, request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
+        """By their ids, the messages that can be cleared; the newest results only if no other."""
+        count_tokens = self._count(request)
+        changed: dict[str | None, AnyMessage] = {}
+        for keeps_newest in (True, False):
+            cleared = list(request.messages)
+            for edit in self.edits:
+                if isinstance(edit, ClearToolUsesEdit):
+                    keep = edit.keep if keeps_newest else 0
+                    edit = replace(edit, trigger=0, clear_at_least=1, keep=keep)
+                    cleared = edit.apply(cleared, count_tokens=count_tokens)
+            pairs = zip(cleared, request.messages, strict=True)
+            changed.update((new.id, new) for new, old in pairs if new.id and new is not old)
+            if changed:
+                break
+        return changed
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:
     return messages is others or (len(messages) == len(others) and all(map(is_, messages, others)))
+
+
+def _is_cleared_result(message: AnyMessage) -> bool:
+    return isinstance(message, ToolMessage) and is_cleared(message)
+
+
+def with_hints(messages: list[AnyMessage], tool: str | None) -> list[AnyMessage]:
+    """The messages with the call of a tool that brings it back in each cleared result."""
+    if tool is None or not any(map(_is_cleared_result, messages)):
+        return messages
+    return [
+        m.model_copy(update={"content": f"{m.content} {how_to_recall(tool, m)} returns it."})
+        if _is_cleared_result(m)
+        else m
+        for m in messages
+    ]
+
+
+def recorded_edits(
+    before: dict[str | None, AnyMessage], changed: Sequence[AnyMessage], removed: list[str]
+) -> ContextEdits:
+    """What has to be stored to make the same edits again."""
+    groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for message in changed:
+        old = before[message.id]
+        names = type(message).model_fields.keys()
+        fields = {n: v for n in names if (v := getattr(message, n)) != getattr(old, n, None)}
+        # Most cleared results differ from what they were in the same way.
+        groups.setdefault(repr(fields), (fields, []))[1].append(str(message.id))
+    return ContextEdits(changed=[list(group) for group in groups.values()], removed=removed)
+
+
+def edited_again(messages: list[AnyMessage], stored: ContextEdits) -> list[AnyMessage]:
+    """The messages with edits that were made in an earlier request."""
+    fields = {id_: changed for changed, ids in stored["changed"] for id_ in ids}
+    removed = set(stored["removed"])
+    return [
+        message.model_copy(update=fields[message.id]) if message.id in fields else message
+        for message in messages
+        if message.id not in removed
+    ]

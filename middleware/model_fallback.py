@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
 from agent_factory import (
@@ -31,6 +32,7 @@ from ._shared.models import (
     portable_request,
     request_to,
 )
+from ._shared.overflow import recovers_later
 
 __all__ = ["ModelFallbackMiddleware", "portable_request"]
 
@@ -48,7 +50,9 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
     Each call begins with the agent's own model. If all models fail, the exception of the last one
     that was called is raised, with a note for each model that says how it failed. Interrupts and
     other control flow always propagate. So do errors of this library that another model would meet
-    too, such as a limit that is used up.
+    too, such as a limit that is used up. If a layer further out can make a conversation smaller
+    that is too long (ContextOverflowError), it does so before another model is asked, unless
+    `handle` names that error.
 
     A fallback of another provider receives the request without what only the first model's provider
     understands; `portable_request` lists what is kept. Its answers are marked in
@@ -128,7 +132,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 response = yield attempt
             except Exception as error:
                 failures.append(f"{model_label(model)}: {format_error(error)}")
-                if not self._covers(error):
+                if not self._covers(error) or self._is_left_to_others(error, request):
                     _add_notes(error, failures)
                     raise
                 last = error
@@ -149,6 +153,13 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         assert last is not None  # the agent's own model was called
         _add_notes(last, failures)
         raise last
+
+    def _is_left_to_others(self, error: Exception, request: ModelRequest[Any]) -> bool:
+        """Whether a layer further out makes the conversation smaller, which is too long."""
+        kinds = self.handle if isinstance(self.handle, tuple) else (self.handle,)
+        is_named = any(isinstance(k, type) and issubclass(k, ContextOverflowError) for k in kinds)
+        is_overflow = isinstance(error, ContextOverflowError)
+        return is_overflow and not is_named and recovers_later(request)
 
     def _covers(self, error: Exception) -> bool:
         """Whether the next model is asked after this exception."""

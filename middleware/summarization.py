@@ -2,8 +2,12 @@
 
 The summary is made in a layer around the model and not in a `before_model` hook. Only there are
 the system prompt and the tools of the call known, after other layers have changed them. A layer
-takes no super-step. And the thread is changed together with the answer, so a failed call changes
+takes no super-step. And the summary is stored together with the answer, so a failed call changes
 nothing.
+
+What is stored is the text, and the ids of the last messages that it stands for. All of their
+predecessors in the thread belong to it too. A list of all ids would grow with the thread, and each
+checkpoint would hold it.
 """
 
 from __future__ import annotations
@@ -11,10 +15,13 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, Final, Literal
+from dataclasses import replace
+from functools import cache, cached_property
+from operator import or_
+from typing import Annotated, Any, Final, Literal, NotRequired
 from uuid import uuid4
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -40,18 +47,40 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     Ordering,
+    PrivateStateAttr,
     arun,
     init_model,
     run,
+    set_reason,
 )
 
 from ._shared.errors import is_async
 from ._shared.models import given_model, is_model, text_of, with_update
-from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
+from ._shared.overflow import Freed, Rung, call_recovering, plural
+from ._shared.recall import LIST, recall_tool
+from ._shared.summaries import (
+    HEADING,
+    SOURCE,
+    Numbers,
+    Summary,
+    content_of,
+    is_summary,
+    replaced,
+    stored_summaries,
+    summary_message,
+    with_summaries,
+)
+from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent, window_of
 from ._shared.transcript import pages, render
-from ._shared.validation import check_count, check_string
+from ._shared.validation import check_bool, check_count, check_state_schema, check_string
 
-__all__ = ["DEFAULT_SUMMARY_PROMPT", "ContextSize", "SummarizationMiddleware", "TriggerClause"]
+__all__ = [
+    "DEFAULT_SUMMARY_PROMPT",
+    "ContextSize",
+    "SummarizationMiddleware",
+    "SummarizationState",
+    "TriggerClause",
+]
 
 DEFAULT_SUMMARY_PROMPT: Final = """\
 Below is the older part of a conversation between a user and an assistant that uses tools. It is \
@@ -70,11 +99,7 @@ not there. Reply with the summary alone.
 {messages}
 </conversation>"""
 
-_SOURCE: Final = "summarization"
-"""`additional_kwargs["lc_source"]` of a summary message."""
-
-_HEADING = "Summary of the conversation so far:\n\n"
-_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
+_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": SOURCE}}
 
 ContextSize = (
     tuple[Literal["fraction"], float]
@@ -108,20 +133,50 @@ _DEFAULT_KEEP: Final = ("messages", 20)
 
 _UNITS = ("fraction", "tokens", "messages")
 
+_SHARE = 0.5
+"""Share of a request that remains if it was too long for the model: enough for some more turns."""
 
-class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
+_SMALLEST_PAGE = 200
+"""Tokens of conversation in a prompt that is too long for the summary model: then its window is too
+small for the prompt itself, or for the summary so far."""
+
+_BOUNDARY = 5
+"""Ids that are kept of the end of what a summary stands for. If the messages with the last of them
+are removed from the thread, the next one counts."""
+
+
+class SummarizationState(AgentState[Any]):
+    """The state of an agent whose older messages are summarized.
+
+    Attributes:
+        summaries: The last summary, by the name of the middleware. It is kept with the thread.
+    """
+
+    summaries: NotRequired[Annotated[dict[str, Summary], or_, PrivateStateAttr]]
+
+
+class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     """Replace the older messages of a long conversation by a summary.
 
-    The newest messages stay unchanged, including reasoning and its signatures. A tool result is
-    never separated from its call, and system messages among the messages are never summarized. The
-    summary model does not read reasoning or the data of files. A later summary includes the
-    earlier one. The summary is a HumanMessage with
-    `additional_kwargs["lc_source"] == "summarization"`; it has the position and the id of the
-    oldest message it replaces.
+    The thread keeps every message: the summary takes their place in the request. It is stored with
+    the thread, so later requests begin with the same summary until the next one is made. If the
+    agent has a tool that brings messages back (ToolResultOffloadMiddleware), the summary says how.
 
-    If the summary model fails, nothing is lost: its error ends the call like an error of the model
-    itself, and the thread stays unchanged. (If the error were hidden, the conversation would grow
-    unnoticed until the provider rejects it.) An empty summary leaves the conversation unchanged.
+    The newest messages stay unchanged, including reasoning and its signatures. A tool result is
+    never separated from its call, and system messages among the messages are never summarized, nor
+    are messages that another layer adds to the request. The summary model does not read reasoning
+    or the data of files. A later summary includes the earlier one. The summary is a HumanMessage
+    with `additional_kwargs["lc_source"] == "summarization"`, in the position of the oldest message
+    it replaces.
+
+    If the model raises ContextOverflowError, half of the request is summarized, whatever the
+    trigger is, and the model is called once more. If that frees too little, the older messages are
+    left out of the request, with a remark. If the summary model raises it, the summary is made in
+    smaller pages; what does not fit even then is left out with a remark.
+
+    If the summary model fails otherwise, nothing is lost: its error ends the call like an error of
+    the model itself. (If the error were hidden, the conversation would grow unnoticed until the
+    provider rejects it.) An empty summary leaves the conversation unchanged.
 
     Put it after (inside) layers that redact messages or set the prompt and the tools, so that the
     summary model sees no more than the model may and all of it is counted; and before (outside)
@@ -131,7 +186,8 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         model: Writes the summaries: a chat model or "provider:name".
         trigger: When to summarize: a `ContextSize`, a `TriggerClause` whose thresholds must all
             be reached, or a list of them, of which one must be reached. Tokens and fraction
-            include the system prompt and the tool schemas. None or an empty list: never.
+            include the system prompt and the tool schemas. None or an empty list: only if the
+            conversation is too long for the model.
         keep: How much of the newest conversation stays: at least so many messages, or at most so
             many tokens or such a fraction of the window of the model that is called (of the
             summary model, if the profile of the former does not say it). The last message and
@@ -146,6 +202,8 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             which is given the prompt; or any other runnable or (async) function, which is given
             the list of messages to summarize, an earlier summary first, and returns a string or a
             message.
+        keep_thread: Whether the thread keeps every message. False: the summary replaces the
+            messages in the thread too, which makes it smaller.
         name: Distinguishes several instances.
         max_tokens_before_summary: Deprecated. Write `trigger=("tokens", ...)`.
         messages_to_keep: Deprecated. Write `keep=("messages", ...)`.
@@ -154,7 +212,8 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
     Raises:
         ValueError: A number, a unit or a combination that cannot work; a fraction if the model's
             profile has no `max_input_tokens`.
-        TypeError: An argument has a wrong type.
+        TypeError: An argument has a wrong type; the state schema of a subclass does not extend
+            `SummarizationState`.
 
     >>> from langchain_core.language_models import FakeListChatModel
     >>> summaries = FakeListChatModel(responses=["They said hello."])
@@ -169,8 +228,12 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     kept_flows = ("around_model",)
 
+    state_schema = SummarizationState
+    keyed_by_name = ("summaries",)
+
     ordering = Ordering(
         before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ModelRefusalMiddleware"),
+        reads=("thread",),
         sends_to_model=("user_messages", "answers", "tool_calls", "tool_results"),
     )
 
@@ -184,6 +247,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         summary_prompt: str = DEFAULT_SUMMARY_PROMPT,
         trim_tokens_to_summarize: int | None = 4000,
         summarizer: Summarizer | None = None,
+        keep_thread: bool = True,
         name: str | None = None,
         max_tokens_before_summary: int | None = None,
         messages_to_keep: int | None = None,
@@ -211,6 +275,11 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         check_token_counter(token_counter)
         check_string("summary_prompt", summary_prompt)
         check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
+        check_bool("keep_thread", keep_thread)
+        check_state_schema(self, SummarizationState)
+        self.keep_thread = keep_thread
+        if not keep_thread:
+            self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))
         self.keep = validated_size("keep", keep)
         self.trigger = trigger
         self._clauses = trigger_clauses(trigger)
@@ -229,10 +298,11 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             )
 
     def before_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
-        """Return the update that shortens the conversation, or None below the trigger.
+        """Return the update that shortens the thread, or None below the trigger.
 
         Agents leave this hook to `around_model`, unless a subclass overrides it. It serves direct
-        calls, and `super().before_model(...)`.
+        calls, and `super().before_model(...)`. What it returns replaces the messages of the thread,
+        also with `keep_thread=True`.
         """
         return run(self._update(state))
 
@@ -246,46 +316,44 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             for message in state["messages"]
         ]
         request: ModelRequest[Any] = ModelRequest(model=self.model, messages=messages)
-        made = yield from self._shorten(request)
-        return made and {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *made[0]]}
+        call = _Call(self, request, keep_thread=False)
+        old = self._messages_to_summarize(call)
+        shorter = (yield from self._replace(call, old)) if old else None
+        if shorter is None or call.left_out:
+            return None
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *shorter]}
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Summarize if the trigger is reached, and call the model with the shorter conversation."""
-        made = yield from self._shorten(request)
-        response: ModelResponse[Any] = yield request.override(messages=made[0]) if made else request
-        return with_update(request, response, {"messages": made[1]}) if made else response
+        call = _Call(self, request, self.keep_thread)
+        if old := self._messages_to_summarize(call):
+            yield from self._replace(call, old)
 
-    def _shorten(
-        self, request: ModelRequest[Any]
-    ) -> Flow[tuple[list[AnyMessage], list[BaseMessage]] | None]:
-        """The conversation with a summary, and what to write to the thread; None without one."""
-        old = self._messages_to_summarize(request)
-        text = (yield from self._summarize(old)) if old else ""
-        if not text:
-            return None
-        # Another layer may have added messages that the thread does not hold.
-        in_thread = _thread_messages(request)
-        ids = [message.id for message in old if message.id in in_thread]
-        summary = HumanMessage(
-            _HEADING + text.removeprefix(_HEADING),  # a function may return an earlier summary
-            id=ids[0] if ids else None,
-            additional_kwargs={"lc_source": _SOURCE},
+        def summarize(inner: ModelRequest[Any], _: Any) -> Flow[Freed]:
+            """Summarize half of the request."""
+            call.request = inner
+            older = self._older_half(call)
+            smaller = (yield from self._replace(call, older)) if older else None
+            return None if smaller is None else (smaller, call.done)
+
+        def cut(inner: ModelRequest[Any], _: Any) -> Flow[Freed]:
+            """Leave half of the request out."""
+            yield from ()
+            call.request = inner
+            older = self._older_half(call)
+            if not older:
+                return None
+            text = call.text_of(older[0])
+            return call.replace(older, text, read=1 if text else 0), call.done
+
+        response: ModelResponse[Any] = yield from call_recovering(
+            call.request, Rung("summarize", summarize), Rung("cut", cut)
         )
-        removed = {id(message) for message in old[1:]}
-        shorter = [
-            summary if message is old[0] else message
-            for message in request.messages
-            if id(message) not in removed
-        ]
-        # The summary takes the id, and so the position, of the first message. Replacing the whole
-        # list instead would drop what others write to the thread in this step.
-        written: list[BaseMessage]
-        written = [summary, *(RemoveMessage(id=str(id_)) for id_ in ids[1:])] if ids else []
-        return shorter, written
+        return with_update(request, response, call.update) if call.update else response
 
-    def _messages_to_summarize(self, request: ModelRequest[Any]) -> list[AnyMessage]:
+    def _messages_to_summarize(self, call: _Call) -> list[AnyMessage]:
         """The messages to replace by a summary; none if the trigger is not reached."""
-        messages = request.messages
+        request, messages = call.request, call.request.messages
         window = window_of(request.model) or window_of(self.model) if self._needs_window else None
 
         @cache  # counted at most once, and only if a threshold needs it
@@ -301,50 +369,191 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
         if not any(all(reaches(*size) for size in clause.items()) for clause in self._clauses):
             return []
-        in_thread = _thread_messages(request)
-        if any(
-            _is_summary(m) and (m.id not in in_thread or in_thread[m.id].content != m.content)
-            for m in messages
-        ):  # Another instance has just summarized, and the thread does not hold it yet.
-            return []
+        if not call.keep_thread and any(map(call.is_foreign_summary, messages)):
+            return []  # another instance has just summarized, and the thread does not hold it yet
         unit, amount = self.keep
         if unit == "messages":
             cut = cut_by_count(messages, int(amount))
         else:
             budget = amount * window if unit == "fraction" and window else amount
             cut = cut_by_tokens(messages, budget, self.token_counter)
-        old: list[AnyMessage]
-        old = [message for message in messages[:cut] if not isinstance(message, SystemMessage)]
-        return [] if all(map(_is_summary, old)) else old
+        return call.replaceable(cut)
 
-    def _summarize(self, old: list[AnyMessage]) -> Flow[str]:
-        """The text of a summary; empty if the summarizer returned none."""
+    def _older_half(self, call: _Call) -> list[AnyMessage]:
+        """The messages to replace so that about half of the request remains."""
+        messages = call.request.messages
+        sent = tokens_sent(call.request, messages, self.token_counter)
+        budget = self.token_counter(messages) - sent * (1 - _SHARE)
+        return call.replaceable(cut_by_tokens(messages, max(0, budget), self.token_counter))
+
+    def _replace(self, call: _Call, old: list[AnyMessage]) -> Flow[list[AnyMessage] | None]:
+        """The conversation with a summary of these messages; None without one."""
+        text, read = yield from self._summarize(old, call.text_of(old[0]))
+        return call.replace(old, text, read) if text or read < len(old) else None
+
+    def _summarize(self, old: list[AnyMessage], summary: str) -> Flow[tuple[str, int]]:
+        """The text of a summary, empty if the summarizer returned none, and how many it includes.
+
+        It includes all messages, unless they are too long for the summarizer. The first of them may
+        be a summary.
+        """
         if not is_model(self._summarizer):
-            return text_of((yield Invoke(self._summarizer, old, _CONFIG)))
-        summary = str(old[0].text).removeprefix(_HEADING) if _is_summary(old[0]) else ""
-        texts = map(render, old[1:] if summary else old)
-        for page in pages(
-            texts,
-            self.trim_tokens_to_summarize,
-            lambda text: self.token_counter([HumanMessage(text)]),
-        ):
-            conversation = f"{_HEADING}{summary}\n\nWhat followed:\n\n{page}" if summary else page
-            if "{messages}" in self.summary_prompt:
-                prompt = self.summary_prompt.replace("{messages}", conversation)
-            else:
-                prompt = f"{self.summary_prompt}\n\n{conversation}"
-            summary = text_of((yield Invoke(self._summarizer, [HumanMessage(prompt)], _CONFIG)))
-            if not summary:
-                return ""
-        return summary
+            try:
+                return text_of((yield Invoke(self._summarizer, old, _CONFIG))), len(old)
+            except ContextOverflowError:
+                return summary, 1 if summary else 0
+
+        def count(text: str) -> int:
+            return self.token_counter([HumanMessage(text)])
+
+        texts, limit = list(map(render, old)), self.trim_tokens_to_summarize
+        first = 1 if summary else 0
+        while first < len(old):  # each further time, the pages are half as long
+            at, page = first, ""
+            try:
+                for offset, page in pages(texts[first:], limit, count):
+                    at = first + offset
+                    before = f"{HEADING}{summary}\n\nWhat followed:\n\n" if summary else ""
+                    if "{messages}" in self.summary_prompt:
+                        prompt = self.summary_prompt.replace("{messages}", before + page)
+                    else:
+                        prompt = f"{self.summary_prompt}\n\n{before}{page}"
+                    answer = yield Invoke(self._summarizer, [HumanMessage(prompt)], _CONFIG)
+                    if not (summary := text_of(answer)):
+                        return "", len(old)
+                break
+            except ContextOverflowError:
+                limit = min(count(page), limit or count(page)) // 2
+                if limit < _SMALLEST_PAGE:
+                    return summary, at
+                first = at
+        return summary, len(old)
 
 
-def _is_summary(message: BaseMessage) -> bool:
-    return message.additional_kwargs.get("lc_source") == _SOURCE
+class _Call:
+    """A model call: its request with the stored summaries in place, and what is to be stored.
+
+    Attributes:
+        request: The request.
+        left_out: The numbers of messages that no summary includes.
+        update: The update of the state.
+        done: What was done, for the decision log.
+    """
+
+    def __init__(
+        self, owner: SummarizationMiddleware, request: ModelRequest[Any], keep_thread: bool
+    ) -> None:
+        self._owner = owner.name
+        self.keep_thread = keep_thread
+        messages = with_summaries(request)
+        self.request = (
+            request if messages is request.messages else request.override(messages=messages)
+        )
+        self.left_out: list[list[int]] = []
+        self.update: dict[str, Any] = {}
+        self.done = ""
+        self._given = request
+        self._stored = {content_of(summary): summary for summary in stored_summaries(request)}
+        self._removed: list[str] = []  # ids of messages of the thread
+
+    @cached_property
+    def _numbers(self) -> Numbers:
+        return Numbers(self._given)
+
+    def _stored_as(self, message: AnyMessage) -> Summary | None:
+        return self._stored.get(str(message.content)) if is_summary(message) else None
+
+    def is_foreign_summary(self, message: AnyMessage) -> bool:
+        """Whether a summary is neither stored nor in the thread."""
+        if not is_summary(message) or self._stored_as(message):
+            return False
+        thread = self._given.state.get("messages", ())
+        return not any(m.id == message.id and m.content == message.content for m in thread)
+
+    def replaceable(self, cut: int) -> list[AnyMessage]:
+        """The messages before a cut that a summary can replace; none if all are summaries."""
+        old: list[AnyMessage]
+        old = [
+            message
+            for message in self.request.messages[:cut]
+            if not isinstance(message, SystemMessage)
+            # What another layer adds for this call is not in the thread, and will be added again.
+            and (not self.keep_thread or is_summary(message) or self._numbers.of(message))
+        ]
+        return [] if all(map(is_summary, old)) else old
+
+    def text_of(self, message: AnyMessage) -> str:
+        """The text of a message if it is a summary, or else an empty string."""
+        if not is_summary(message):
+            return ""
+        stored = self._stored_as(message)
+        return stored["text"] if stored else str(message.text).removeprefix(HEADING)
+
+    def replace(self, old: list[AnyMessage], text: str, read: int) -> list[AnyMessage]:
+        """Replace messages by a summary of the first of them; the others are left out."""
+        earlier = [summary for message in old if (summary := self._stored_as(message))]
+        replaced_now = [message for message in old if self._numbers.of(message)]
+        left = [number for message in old[read:] if (number := self._numbers.of(message))]
+        self.left_out = [pair for summary in earlier for pair in summary["left_out"]]
+        if left:
+            self.left_out.append([left[0], left[-1]])
+        until = [id_ for summary in earlier for id_ in summary["until"]]
+        until += [message.id for message in replaced_now if message.id]
+        made = Summary(
+            text=text.removeprefix(HEADING),  # a function may return an earlier summary
+            note=self._note(self._numbers.of(replaced_now[-1]) if replaced_now else 0),
+            until=until[-_BOUNDARY:],
+            left_out=self.left_out,
+        )
+        self._stored[content_of(made)] = made
+        count = sum(not is_summary(message) for message in old[:read])
+        done = [f"summarized {plural(count, 'message')}"] if count else []
+        if left:
+            done.append(f"left out {plural(len(left), 'message')}")
+        self.done = ", ".join(done)
+        set_reason(self.done)
+        # Nothing is removed from the thread that no summary includes.
+        keeps = self.keep_thread or bool(self.left_out)
+        if not keeps:
+            self._removed += [*self._hidden_by(earlier), *(m.id for m in replaced_now if m.id)]
+        ids = [] if keeps else self._removed
+        # In the thread, the summary takes the id, and so the position, of the first message.
+        # Replacing the whole list instead would drop what others write to it in this step.
+        shown = summary_message(made, ids[0] if ids else None)
+        messages = replaced(self.request.messages, old, shown)
+        self.request = self.request.override(messages=messages)
+        self.update = {"summaries": {self._owner: made}} if keeps else {}
+        if ids:
+            self.update["messages"] = [shown, *(RemoveMessage(id=id_) for id_ in ids[1:])]
+        if not keeps and stored_summaries(self._given):  # of an instance that kept the thread
+            self.update["summaries"] = {self._owner: _NONE}
+        return messages
+
+    def _hidden_by(self, summaries: Sequence[Summary]) -> list[str]:
+        """The ids of the messages of the thread that stored summaries stand for."""
+        thread: Sequence[AnyMessage] = self._given.state.get("messages", ())
+        until = {id_ for summary in summaries for id_ in summary["until"]}
+        end = max((at for at, message in enumerate(thread, 1) if message.id in until), default=0)
+        shown = {message.id for message in self.request.messages}
+        hidden = (m for m in thread[:end] if m.id not in shown and m.id not in self._removed)
+        return [message.id for message in hidden if message.id]
+
+    def _note(self, last: int) -> str:
+        """What the model reads about the messages that a summary replaces."""
+        notes = []
+        if self.left_out:
+            listed = ", ".join(f"#{first} to #{end}" for first, end in self.left_out)
+            notes.append(f"Left out here, because they are too long for a summary: {listed}.")
+        keeps = self.keep_thread or self.left_out
+        if last and keeps and (tool := recall_tool(self.request.tools)):
+            notes.append(
+                f'The messages up to here are kept: {tool}(id="#1") to {tool}(id="#{last}") return '
+                f'them, {tool}(id="{LIST}") lists them.'
+            )
+        return f"[{' '.join(notes)}]" if notes else ""
 
 
-def _thread_messages(request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
-    return {m.id: m for m in request.state.get("messages", ()) if m.id}
+_NONE = Summary(text="", note="", until=[], left_out=[])
 
 
 def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
@@ -368,13 +577,6 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
         )
 
     return RunnableLambda(raise_in_sync_run, afunc=summarizer)
-
-
-def window_of(model: Any) -> int | None:
-    """The most tokens a model reads, if its profile says."""
-    profile = getattr(model, "profile", None)
-    size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
-    return size if isinstance(size, int) and size > 0 else None
 
 
 def trigger_clauses(trigger: Any) -> list[dict[str, float]]:

@@ -64,6 +64,7 @@ def test_summarize_and_review_summarizes_and_pays_what_the_reviewer_decided(show
     assert "The lamp of order A-1001 arrived broken" in out
     assert "My lamp arrived broken!" not in out
     assert "45 euros were paid back for order A-1001." in out
+    assert out.strip().endswith("the thread has 8 messages")
 
 
 def test_structured_output_explains_the_first_answer_and_gives_the_second(show: Show) -> None:
@@ -179,6 +180,15 @@ def test_long_thread_clears_and_summarises_and_never_loses_the_list(show: Show) 
     assert "tool: [cleared]\nai: It arrives on Thursday." in prompts[3]
     assert prompts[4].startswith("human: Summary of the conversation so far:\n\nWhere is my order")
     assert out.strip().endswith("Order B-2002 arrives on Thursday, too.")
+
+
+def test_recall_reads_the_end_of_a_log_and_survives_an_overflow(show: Show) -> None:
+    first, second, kept = show("recall").split("--- the ")[1:]
+    assert "This is the beginning of a result of 180,019 characters." in first
+    assert "tool: 10000 fire, hall 3" in first
+    assert first.endswith("(overflow: cleared 2 tool results, summarized 6 messages)\n")
+    assert "human: Summary of the conversation so far:\n\nThe user asked for the last" in second
+    assert "tool: 180019 characters" in kept
 
 
 @pytest.mark.long

@@ -333,6 +333,21 @@ check(tools=[find], middleware=[Changer(), Judge()])""",
 check(tools=[find], middleware=[Careful()], handle_tool_errors=True)""",
         "Remove `handle_tool_errors`, or remove the middleware.",
     ),
+    "AF208": Example(
+        """class Shortens(AgentMiddleware):
+    ordering = Ordering(writes=("thread",))
+
+    def before_model(self, state, runtime):
+        return None
+
+
+class Recalls(Look):
+    ordering = Ordering(reads=("thread",))
+
+
+check(middleware=[Recalls(), Shortens()])""",
+        "Let the other keep the thread: `keep_thread=True` where it is a built-in.",
+    ),
     "AF210": Example(
         """class Limit(Look):
     expected_tools = ("fnid",)

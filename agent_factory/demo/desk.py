@@ -59,7 +59,11 @@ def build_desk(
         middleware=[
             ModelCallLimitMiddleware(run_limit=6),
             SummarizationMiddleware(
-                model, trigger=("messages", 12), keep=("messages", 4), summary_prompt=SUMMARY
+                model,
+                trigger=("messages", 12),
+                keep=("messages", 4),
+                summary_prompt=SUMMARY,
+                keep_thread=False,  # the demo prints what is written to the thread
             ),
             HumanInTheLoopMiddleware(
                 {

@@ -9,8 +9,9 @@ from typing import Any, Final, Literal, get_args
 
 from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
 
-Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool_errors"]
-"""Part of a conversation that middleware read or change; tool errors are exceptions."""
+Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool_errors", "thread"]
+"""Part of a conversation that middleware read or change; tool errors are exceptions, and the thread
+is all that was ever in it."""
 
 ASPECTS: Final[tuple[str, ...]] = get_args(Aspect)
 
@@ -188,4 +189,12 @@ def _aspect_warnings(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
                 "cannot cache what it adds.",
                 f"Put {other.name} before {one.name} in `middleware`.",
                 code="AF214",
+            )
+    for one, other in permutations(stack, 2):
+        if "thread" in one.ordering.reads and "thread" in other.ordering.writes:
+            yield BuildWarning(
+                one.name,
+                f"relies on the messages of the thread, from which {other.name} removes some.",
+                f"Let {other.name} keep them: a built-in does with keep_thread=True.",
+                code="AF208",
             )

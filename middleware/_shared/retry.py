@@ -13,7 +13,14 @@ from langchain_core.exceptions import ContextOverflowError
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
-from agent_factory import AgentFactoryError, AgentMiddleware, AgentState, Flow, Sleep
+from agent_factory import (
+    AgentFactoryError,
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    ModelRequest,
+    Sleep,
+)
 
 from .errors import (
     UNKNOWN_ADVICE,
@@ -25,6 +32,7 @@ from .errors import (
     is_timeout,
     outcome_unknown,
 )
+from .overflow import recovers_later
 from .validation import check_count, check_number
 
 RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
@@ -118,7 +126,7 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 result: ResultT = yield request
                 return result
             except Exception as error:
-                if not self._covers(error):
+                if not self._covers(error) or self._is_left_to_others(error, request):
                     raise
                 attempts += 1
                 is_unknown = not idempotent and outcome_unknown(error)
@@ -139,6 +147,11 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
                     return reported(error, self._failure_text(error, failed, reasons, advice))
             yield Sleep(max(seconds, asked))
+
+    def _is_left_to_others(self, error: Exception, request: Any) -> bool:
+        """Whether a layer further out makes the conversation smaller, which is too long."""
+        is_overflow = isinstance(error, ContextOverflowError) and isinstance(request, ModelRequest)
+        return is_overflow and recovers_later(request)
 
     def _delays(self) -> Iterator[float]:
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""

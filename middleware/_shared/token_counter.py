@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import is_
 from typing import Any
@@ -27,6 +27,13 @@ def check_token_counter(token_counter: Any) -> None:
         raise TypeError(
             f"token_counter must be a function of a list of messages, got {token_counter!r}."
         )
+
+
+def window_of(model: Any) -> int | None:
+    """The most tokens a model reads, if its profile says."""
+    profile = getattr(model, "profile", None)
+    size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def tokens_sent(

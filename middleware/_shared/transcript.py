@@ -73,21 +73,28 @@ def _json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
-def pages(texts: Iterable[str], limit: int | None, count: Callable[[str], float]) -> Iterator[str]:
-    """All of the texts, in order, in pages of at most `limit` tokens; a longer text is split."""
+def pages(
+    texts: Iterable[str], limit: int | None, count: Callable[[str], float]
+) -> Iterator[tuple[int, str]]:
+    """All of the texts, in order, in pages of at most `limit` tokens; a longer text is split.
+
+    Each page comes with the index of the text that it begins with.
+    """
     page: list[str] = []
     room = float("inf") if limit is None else limit
-    filled = 0.0
-    for text in texts:
+    filled, first = 0.0, 0
+    for index, text in enumerate(texts):
         parts = max(1, ceil(count(text) / room))
         width = max(1, ceil(len(text) / parts))
         for start in range(0, len(text), width):
             piece = text[start : start + width]
             cost = count(piece)
             if page and filled + cost > room:
-                yield "\n".join(page)
+                yield first, "\n".join(page)
                 page, filled = [], 0.0
+            if not page:
+                first = index
             page.append(piece)
             filled += cost
     if page:
-        yield "\n".join(page)
+        yield first, "\n".join(page)

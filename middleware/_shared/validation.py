@@ -56,3 +56,23 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
         *most, last = map(repr, choices)
         words = f"{', '.join(most)} or {last}" if most else last
         raise ValueError(f"{name} must be {words}, got {value!r}.")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Check that an argument is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_state_schema(owner: Any, schema: type[Any]) -> None:
+    """Check that a subclass of a built-in with another state schema keeps the built-in's keys.
+
+    What the built-in stores would otherwise be refused in the middle of a run.
+    """
+    given = owner.state_schema
+    if not getattr(given, "__annotations__", {}).keys() >= schema.__annotations__.keys():
+        raise TypeError(
+            f"{type(owner).__name__}.state_schema must extend {schema.__name__}, got "
+            f"{getattr(given, '__name__', given)!r}. Write class {type(owner).__name__}State("
+            f"{schema.__name__})."
+        )

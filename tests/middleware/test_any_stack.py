@@ -56,6 +56,7 @@ from agent_factory.middleware import (
     TodoListMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
+    ToolResultOffloadMiddleware,
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
@@ -94,6 +95,9 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     ),
     "caching": lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"),
     "clearing": lambda: ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=30, keep=1)]),
+    "clearing_thread": lambda: ContextEditingMiddleware(
+        edits=[ClearToolUsesEdit(trigger=40, keep=1)], keep_thread=False, name="clears the thread"
+    ),
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
     "fallback": lambda: ModelFallbackMiddleware(words()),
     "limit": lambda: ModelCallLimitMiddleware(run_limit=3),
@@ -120,12 +124,16 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "summary": lambda: SummarizationMiddleware(
         words(), trigger=("messages", 5), keep=("messages", 2)
     ),
+    "summary_thread": lambda: SummarizationMiddleware(
+        words(), trigger=("messages", 6), keep=("messages", 2), keep_thread=False, name="thread"
+    ),
     "todo": lambda: TodoListMiddleware(),
     "tool_error": lambda: ToolErrorMiddleware(),
     "tool_limit": lambda: ToolCallLimitMiddleware(run_limit=3),
     "tool_limit_end": lambda: ToolCallLimitMiddleware(
         tool_name="find", run_limit=1, exit_behavior="end"
     ),
+    "tool_offload": lambda: ToolResultOffloadMiddleware(threshold=10, preview=5),
     "tool_retry": lambda: ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
 }
 """Each built-in, set up so that it acts soon. The shell and file search only bring tools."""

@@ -1,4 +1,7 @@
-"""ContextEditingMiddleware: old tool results are cleared once, and nothing else changes."""
+"""ContextEditingMiddleware: what is cleared and when, and a thread that is not kept.
+
+What a kept thread holds, and that the model sees the same then, is in `test_kept_threads.py`.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,17 @@ def results(messages: Sequence[Any]) -> list[str]:
 
 
 def clearing(**settings: Any) -> ContextEditingMiddleware:
-    return ContextEditingMiddleware(edits=[ClearToolUsesEdit(**{"trigger": 10, **settings})])
+    return shortening(edits=[ClearToolUsesEdit(**{"trigger": 10, **settings})])
+
+
+def shortening(**settings: Any) -> ContextEditingMiddleware:
+    """Middleware that edits the thread too."""
+    return ContextEditingMiddleware(**settings, keep_thread=False)
+
+
+def summarizing(*arguments: Any, **settings: Any) -> SummarizationMiddleware:
+    """Middleware that replaces the messages in the thread too."""
+    return SummarizationMiddleware(*arguments, **settings, keep_thread=False)
 
 
 def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -251,7 +264,7 @@ def test_the_model_or_a_function_may_count(ask: Ask, settings: dict[str, Any]) -
     history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
     for trigger, expected in ((4000, ["long long"]), (3999, [CLEARED])):
         edits = [ClearToolUsesEdit(trigger=trigger, keep=0)]
-        middleware = ContextEditingMiddleware(edits=edits, **settings)
+        middleware = shortening(edits=edits, **settings)
         agent = create_agent(CountingModel(steps=["ok"]), middleware=[middleware])
         assert results(ask(agent, history)["messages"]) == expected
 
@@ -279,7 +292,7 @@ def test_a_custom_edit_reaches_the_thread_and_the_next_edit(ask: Ask) -> None:
             seen.append((results(messages), count_tokens(messages) > count_tokens([])))
 
     assert isinstance(Shorten(4), ContextEdit)
-    middleware = ContextEditingMiddleware(edits=[Shorten(4), Look()])
+    middleware = shortening(edits=[Shorten(4), Look()])
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     history = [HumanMessage("go"), *turn("a"), HumanMessage("and?")]
     result = ask(agent, history)
@@ -299,7 +312,7 @@ def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(ask:
     model = ScriptedChatModel(["one", "two"])
     agent = create_agent(
         model,
-        middleware=[ContextEditingMiddleware(edits=[DropOldest()])],
+        middleware=[shortening(edits=[DropOldest()])],
         checkpointer=InMemorySaver(),
     )
     config = {"configurable": {"thread_id": "1"}}
@@ -317,23 +330,21 @@ def test_an_edit_that_returns_no_messages_raises(ask: Ask, given: Any) -> None:
         def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> Any:
             return given
 
-    agent = create_agent(
-        ScriptedChatModel(["ok"]), middleware=[ContextEditingMiddleware(edits=[Odd()])]
-    )
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[shortening(edits=[Odd()])])
     with pytest.raises(TypeError, match=r"Odd\.apply must return messages"):
         ask(agent, [HumanMessage("go")])
 
 
 def summing(**settings: Any) -> SummarizationMiddleware:
     defaults: dict[str, Any] = {"trigger": ("messages", 8), "keep": ("messages", 3)}
-    return SummarizationMiddleware(ScriptedChatModel(["S"] * 9), **{**defaults, **settings})
+    return summarizing(ScriptedChatModel(["S"] * 9), **{**defaults, **settings})
 
 
 @pytest.mark.parametrize("first", ["edit", "summary"])
 def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(ask: Ask, first: str) -> None:
     """A message that the summary removed does not come back, cleared, at the end."""
     history = [HumanMessage("go"), *turn("a"), *turn("b"), *turn("c"), AIMessage("so")]
-    stack = [clearing(keep=0), summing(keep=("messages", 3))]
+    stack: list[Any] = [clearing(keep=0), summing(keep=("messages", 3))]
     model = ScriptedChatModel(["ok"])
     agent = create_agent(model, middleware=stack if first == "edit" else stack[::-1])
     result = ask(agent, [*history, HumanMessage("and?")])["messages"]
@@ -345,7 +356,7 @@ def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(ask: Ask, firs
 
 def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(ask: Ask) -> None:
     history = [*turn("a"), *turn("b"), *turn("c"), AIMessage("so"), HumanMessage("and?")]
-    stack = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
+    stack: list[Any] = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
     result = ask(create_agent(ScriptedChatModel(["ok"]), middleware=stack), history)["messages"]
     assert [m.type for m in result] == ["human", "ai", "human", "ai"]
     assert result[0].text.endswith("S")
@@ -359,7 +370,7 @@ class DropsFirst:
 
 def test_a_summary_that_an_edit_inside_drops_is_not_written(ask: Ask) -> None:
     history = [HumanMessage(text) for text in "abcdefgh"]
-    stack = [summing(), ContextEditingMiddleware(edits=[DropsFirst()])]
+    stack: list[Any] = [summing(), shortening(edits=[DropsFirst()])]
     model = ScriptedChatModel(["ok"])
     result = ask(create_agent(model, middleware=stack), history)["messages"]
     assert [m.text for m in model.requests[0].messages] == ["f", "g", "h"]
@@ -367,8 +378,8 @@ def test_a_summary_that_an_edit_inside_drops_is_not_written(ask: Ask) -> None:
 
 
 def test_two_instances_do_not_undo_each_other(ask: Ask) -> None:
-    outer = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=0, keep=0)], name="outer")
-    inner = ContextEditingMiddleware(edits=[Shorten(2)], name="inner")
+    outer = shortening(edits=[ClearToolUsesEdit(trigger=0, keep=0)], name="outer")
+    inner = shortening(edits=[Shorten(2)], name="inner")
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[outer, inner])
     result = ask(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
     assert results(result["messages"]) == ["[c"]
@@ -477,7 +488,7 @@ def test_what_is_written_makes_the_thread_what_the_model_saw(
 ) -> None:
     stack: list[Any] = [
         clearing(trigger=0, keep=keep, clear_tool_inputs=inputs),
-        SummarizationMiddleware(
+        summarizing(
             FakeListChatModel(responses=[]),
             trigger=("messages", 4),
             keep=("messages", 2),

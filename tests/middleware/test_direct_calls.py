@@ -102,10 +102,12 @@ def test_before_model_gives_ids_to_messages_and_includes_an_earlier_summary(mode
 def test_an_agent_summarizes_once_and_in_its_layer_only() -> None:
     writer = ScriptedChatModel(["S"])
     middleware = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(model, middleware=[middleware])
     assert "before_model" not in str(agent.get_graph().nodes)
-    result = agent.invoke({"messages": CHAT})
-    assert [message.text[-2:] for message in result["messages"]] == ["\nS", "c", "ok"]
+    agent.invoke({"messages": CHAT})
+    assert [message.text[-2:] for message in model.requests[0].messages] == ["\nS", "c"]
+    assert len(writer.requests) == 1
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -191,7 +191,9 @@ def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Call) -> No
 
 def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None:
     writer = says("They add.", "They add.")
-    summaries = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
+    summaries = SummarizationMiddleware(
+        writer, trigger=("messages", 3), keep=("messages", 1), keep_thread=False
+    )
     stack: list[Any] = [router(says("deep"), deep=says(ADD, ADD, "Three.")), summaries]
     agent = create_agent(own(), [add], middleware=stack)
     result = call(agent, ask())

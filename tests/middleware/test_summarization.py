@@ -1,4 +1,7 @@
-"""SummarizationMiddleware: older messages are replaced by a summary, and nothing is lost."""
+"""SummarizationMiddleware: when it summarizes, what, and what a thread holds that is not kept.
+
+What a kept thread holds, and that the model sees the same then, is in `test_kept_threads.py`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,12 @@ def texts(messages: list[Any]) -> list[str]:
 def summarizing(*summaries: Any, **settings: Any) -> tuple[ScriptedChatModel, Any]:
     model = ScriptedChatModel(summaries)
     defaults: dict[str, Any] = {"trigger": ("messages", 5), "keep": ("messages", 2)}
-    return model, SummarizationMiddleware(model, **{**defaults, **settings})
+    return model, shortening(model, **{**defaults, **settings})
+
+
+def shortening(model: Any, **settings: Any) -> SummarizationMiddleware:
+    """Middleware that replaces the messages in the thread too."""
+    return SummarizationMiddleware(model, **settings, keep_thread=False)
 
 
 SUMMARY = "Summary of the conversation so far:\n\n"
@@ -144,7 +152,7 @@ def test_the_tool_schemas_count(ask: Ask) -> None:
 
 def test_a_fraction_is_of_the_window_of_the_model_that_is_called(ask: Ask) -> None:
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 1_000_000})
-    middleware = SummarizationMiddleware(writer, trigger=("fraction", 0.5), keep=("fraction", 0.12))
+    middleware = shortening(writer, trigger=("fraction", 0.5), keep=("fraction", 0.12))
     small = ScriptedChatModel(["ok"], profile={"max_input_tokens": 100})
     agent = create_agent(small, [], middleware=[middleware])
     result = ask(agent, chat("word " * 50, "b", "c", "d", "e"))
@@ -377,7 +385,7 @@ def test_system_messages_among_the_messages_stay(ask: Ask) -> None:
 
 
 def test_two_instances_on_one_agent_lose_nothing(ask: Ask) -> None:
-    first = SummarizationMiddleware(
+    first = shortening(
         ScriptedChatModel(["one", "two"]), trigger=("messages", 5), keep=("messages", 4), name="a"
     )
     second, inner = summarizing("three", name="b", trigger=("messages", 4))
@@ -531,7 +539,7 @@ def test_the_kept_fraction_refers_to_the_window_of_the_model_that_is_called(
 ) -> None:
     """The summary model's own window counts only where that of the called model is unknown."""
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 30})
-    middleware = SummarizationMiddleware(
+    middleware = shortening(
         writer, trigger=("messages", 5), keep=("fraction", 0.3), token_counter=lambda m: 10 * len(m)
     )
     profile: Any = {"max_input_tokens": window} if window else {}

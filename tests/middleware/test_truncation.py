@@ -121,6 +121,8 @@ def test_order_is_kept_and_nothing_is_lost_outside_the_summarized_part(
 def test_pages_hold_every_character_in_order_within_their_limit(
     lines: list[str], limit: int
 ) -> None:
-    made = list(pages(lines, limit, len))
+    found = list(pages(lines, limit, len))
+    made = [page for _, page in found]
+    assert all(page.split("\n")[0] in lines[first] for first, page in found)
     assert "".join(made).replace("\n", "") == "".join(lines).replace("\n", "")
     assert all(len(page.replace("\n", "")) <= limit for page in made)

@@ -1,0 +1,152 @@
+"""Recover from a conversation that is too long for the model.
+
+Each layer that can make a conversation smaller says so while it calls inward. The innermost of them
+catches the ContextOverflowError, asks all of them in the order of `LADDER`, until the request is
+smaller by a quarter, and calls the model once more. So a cheap step of an outer layer comes before
+an expensive one of an inner layer, and an overflow usually costs one more call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AnyMessage
+from langchain_core.messages.utils import count_tokens_approximately
+
+from agent_factory import Flow, ModelRequest, ModelResponse, set_reason
+
+from .token_counter import tokens_sent, window_of
+
+LADDER: Final = ("clear", "offload", "summarize", "cut")
+"""The steps in which a conversation is made smaller, those that cost and hide least first."""
+
+_ENOUGH = 0.75
+"""Share of the request that overflowed which is small enough for another try. A conversation mostly
+overflows a little at a time, and its next turns need room too."""
+
+_OF_WINDOW = 0.9
+"""Share of the model's window that an estimate of tokens may fill."""
+
+_MAX_ROUNDS = 4
+"""Further calls for one request. Four leave less than a third of it, if each frees enough."""
+
+Freed = tuple[list[AnyMessage], str] | None
+"""The smaller conversation, and what was done to it; None if there was nothing to do."""
+
+
+class Rung(NamedTuple):
+    """A step that a layer can take to make a conversation smaller.
+
+    Args:
+        name: One of `LADDER`.
+        free: Makes the conversation of a request smaller. It may stop where `fits` returns True.
+    """
+
+    name: Literal["clear", "offload", "summarize", "cut"]
+    free: Callable[[ModelRequest[Any], Callable[[Sequence[AnyMessage]], bool]], Flow[Freed]]
+
+
+@dataclass(slots=True)
+class _Ladder:
+    """The steps of all layers around one model call, the outermost layer's first."""
+
+    state: Any  # the state of the call: a nested agent has another one, and so its own ladder
+    rungs: tuple[Rung, ...] = ()
+    done: tuple[str, ...] = ()
+    rounds: int = 0
+    is_used_up: bool = False
+    is_awaited: bool = False  # a layer further in would handle the error if nothing can be freed
+
+    def climb(
+        self, request: ModelRequest[Any], rungs: Sequence[Rung]
+    ) -> Flow[ModelRequest[Any] | None]:
+        """The request, made smaller by these steps; None if nothing can be freed."""
+
+        def size(messages: Sequence[AnyMessage]) -> int:
+            return tokens_sent(request, messages, count_tokens_approximately)
+
+        goal = size(request.messages) * _ENOUGH
+        if window := window_of(request.model):
+            goal = min(goal, window * _OF_WINDOW)
+        done: list[str] = []
+        if self.rounds < _MAX_ROUNDS:
+            for rung in sorted(rungs, key=lambda rung: LADDER.index(rung.name)):
+                if done and size(request.messages) <= goal:
+                    break
+                made = yield from rung.free(request, lambda messages: size(messages) <= goal)
+                if made is not None:
+                    request = request.override(messages=made[0])
+                    done.append(made[1])
+        self.rounds += 1
+        self.done += tuple(done)
+        return request if done else None
+
+    def add_note(self, error: ContextOverflowError) -> None:
+        """Say on an error what was tried; layers further out see the same error again."""
+        tried = ", ".join(self.done) or "nothing could be cleared, offloaded, summarized or cut"
+        note = f"The conversation is too long for the model, and nothing is left to free: {tried}."
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+_ladder: ContextVar[_Ladder | None] = ContextVar("ladder", default=None)
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things: "1 message", "2 messages"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def recovers_later(request: ModelRequest[Any]) -> bool:
+    """Whether a layer further out makes the conversation smaller if it is too long.
+
+    A layer that asks again, or another model, lets a ContextOverflowError pass then. It gets the
+    error once more if nothing could be freed.
+    """
+    ladder = _ladder.get()
+    if ladder is None or ladder.state is not request.state or ladder.is_used_up:
+        return False
+    ladder.is_awaited = True
+    return True
+
+
+def call_recovering(request: ModelRequest[Any], *rungs: Rung) -> Flow[ModelResponse[Any]]:
+    """Call the inner layer; if the conversation is too long, make it smaller and call once more.
+
+    Raises:
+        ContextOverflowError: Nothing is left to free; a note says what was tried.
+    """
+    before = _ladder.get()
+    ladder = before
+    if ladder is None or ladder.state is not request.state:
+        ladder = _Ladder(request.state)
+    outer = ladder.rungs
+    steps = outer + rungs
+    while True:
+        _ladder.set(ladder)
+        ladder.rungs = steps
+        try:
+            response: ModelResponse[Any] = yield request
+            return response
+        except ContextOverflowError as error:
+            if ladder.is_used_up:
+                ladder.add_note(error)
+                raise
+            overflow = error
+        finally:
+            # Not by a token: a coroutine that is dropped may be closed in another context.
+            ladder.rungs = outer
+            _ladder.set(before)
+        smaller = yield from ladder.climb(request, steps)
+        if smaller is not None:
+            set_reason(f"overflow: {', '.join(ladder.done)}")
+            request = smaller
+            continue
+        ladder.is_used_up = True
+        if not ladder.is_awaited:
+            ladder.add_note(overflow)
+            raise overflow

@@ -1,0 +1,84 @@
+"""What a model writes to get back what a request leaves out, and what it gets.
+
+A message of the thread is named by its id, by its number ("#7" is the seventh), or, if it is a tool
+result, by the id of its call.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool
+
+from .transcript import render
+
+RECALLS: Final = {"recalls": "messages"}
+"""`metadata` of the tool that brings messages back, by which other layers find it."""
+
+LIST: Final = "list"
+"""What the tool takes in place of an id to list all messages."""
+
+_MAX_LINE = 100  # characters of a message in the list
+
+
+def recall_tool(tools: Sequence[BaseTool | dict[str, Any]]) -> str | None:
+    """The name of the tool that brings messages back, if it is offered."""
+    for tool in tools:
+        if (
+            isinstance(tool, BaseTool)
+            and tool.metadata
+            and tool.metadata.items() >= RECALLS.items()
+        ):
+            return tool.name
+    return None
+
+
+def how_to_recall(tool: str, message: BaseMessage) -> str:
+    """The call that brings a message back."""
+    return f"{tool}(id={json.dumps(message.id or getattr(message, 'tool_call_id', ''))})"
+
+
+def find_message(messages: Sequence[AnyMessage], id_: str) -> AnyMessage | None:
+    """The message that an id, a number or the id of a tool call names; of several, the newest."""
+    for message in reversed(messages):
+        if message.id == id_:
+            return message
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage) and message.tool_call_id == id_:
+            return message
+    number = id_.removeprefix("#")
+    if number.isascii() and number.isdigit() and 1 <= int(number) <= len(messages):
+        return messages[int(number) - 1]
+    return None
+
+
+def list_messages(messages: Sequence[AnyMessage]) -> str:
+    """A line for each message: its number, and the beginning of its text."""
+    lines = []
+    for number, message in enumerate(messages, start=1):
+        text = " ".join(render(message).split())
+        lines.append(f"#{number} {text if len(text) <= _MAX_LINE else f'{text[:_MAX_LINE]}...'}")
+    return "\n".join(lines)
+
+
+def whole_text(message: BaseMessage, content: Any) -> str:
+    """Everything that a message says, as text: strings as they are, the rest as JSON."""
+    calls: dict[str, Any] = {}
+    if isinstance(message, AIMessage):
+        for key in ("tool_calls", "invalid_tool_calls"):
+            if found := getattr(message, key):
+                calls[key] = found
+    if isinstance(content, str) and not calls:
+        return content
+    return json.dumps(
+        {"content": content, **calls} if calls else content,
+        ensure_ascii=False,
+        # Some providers put the bytes of an image into a block.
+        default=lambda value: (
+            {"base64": b64encode(value).decode()} if isinstance(value, bytes) else repr(value)
+        ),
+    )

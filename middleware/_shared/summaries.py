@@ -1,0 +1,96 @@
+"""Summaries that are stored with a thread, and requests in which they stand for its messages.
+
+Every layer that makes a conversation smaller puts the stored summaries into the request before it
+does its own work: what a layer further in would hide must not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from typing_extensions import TypedDict
+
+from agent_factory import ModelRequest
+
+SOURCE: Final = "summarization"
+"""`additional_kwargs["lc_source"]` of a summary message."""
+
+HEADING: Final = "Summary of the conversation so far:\n\n"
+
+
+class Summary(TypedDict):
+    """A summary that stands for the messages of a thread up to one of them."""
+
+    text: str  # empty if all of them were left out
+    note: str  # what the model reads about them
+    until: list[str]  # ids of the last of them, the newest last
+    left_out: list[list[int]]  # the first and the last number of messages that no summary includes
+
+
+def is_summary(message: BaseMessage) -> bool:
+    """Whether a message is a summary of others."""
+    return message.additional_kwargs.get("lc_source") == SOURCE
+
+
+def content_of(summary: Summary) -> str:
+    """What the model reads in place of the messages."""
+    text = summary["text"] and f"{HEADING}{summary['text']}"
+    parts = filter(None, (text, summary["note"]))
+    return "\n\n".join(parts) or "[Earlier messages are left out here.]"
+
+
+class Numbers:
+    """The number of each message of a thread, which begins with 1."""
+
+    def __init__(self, request: ModelRequest[Any]) -> None:
+        thread = request.state.get("messages", ())
+        # Outside of an agent, messages may have no ids.
+        self._known = {message.id or id(message): at for at, message in enumerate(thread, 1)}
+
+    def of(self, message: AnyMessage) -> int:
+        """The number of a message; 0 if the thread does not hold it."""
+        return self._known.get(message.id or id(message), 0)
+
+
+def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
+    """The summaries of all instances."""
+    state: Any = request.state
+    found: Mapping[str, Summary] = state.get("summaries") or {}
+    return [summary for summary in found.values() if summary["until"]] if found else ()
+
+
+def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
+    """The messages of a request, with each stored summary in the place of what it stands for.
+
+    A summary has no place where the messages with which it ends are missing: it is in place
+    already, another one stands for them too, or they are not in the thread any more.
+    """
+    messages = request.messages
+    numbers: Numbers | None = None
+    for summary in stored_summaries(request):
+        until = summary["until"]
+        end = next((i for i in range(len(messages), 0, -1) if messages[i - 1].id in until), 0)
+        old = messages[:end]
+        # The history of a long thread is compared with itself in most calls.
+        if old and messages is not request.state.get("messages"):
+            numbers = numbers or Numbers(request)
+            old = [m for m in old if is_summary(m) or numbers.of(m)]
+        if old:
+            messages = replaced(messages, old, summary_message(summary))
+    return messages
+
+
+def summary_message(summary: Summary, id_: str | None = None) -> HumanMessage:
+    """The message that a model reads."""
+    return HumanMessage(content_of(summary), id=id_, additional_kwargs={"lc_source": SOURCE})
+
+
+def replaced(
+    messages: Sequence[AnyMessage], old: Iterable[AnyMessage], summary: HumanMessage
+) -> list[AnyMessage]:
+    """Messages with a summary in the position of the first old one; system messages stay."""
+    gone = [message for message in old if not isinstance(message, SystemMessage)]
+    hidden = {id(message) for message in gone[1:]}
+    return [summary if m is gone[0] else m for m in messages if id(m) not in hidden]

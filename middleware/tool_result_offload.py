@@ -1,0 +1,470 @@
+"""Keep large tool results out of the request, and give the model a tool to read them in pages.
+
+The result is replaced in a layer around the model, and not around the tool: there it has passed all
+layers around tools, so what they remove from it is not stored. What is stored outside of the thread
+has the hash of its content as its name. So storing it twice, in a fork for instance, is one item,
+no name can lead to another file, and a changed item is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from operator import or_
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NotRequired
+
+from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.tools import StructuredTool, ToolException
+from langgraph.prebuilt import ToolRuntime
+from pydantic import BaseModel, Field
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    Invoke,
+    ModelCallResult,
+    ModelRequest,
+    ModelResponse,
+    Ordering,
+    PrivateStateAttr,
+    arun,
+    run,
+    set_reason,
+)
+
+from ._shared.invocable import Called
+from ._shared.messages import is_cleared
+from ._shared.models import with_update
+from ._shared.overflow import Freed, Rung, call_recovering, plural
+from ._shared.recall import (
+    LIST,
+    RECALLS,
+    find_message,
+    how_to_recall,
+    list_messages,
+    whole_text,
+)
+from ._shared.summaries import with_summaries
+from ._shared.validation import check_count, check_state_schema, check_string
+
+__all__ = ["OffloadState", "ToolResultOffloadMiddleware"]
+
+MAX_PAGE: Final = 20_000
+"""Characters that the model gets at once: some 5,000 tokens."""
+
+_DESCRIPTION = """\
+Bring back a part of this conversation that is left out, shortened or summarized in what you see. \
+Notices in brackets say which id to pass. Returns `length` characters from `start` on; call it \
+again with a later start for more. Blocks and tool calls come as JSON."""
+
+_MARK = "offloaded"
+"""Key of `response_metadata` that says where the content of a result is stored."""
+
+_MEDIA = frozenset({"audio", "document", "file", "image", "image_url", "input_audio", "video"})
+"""Blocks that a model looks at: their size in bytes says nothing about their tokens."""
+
+_LEAST: Final = 2_000
+"""Characters of a result that is offloaded if the conversation is too long for the model."""
+
+Place = Literal["thread", "store"] | str | os.PathLike[str]
+"""Where the content of large results is kept: in the thread, in the run's store, or in a folder."""
+
+
+class OffloadState(AgentState[Any]):
+    """The state of an agent whose large tool results are offloaded.
+
+    Attributes:
+        offloaded_results: By the name of the middleware, the ids of results below the threshold
+            that are offloaded because a conversation was too long for the model.
+    """
+
+    offloaded_results: NotRequired[Annotated[dict[str, list[str]], or_, PrivateStateAttr]]
+
+
+class RecallArguments(BaseModel):
+    """Arguments of `recall`."""
+
+    id: str = Field(
+        description=(
+            f'The id from a notice, the number of a message such as "#7", or "{LIST}" for a list '
+            "of all messages."
+        )
+    )
+    start: int = Field(0, ge=0, description="The first character to return, counted from 0.")
+    length: int = Field(10_000, ge=1, description=f"How many characters; {MAX_PAGE} at most.")
+    block: int | None = Field(
+        None, ge=0, description="The number of a block, from 0, to get it itself: an image, say."
+    )
+
+
+class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
+    """Shows the model the beginning of a large tool result, and lets it read the rest in pages.
+
+    A text of more than `threshold` characters is replaced in every request by its beginning and a
+    notice. The tool `recall` returns the rest, character for character, and also every other
+    message of the thread: one that was cleared, summarized or left out. The notices of
+    ContextEditingMiddleware and SummarizationMiddleware say how, if the tool is offered. Images,
+    sound and files in a result stay where they are; `recall(id, block=0)` shows a hidden one again.
+
+    If the model raises ContextOverflowError, also smaller results are offloaded, down to 2,000
+    characters, the largest first, and the model is called once more.
+
+    Put it before (outside) context editing and summarization, which then work with the short form.
+
+    Args:
+        threshold: Characters of text above which a result is offloaded. None: only what does not
+            fit the model's window.
+        preview: How much of its beginning the model is shown, in bytes of UTF-8.
+        place: Where the content is kept. "thread": the thread keeps the whole result, and nothing
+            has to be set up. "store": the store of the agent, and the thread keeps the preview,
+            so checkpoints stay small. A path: a folder, likewise.
+        namespace: Where in the store, before the id of the thread.
+        tool_name: The name of the tool.
+        name: Distinguishes several instances.
+
+    Raises:
+        ValueError: A number is too small, the name of the tool is empty, the namespace is not a
+            tuple of non-empty strings, or `place` is not a folder. At run time: `place` is "store",
+            and the agent has no store.
+        TypeError: `tool_name` or `place` has a wrong type; the state schema of a subclass does not
+            extend `OffloadState`.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> def read() -> str:
+    ...     '''Read the log.'''
+    ...     return "All is well. " * 10_000
+    >>> model = ScriptedChatModel([[{"name": "read", "args": {}, "id": "1"}], "All is well."])
+    >>> agent = create_agent(model, [read], middleware=[ToolResultOffloadMiddleware()])
+    >>> result = agent.invoke({"messages": "What does the log say?"})
+    >>> len(model.requests[1].messages[-1].text) < 2000, len(result["messages"][2].text)
+    (True, 130000)
+    """
+
+    state_schema = OffloadState
+    keyed_by_name = ("offloaded_results",)
+
+    ordering = Ordering(
+        before=(
+            "ContextEditingMiddleware",
+            "SummarizationMiddleware",
+            "ModelRetryMiddleware",
+            "ModelFallbackMiddleware",
+        ),
+        reads=("thread",),
+    )
+
+    def __init__(
+        self,
+        *,
+        threshold: int | None = 20_000,
+        preview: int = 1_000,
+        place: Place = "thread",
+        namespace: Sequence[str] = ("tool_results",),
+        tool_name: str = "recall",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        check_state_schema(self, OffloadState)
+        check_count("threshold: characters", threshold, 1)
+        check_count("preview: bytes", preview, required=True)
+        check_string("tool_name", tool_name)
+        if not re.fullmatch(r"[\w-]{1,64}", tool_name, re.ASCII):
+            raise ValueError(
+                "tool_name must be the name of a tool: letters, digits, _ and -, got "
+                f"{tool_name!r}. Pass 'recall'."
+            )
+        parts = [] if isinstance(namespace, str) else list(namespace)
+        if not parts or not all(isinstance(part, str) and part for part in parts):
+            raise ValueError(
+                f"namespace must be a tuple of non-empty strings, got {namespace!r}. Pass "
+                "('tool_results',)."
+            )
+        self._folder: Path | None = None
+        if place not in ("thread", "store"):
+            if not isinstance(place, str | os.PathLike):
+                raise TypeError(
+                    f"place must be 'thread', 'store' or the path of a folder, got {place!r}."
+                )
+            self._folder = Path(place).resolve()
+            if not self._folder.is_dir():
+                raise ValueError(
+                    f"place must be 'thread', 'store' or a folder that exists, got {place!r}. "
+                    "Create the folder first."
+                )
+        self.threshold = threshold
+        self.preview = preview
+        self.place = place
+        self.namespace = tuple(parts)
+        self.tool_name = tool_name
+        self.tools = [
+            StructuredTool.from_function(
+                func=self._recall,
+                coroutine=self._arecall,
+                name=tool_name,
+                description=_DESCRIPTION,
+                args_schema=RecallArguments,
+                response_format="content_and_artifact",
+                handle_tool_error=True,
+                metadata=dict(RECALLS),
+            )
+        ]
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+        """Call the model with the beginnings of large results."""
+        if self.place == "store" and request.runtime is not None and request.runtime.store is None:
+            raise ValueError(
+                f"{self.name}: place='store' needs a store, and the agent has none. Pass one: "
+                "create_agent(..., store=InMemoryStore()), or leave `place` out."
+            )
+        state: Any = request.state
+        kept: list[str] = (state.get("offloaded_results") or {}).get(self.name, [])
+        chosen, limit = set(kept), self.threshold
+        written: dict[str, ToolMessage] = {}
+        sizes: list[int] = []
+
+        def shorten(message: AnyMessage) -> Flow[AnyMessage]:
+            short, stored = yield from self._offload(request, message)
+            if stored:
+                written[str(message.id)] = short
+            sizes.append(text_size(message))
+            return short
+
+        # What is summarized need not be shortened.
+        messages = given = with_summaries(request)
+        for index, message in enumerate(given):
+            if isinstance(message, ToolMessage) and self._is_large(message, chosen, limit):
+                if messages is given:
+                    messages = list(given)
+                messages[index] = yield from shorten(message)
+        if sizes:
+            set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
+
+        def free(
+            inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
+        ) -> Flow[Freed]:
+            """Offload the largest results until the request fits."""
+            originals = {message.id: message for message in request.messages}
+            left = [
+                (text_size(message), index)
+                for index, message in enumerate(inner.messages)
+                if isinstance(message, ToolMessage)
+                and message.id
+                and self._is_large(message, (), max(_LEAST, 2 * self.preview))
+            ]
+            smaller, done = list(inner.messages), 0
+            for _, index in sorted(left, reverse=True):
+                if done and fits(smaller):
+                    break
+                chosen.add(str(smaller[index].id))
+                smaller[index] = yield from shorten(
+                    originals.get(smaller[index].id, smaller[index])
+                )
+                done += 1
+            return (smaller, f"offloaded {plural(done, 'tool result')}") if done else None
+
+        asked = request if messages is request.messages else request.override(messages=messages)
+        response: ModelResponse[Any] = yield from call_recovering(asked, Rung("offload", free))
+        update: dict[str, Any] = {}
+        if written:
+            update["messages"] = list(written.values())
+        if new := chosen.difference(kept, written):
+            update["offloaded_results"] = {self.name: [*kept, *sorted(new)]}
+        return with_update(request, response, update) if update else response
+
+    def _is_large(self, message: ToolMessage, chosen: Any, limit: int | None) -> bool:
+        """Whether a result is to be offloaded: it is larger than a limit, or chosen by its id."""
+        if message.id not in chosen and (limit is None or text_size(message) <= limit):
+            return False
+        is_short = _MARK in message.response_metadata or is_cleared(message)
+        return not is_short and message.name != self.tool_name
+
+    def _offload(self, request: ModelRequest[Any], message: Any) -> Flow[tuple[ToolMessage, bool]]:
+        """The short form of a result, and whether its content is now kept outside the thread."""
+        where: dict[str, Any] = {}
+        data = None
+        if self.place != "thread" and request.runtime is not None:
+            # What another layer shows in its place must not replace the result in the thread.
+            thread = {m.id: m for m in request.state["messages"] if m.id}
+            if message.id in thread and thread[message.id].content == message.content:
+                data = as_json(message.content)
+        if data is not None:
+            key = sha256(data.encode()).hexdigest()
+            where = {"key": key}
+            if self._folder is not None:
+                yield Invoke(Called(write_file), (self._folder, key, data))
+            else:
+                info = request.runtime.execution_info
+                owner = [info.thread_id] if info and info.thread_id else []
+                where["namespace"] = [*self.namespace, *owner]
+                store: Any = request.runtime.store
+                yield Invoke(Called(store.put), (tuple(where["namespace"]), key, {"content": data}))
+        text = "\n".join(_texts(message.content))[: self.preview]
+        shown = text.encode(errors="replace")[: self.preview].decode(errors="ignore")
+        size = len(whole_text(message, message.content))
+        notice = (
+            f"{shown}\n[This is the beginning of a result of {size:,} characters. "
+            f"{how_to_recall(self.tool_name, message)} returns it in pages.]"
+        )
+        content: Any = notice
+        if isinstance(message.content, list):
+            media = [block for block in message.content if is_media(block)]
+            content = [{"type": "text", "text": notice}, *media] if media else notice
+        metadata = {**message.response_metadata, _MARK: where}
+        short = message.model_copy(update={"content": content, "response_metadata": metadata})
+        return short, bool(where)
+
+    def _recall(
+        self,
+        runtime: ToolRuntime[Any, Any],
+        id: str,
+        start: int = 0,
+        length: int = 10_000,
+        block: int | None = None,
+    ) -> Any:
+        return run(self._page(runtime, id, start, length, block))
+
+    async def _arecall(
+        self,
+        runtime: ToolRuntime[Any, Any],
+        id: str,
+        start: int = 0,
+        length: int = 10_000,
+        block: int | None = None,
+    ) -> Any:
+        return await arun(self._page(runtime, id, start, length, block))
+
+    def _page(
+        self, runtime: ToolRuntime[Any, Any], id_: str, start: int, length: int, block: int | None
+    ) -> Flow[tuple[Any, dict[str, Any]]]:
+        """A part of a message's text, and where it begins and ends."""
+        messages = runtime.state.get("messages", ())
+        message = find_message(messages, id_)
+        content: Any = None
+        if message is not None:
+            content = message.content
+            if where := message.response_metadata.get(_MARK):
+                content = yield from self._read(runtime, message, where)
+            text = whole_text(message, content)
+        elif id_ == LIST:
+            text = list_messages(messages)
+        else:
+            raise ToolException(
+                f"Error: there is no message {id_!r} in this conversation. Pass the id from a "
+                f'notice, "#1" to "#{len(messages)}", or "{LIST}" for a list of the messages.'
+            )
+        if block is not None:
+            if not isinstance(content, list) or block >= len(content):
+                count = len(content) if isinstance(content, list) else 0
+                raise ToolException(
+                    f"Error: message {id_!r} has no block {block}: it has {count} blocks, numbered "
+                    "from 0. Leave `block` out to read its text."
+                )
+            return [content[block]], {"id": id_, "block": block}
+        if start >= len(text) and text:
+            raise ToolException(
+                f"Error: start is {start}, and the text has {len(text)} characters. Pass a smaller "
+                "start."
+            )
+        page = text[start : start + min(length, MAX_PAGE)]
+        end = start + len(page)
+        artifact = {"id": id_, "start": start, "end": end, "length": len(text)}
+        if end == len(text):
+            return page, artifact
+        rest = f"[Characters {start:,} to {end:,} of {len(text):,}. Go on with start={end}.]"
+        return f"{page}\n{rest}", artifact
+
+    def _read(self, runtime: ToolRuntime[Any, Any], message: AnyMessage, where: Any) -> Flow[Any]:
+        """The content of a result that is kept outside of the thread."""
+        key = str(where.get("key"))
+        data, problem = None, "its name is not valid"
+        # A caller may pass messages of his own, so the mark may hold anything.
+        if re.fullmatch("[0-9a-f]{64}", key):
+            problem = "it is not there any more"
+            try:
+                if "namespace" not in where:
+                    if self._folder is None:
+                        raise OSError("no folder is configured as its place")
+                    data = yield Invoke(Called(read_file), (self._folder, key))
+                elif runtime.store is None:
+                    problem = "the agent has no store"
+                else:
+                    names = tuple(map(str, where["namespace"]))
+                    item = yield Invoke(Called(runtime.store.get), (names, key))
+                    data = None if item is None else item.value.get("content")
+            except FileNotFoundError:
+                pass
+            except Exception as error:  # whatever the store raises, the model should know
+                problem = f"it cannot be read: {type(error).__name__}: {error}"
+            if isinstance(data, str):
+                if sha256(data.encode()).hexdigest() == key:
+                    return json.loads(data)
+                problem = "it was changed"
+        name = getattr(message, "name", None) or "a tool"
+        raise ToolException(
+            f"Error: this result of {name} was kept outside of the conversation, and {problem}. "
+            "Call the tool again if you need the result."
+        )
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """The parts of a content that are text, or are sent as text."""
+    if isinstance(content, str):
+        yield content
+        return
+    for block in content:
+        if isinstance(block, str):
+            yield block
+        elif isinstance(block.get("text"), str):
+            yield block["text"]
+        elif not is_media(block):
+            yield json.dumps(block, ensure_ascii=False, default=repr)
+
+
+def is_media(block: Any) -> bool:
+    """Whether a block holds something that is not text: an image, for example."""
+    return isinstance(block, dict) and (
+        block.get("type") in _MEDIA or not _MEDIA.isdisjoint(block.keys())
+    )
+
+
+def text_size(message: Any) -> int:
+    """Characters of text in a message."""
+    content = message.content
+    return len(content) if isinstance(content, str) else sum(map(len, _texts(content)))
+
+
+def as_json(content: Any) -> str | None:
+    """A content as ASCII from which it can be read again; None if that is not possible."""
+    try:
+        data = json.dumps(content)
+        return data if json.loads(data) == content else None
+    except (TypeError, ValueError):
+        return None
+
+
+def write_file(folder: Path, key: str, data: str) -> None:
+    """Write a file of a folder, which at no moment holds a part of it only."""
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f"{key}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / f"{key}.json")
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def read_file(folder: Path, key: str) -> str:
+    """The content of a file of a folder."""
+    return (folder / f"{key}.json").read_text(encoding="ascii")

@@ -1,0 +1,643 @@
+"""Threads that keep every message, while the model sees summaries and cleared results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from types import new_class
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import (
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentMiddleware, AgentState, ModelRequest, create_agent
+from agent_factory.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    SummarizationMiddleware,
+    ToolResultOffloadMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel, check_middleware
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+HEADING = "Summary of the conversation so far:\n\n"
+
+
+def texts(messages: Sequence[Any]) -> list[str]:
+    return [str(message.text).removeprefix(HEADING) for message in messages]
+
+
+def summary(*writes: Any, **settings: Any) -> SummarizationMiddleware:
+    defaults: dict[str, Any] = {"trigger": ("messages", 5), "keep": ("messages", 2)}
+    return SummarizationMiddleware(ScriptedChatModel(writes), **{**defaults, **settings})
+
+
+def say(call: Call, agent: Any, *lines: str, config: Any = ONE) -> Any:
+    for line in lines:
+        result = call(agent, {"messages": [("user", line)]}, config)
+    return result
+
+
+def seen(model: ScriptedChatModel) -> list[list[str]]:
+    return [texts(record.messages) for record in model.requests]
+
+
+def test_the_model_sees_a_summary_and_the_thread_keeps_everything(call: Call) -> None:
+    """Later requests begin like this one, until the next summary is due."""
+    model = ScriptedChatModel([*"bdfhjl"])
+    middleware = summary("S", "T", trigger=("messages", 6))
+    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    result = say(call, agent, *"acegik")
+    assert texts(result["messages"]) == list("abcdefghijkl")
+    assert seen(model)[2:] == [list("abcde"), list("Sfg"), list("Sfghi"), list("Tjk")]
+    shown = model.requests[3].messages[0]
+    assert isinstance(shown, HumanMessage)
+    assert shown.additional_kwargs == {"lc_source": "summarization"}
+    # The next summary is made of this one and of what followed.
+    writer: Any = middleware.model
+    asked = writer.requests[1].messages[0].text
+    begin = asked.index("<conversation>\n") + 15
+    assert asked[begin:].startswith(f"{HEADING}S\n\nWhat followed:\n\nAssistant: f\nUser: g\n")
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: " + "long " * 40
+
+
+def looking(*words: str) -> list[dict[str, Any]]:
+    return [{"name": "look", "args": {"word": word}, "id": word} for word in words]
+
+
+def clearing(**settings: Any) -> ContextEditingMiddleware:
+    edit = ClearToolUsesEdit(**{"trigger": 250, "keep": 1, **settings})
+    return ContextEditingMiddleware(edits=[edit])
+
+
+def results(messages: Sequence[Any]) -> list[str]:
+    return [m.text.partition(":")[0] for m in messages if isinstance(m, ToolMessage)]
+
+
+def test_the_model_sees_cleared_results_and_the_thread_keeps_them(call: Call) -> None:
+    steps = [looking("a"), looking("b"), looking("c"), "done", "more", "end"]
+    model = ScriptedChatModel(steps)
+    agent = create_agent(model, [look], middleware=[clearing()], checkpointer=InMemorySaver())
+    result = say(call, agent, "go", "and?", "so?")
+    assert results(result["messages"]) == ["a", "b", "c"]
+    shown = [results(record.messages) for record in model.requests]
+    assert shown[2:] == [["a", "b"], *[["[cleared]", "[cleared]", "c"]] * 3]
+    for one, other in pairwise(model.requests[3:]):
+        assert texts(other.messages)[: len(one.messages)] == texts(one.messages)
+
+
+def test_the_arguments_of_cleared_calls_are_kept_too(call: Call) -> None:
+    model = ScriptedChatModel([looking("a"), looking("b"), "done", "more"])
+    edits = clearing(trigger=100, keep=0, clear_tool_inputs=True)
+    agent = create_agent(model, [look], middleware=[edits], checkpointer=InMemorySaver())
+    result = say(call, agent, "go", "and?")
+
+    def arguments(messages: Sequence[Any]) -> list[Any]:
+        return [call["args"] for m in messages for call in getattr(m, "tool_calls", ())]
+
+    assert arguments(result["messages"]) == [{"word": "a"}, {"word": "b"}]
+    assert arguments(model.requests[-1].messages) == [{}, {}]
+
+
+class Shorten:
+    """A user's own edit: drops greetings, and says less."""
+
+    def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> list[AnyMessage]:
+        return [
+            m.model_copy(update={"content": m.text[:4]}) if isinstance(m, ToolMessage) else m
+            for m in messages
+            if m.text != "Hello"
+        ]
+
+
+def test_a_custom_edit_is_made_again_in_later_requests_without_being_asked(call: Call) -> None:
+    asked: list[int] = []
+
+    class Once(Shorten):
+        def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> list[AnyMessage]:
+            asked.append(len(messages))
+            return messages if len(asked) != 3 else super().apply(messages, count_tokens=None)
+
+    model = ScriptedChatModel(["Hi.", looking("a"), "done", "more"])
+    edits = ContextEditingMiddleware(edits=[Once()])
+    agent = create_agent(model, [look], middleware=[edits], checkpointer=InMemorySaver())
+    result = say(call, agent, "Hello", "go", "and?")
+    assert texts(model.requests[3].messages) == ["Hi.", "go", "", "a: l", "done", "and?"]
+    assert texts(result["messages"])[:2] == ["Hello", "Hi."]
+    assert len(result["messages"][4].text) == len(look("a"))
+    assert asked == [1, 3, 5, 6]
+
+
+def test_a_failing_call_stores_nothing(call: Call) -> None:
+    model = ScriptedChatModel([looking("a"), looking("b"), RuntimeError("down"), "done"])
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", "T", trigger=("messages", 5))]
+    agent = create_agent(model, [look], middleware=stack, checkpointer=InMemorySaver())
+    with pytest.raises(RuntimeError, match="down"):
+        say(call, agent, "go")
+    values = agent.get_state(ONE).values
+    assert not values.get("summaries")
+    assert not values.get("context_edits")
+    assert texts(call(agent, None, ONE)["messages"])[-1] == "done"
+    assert list(agent.get_state(ONE).values["summaries"]) == ["SummarizationMiddleware"]
+
+
+# A summary survives
+
+
+def test_a_summary_survives_a_process(call: Call) -> None:
+    saver = InMemorySaver()
+    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
+    say(call, agent, *"ace")
+    model = ScriptedChatModel(["h"])
+    later = create_agent(model, middleware=[summary(trigger=("messages", 99))], checkpointer=saver)
+    result = say(call, later, "g")
+    assert seen(model) == [list("Sdefg")]
+    assert texts(result["messages"]) == list("abcdefgh")
+
+
+class Asks(AgentMiddleware[Any, Any]):
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        interrupt("Go on?")
+
+
+def test_a_summary_survives_an_interrupt_and_its_resume(call: Call) -> None:
+    saver = InMemorySaver()
+    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
+    say(call, agent, *"ace")
+    model = ScriptedChatModel(["h"])
+    stack: list[Any] = [Asks(), summary(trigger=("messages", 99))]
+    later = create_agent(model, middleware=stack, checkpointer=saver)
+    assert "__interrupt__" in say(call, later, "g")
+    result = call(later, Command(resume="yes"), ONE)
+    assert seen(model) == [list("Sdefg")]
+    assert texts(result["messages"])[-1] == "h"
+
+
+def test_a_fork_has_the_summary_of_its_moment(call: Call) -> None:
+    model = ScriptedChatModel([*"bdfhjXYZ"])
+    middleware = summary("S", "T", "U", trigger=("messages", 6))
+    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    say(call, agent, *"ac")
+    early = agent.get_state(ONE).config
+    say(call, agent, "e", "g")
+    middle = agent.get_state(ONE).config
+    say(call, agent, "i")
+    say(call, agent, "x", config=early)  # before the first summary
+    say(call, agent, "y", config=middle)  # after it
+    assert seen(model)[4:] == [list("Sfghi"), list("abcdx"), list("Sfghy")]
+
+
+def test_a_summary_survives_a_new_name(call: Call) -> None:
+    saver = InMemorySaver()
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
+    first = ScriptedChatModel([looking("a"), "b", "d"])
+    say(call, create_agent(first, [look], middleware=stack, checkpointer=saver), "go", "c")
+    stored = create_agent(first, [look], middleware=stack, checkpointer=saver).get_state(ONE)
+    assert stored.values["summaries"]["SummarizationMiddleware"]["text"] == "S"
+    model = ScriptedChatModel(["f"])
+    renamed: list[Any] = [
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit()], name="edits"),
+        summary(trigger=("messages", 99), name="short"),
+    ]
+    moved = {"SummarizationMiddleware": "short", "ContextEditingMiddleware": "edits"}
+    agent = create_agent(model, [look], middleware=renamed, checkpointer=saver, moved=moved)
+    say(call, agent, "e")
+    assert seen(model) == [["S", "b", "c", "d", "e"]]
+    assert agent.get_state(ONE).values["summaries"].keys() == {"short"}
+
+
+def test_what_was_cleared_survives_a_new_name(call: Call) -> None:
+    saver = InMemorySaver()
+    model = ScriptedChatModel([looking("a"), looking("b"), "done", "more"])
+    edits = clearing(trigger=100)
+    say(call, create_agent(model, [look], middleware=[edits], checkpointer=saver), "go")
+    later = ContextEditingMiddleware(name="edits")
+    agent = create_agent(
+        model,
+        [look],
+        middleware=[later],
+        checkpointer=saver,
+        moved={"ContextEditingMiddleware": "edits"},
+    )
+    say(call, agent, "and?")
+    assert [results(r.messages) for r in model.requests[2:]] == [["[cleared]", "b"]] * 2
+
+
+def test_two_instances_continue_each_others_summaries(call: Call) -> None:
+    outer = summary("A", "B", trigger=("tokens", 500), keep=("messages", 1), name="outer")
+    inner = summary("x", "y", name="inner")
+    model = ScriptedChatModel([*"bdfhjln"])
+    agent = create_agent(model, middleware=[outer, inner], checkpointer=InMemorySaver())
+    long = "long " * 500
+    result = say(call, agent, *"ace", long, *"ikm")
+    assert texts(result["messages"]) == [*"abcdef", long, *"hijklmn"]
+    assert seen(model)[2:] == [list("xde"), ["A", long], list("Bi"), list("Bijk"), list("ylm")]
+    stored = agent.get_state(ONE).values["summaries"]
+    assert {name: entry["text"] for name, entry in stored.items()} == {"outer": "B", "inner": "y"}
+    writers: Any = outer.model, inner.model
+    first, last = (
+        writer.requests[at].messages[0].text for writer, at in zip(writers, (0, 1), strict=True)
+    )
+    assert f"{HEADING}x\n\nWhat followed:\n\nAssistant: d" in first
+    assert f"{HEADING}B\n\nWhat followed:\n\nUser: i" in last
+
+
+def test_a_summary_goes_with_the_messages_that_it_stands_for(call: Call) -> None:
+    saver = InMemorySaver()
+    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
+    result = say(call, agent, *"ace")
+    model = ScriptedChatModel([*"hj"])
+    later: Any = create_agent(
+        model, middleware=[summary(trigger=("messages", 99))], checkpointer=saver
+    )
+    # Without the last of them, the one before it still says where the summary ends.
+    later.update_state(ONE, {"messages": [RemoveMessage(id=result["messages"][2].id)]})
+    say(call, later, "g")
+    assert seen(model) == [list("Sdefg")]
+    later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+    say(call, later, "i")
+    assert seen(model)[1] == ["i"]
+
+
+class Remembers(AgentMiddleware[Any, Any]):
+    """Shows a message again that was removed from the thread."""
+
+    def __init__(self, message: AnyMessage) -> None:
+        super().__init__()
+        self.message = message
+
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        return (yield request.override(messages=[self.message, *request.messages]))
+
+
+def test_a_message_that_only_a_layer_knows_has_no_summary(call: Call) -> None:
+    saver = InMemorySaver()
+    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
+    old = say(call, agent, *"ace")["messages"][2]
+    model = ScriptedChatModel(["h"])
+    stack = [Remembers(old), summary(trigger=("messages", 99))]
+    later: Any = create_agent(model, middleware=stack, checkpointer=saver)
+    later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+    say(call, later, "g")
+    assert seen(model) == [["c", "g"]]
+
+
+class AddsContext(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        extra = HumanMessage("only for this call")
+        return (yield request.override(messages=[extra, *request.messages]))
+
+
+def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) -> None:
+    middleware = summary("S", "T", trigger=("messages", 6))
+    model = ScriptedChatModel([*"bdfh"])
+    stack: list[Any] = [AddsContext(), middleware]
+    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
+    say(call, agent, *"ac")
+    assert seen(model)[1] == ["only for this call", *"abc"]
+    say(call, agent, "e")
+    assert seen(model)[2] == ["only for this call", *"Sde"]
+    say(call, agent, "g")
+    assert seen(model)[3] == ["only for this call", *"Tfg"]
+    writer: Any = middleware.model
+    assert "only for this call" not in writer.requests[0].messages[0].text
+
+
+def test_system_messages_among_the_messages_stay(call: Call) -> None:
+    history = [SystemMessage("rules"), ("user", "1"), ("ai", "2"), SystemMessage("more")]
+    model = ScriptedChatModel(["5", "7"])
+    middleware = summary("S", "T", trigger=("messages", 6))
+    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    call(agent, {"messages": [*history, ("user", "3"), ("ai", "4")]}, ONE)
+    say(call, agent, "6")
+    assert seen(model) == [
+        ["rules", "S", "more", "3", "4"],
+        ["rules", "T", "more", "5", "6"],
+    ]
+
+
+def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Call) -> None:
+    saver = InMemorySaver()
+
+    def turn(line: str, answer: str, *writes: str, keep_thread: bool) -> tuple[Any, Any]:
+        model = ScriptedChatModel([answer])
+        middleware = summary(*writes, keep_thread=keep_thread)
+        agent = create_agent(model, middleware=[middleware], checkpointer=saver)
+        return seen_by(model, say(call, agent, line))
+
+    def seen_by(model: ScriptedChatModel, result: Any) -> tuple[Any, Any]:
+        return seen(model)[0], texts(result["messages"])
+
+    turn("a", "b", keep_thread=True)
+    turn("c", "d", keep_thread=True)
+    assert turn("e", "f", "S", keep_thread=True) == (list("Sde"), list("abcdef"))
+    assert turn("g", "h", "T", keep_thread=False) == (list("Tfg"), list("Tfgh"))
+    assert turn("i", "j", "U", keep_thread=True) == (list("Uhi"), list("Tfghij"))
+    assert turn("k", "l", "V", keep_thread=False) == (list("Vjk"), list("Vjkl"))
+
+
+def test_the_reasons_are_in_the_decision_log(call: Call) -> None:
+    lines: list[str] = []
+    model = ScriptedChatModel([looking("a"), looking("b"), "done"])
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
+    agent = create_agent(model, [look], middleware=stack, decisions=lambda d: lines.append(str(d)))
+    say(call, agent, "go")
+    written = [line for line in lines if "[" in line and "Middleware" in line]
+    assert [line.partition("[")[2] for line in written] == [
+        "summarized 3 messages]",
+        "cleared 1 tool result]",
+    ]
+
+
+class Named(AgentState[Any]):
+    customer: str
+
+
+@pytest.mark.parametrize(
+    ("built_in", "arguments"),
+    [
+        (SummarizationMiddleware, [ScriptedChatModel()]),
+        (ContextEditingMiddleware, []),
+        (ToolResultOffloadMiddleware, []),
+    ],
+)
+def test_a_subclass_with_another_state_schema_has_to_extend_it(
+    built_in: Any, arguments: list[Any]
+) -> None:
+    schema = built_in.state_schema
+    wrong = type("Mine", (built_in,), {"state_schema": Named})
+    with pytest.raises(TypeError, match=f"Mine.state_schema must extend {schema.__name__}, got"):
+        wrong(*arguments)
+    extended = new_class("Extended", (schema, Named))
+    assert type("Mine", (built_in,), {"state_schema": extended})(*arguments).name == "Mine"
+
+
+# Laws
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[list[Any]]:
+    """For each turn of the user, what the model says: calls of tools, and a text at the end."""
+    turns = []
+    for number in range(draw(st.integers(1, 5))):
+        steps: list[Any] = []
+        for at in range(draw(st.integers(0, 3))):
+            count = draw(st.integers(1, 2))
+            steps.append(looking(*(f"{number}.{at}.{n}" for n in range(count))))
+        turns.append([*steps, f"answer {number}"])
+    return turns
+
+
+def gist(messages: list[AnyMessage]) -> str:
+    return f"{len(messages)} of {hash(tuple(texts(messages))) % 1000}"
+
+
+sizes = st.tuples(st.integers(2, 9), st.integers(1, 4))
+clears = st.tuples(st.integers(0, 400), st.integers(0, 3), st.booleans())
+
+
+def agent_of(
+    model: Any, size: Any, clear: Any, keep_thread: bool = True, *more: Any, **options: Any
+) -> Any:
+    trigger, keep, inputs = clear
+    edit = ClearToolUsesEdit(trigger=trigger, keep=keep, clear_tool_inputs=inputs)
+    stack: list[Any] = [
+        ContextEditingMiddleware(edits=[edit], keep_thread=keep_thread),
+        SummarizationMiddleware(
+            ScriptedChatModel(),
+            trigger=("messages", size[0]),
+            keep=("messages", size[1]),
+            summarizer=gist,
+            keep_thread=keep_thread,
+        ),
+    ]
+    return create_agent(
+        model, [look], middleware=[*more, *stack], checkpointer=InMemorySaver(), **options
+    )
+
+
+@settings.get_profile("costly")
+@given(turns=conversations(), size=sizes, clear=clears)
+def test_the_model_sees_the_same_whether_the_thread_is_kept_or_not(
+    turns: list[list[Any]], size: Any, clear: Any
+) -> None:
+    shown = []
+    for keep_thread in (True, False):
+        model = ScriptedChatModel([step for turn in turns for step in turn])
+        agent = agent_of(model, size, clear, keep_thread)
+        for number, _ in enumerate(turns):
+            result = agent.invoke({"messages": [("user", f"question {number}")]}, ONE)
+        shown.append(
+            [
+                [(m.type, m.text, getattr(m, "tool_calls", [])) for m in record.messages]
+                for record in model.requests
+            ]
+        )
+        if keep_thread:
+            kept = [m for m in result["messages"] if isinstance(m, ToolMessage)]
+            assert [m.text for m in kept] == [look(m.tool_call_id) for m in kept]
+            assert len(result["messages"]) == sum(
+                2 + sum(1 + len(step) for step in turn[:-1]) for turn in turns
+            )
+    assert shown[0] == shown[1]
+
+
+@settings.get_profile("costly")
+@given(turns=conversations(), size=sizes, clear=clears)
+def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
+    turns: list[list[Any]], size: Any, clear: Any
+) -> None:
+    model = ScriptedChatModel([step for turn in turns for step in turn])
+    stored: list[Any] = []
+
+    def note(state: Any) -> None:
+        stored.append((dict(state.get("summaries") or {}), dict(state.get("context_edits") or {})))
+
+    class Notes(AgentMiddleware[Any, Any]):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            note(request.state)
+            return (yield request)
+
+    agent = agent_of(model, size, clear, True, Notes())
+    for number, _ in enumerate(turns):
+        agent.invoke({"messages": [("user", f"question {number}")]}, ONE)
+    note(agent.get_state(ONE).values)
+    changes = sum(one != other for one, other in pairwise(stored))
+    shown = [texts(record.messages) for record in model.requests]
+    broken = sum(other[: len(one)] != one for one, other in pairwise(shown))
+    assert broken <= changes
+
+
+@pytest.mark.parametrize("keep_thread", [True, False])
+def test_they_keep_the_laws_of_middleware(keep_thread: bool) -> None:
+    check_middleware(
+        lambda: SummarizationMiddleware(
+            ScriptedChatModel(),
+            trigger=("messages", 9),
+            keep=("messages", 1),
+            summarizer=gist,
+            keep_thread=keep_thread,
+        )
+    )
+    check_middleware(
+        lambda: ContextEditingMiddleware(
+            edits=[ClearToolUsesEdit(trigger=90, keep=0)], keep_thread=keep_thread
+        )
+    )
+
+
+# Everything comes back
+
+Turn = tuple[str, str, list[tuple[str, int]], int]
+"""What happens, a text, the results of the tool, and to which moment a fork returns."""
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Turn]:
+    kinds = st.sampled_from(["turn", "turn", "fork", "overflow", "summarizer overflow"])
+    marks = st.text(min_size=1, max_size=9)
+    found = []
+    for kind in draw(st.lists(kinds, min_size=1, max_size=7)):
+        contents = st.lists(st.tuples(marks, st.sampled_from([1, 60, 4000])), max_size=3)
+        found.append((kind, draw(marks), draw(contents), draw(st.integers(0, 6))))
+    return found
+
+
+class Watch(AgentMiddleware[Any, Any]):
+    """Notes each message as it is when it is first seen."""
+
+    def __init__(self, noted: dict[str, Any]) -> None:
+        super().__init__()
+        self.noted = noted
+
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        self.note(request.state["messages"])
+        return (yield request)
+
+    def note(self, messages: Sequence[Any]) -> None:
+        for message in messages:
+            calls = getattr(message, "tool_calls", None)
+            form = {"content": message.content, "tool_calls": calls} if calls else message.content
+            self.noted.setdefault(message.id, form)
+
+
+def fetch(text: str, size: int) -> Any:
+    """Fetch a text, or blocks of it."""
+    whole = text * size
+    return whole if len(text) % 2 else [{"type": "text", "text": whole}]
+
+
+def gist_unless(fails: bool) -> Callable[[list[AnyMessage]], str]:
+    def summarizer(messages: list[AnyMessage]) -> str:
+        if fails:
+            raise ContextOverflowError("too long for a summary")
+        return gist(messages)
+
+    return summarizer
+
+
+@settings.get_profile("costly")
+@given(
+    story=stories(),
+    size=sizes,
+    clear=clears,
+    place=st.sampled_from(["thread", "store", "folder"]),
+    mode=st.sampled_from(["sync", "async"]),
+)
+def test_every_message_ever_in_a_thread_comes_back_character_for_character(
+    tmp_path_factory: pytest.TempPathFactory,
+    story: list[Turn],
+    size: Any,
+    clear: Any,
+    place: str,
+    mode: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("results")
+    saver, store = InMemorySaver(), InMemoryStore()
+
+    def agent_for(steps: Sequence[Any], noted: dict[str, Any], fails: bool = False) -> Any:
+        trigger, keep, inputs = clear
+        edit = ClearToolUsesEdit(trigger=trigger, keep=keep, clear_tool_inputs=inputs)
+        where: Any = folder if place == "folder" else place
+        stack: list[Any] = [
+            Watch(noted),
+            ToolResultOffloadMiddleware(threshold=1000, place=where),
+            ContextEditingMiddleware(edits=[edit]),
+            SummarizationMiddleware(
+                ScriptedChatModel(),
+                trigger=("messages", size[0]),
+                keep=("messages", size[1]),
+                summarizer=gist_unless(fails),
+            ),
+        ]
+        model = ScriptedChatModel(steps)
+        return create_agent(model, [fetch], middleware=stack, checkpointer=saver, store=store)
+
+    def run_of(agent: Any, given_: Any, config: Any) -> Any:
+        if mode == "sync":
+            return agent.invoke(given_, config)
+        return asyncio.run(agent.ainvoke(given_, config))
+
+    moments: list[tuple[Any, dict[str, Any]]] = [(ONE, {})]
+    for number, (kind, text, contents, moment) in enumerate(story):
+        forks = kind == "fork" and moments[1:]  # a thread has no moment before its first run
+        config, noted = forks[moment % len(forks)] if forks else moments[-1]
+        noted = dict(noted)
+        calls = [
+            {"name": "fetch", "args": {"text": t, "size": n}, "id": f"{number}.{at}"}
+            for at, (t, n) in enumerate(contents)
+        ]
+        steps: list[Any] = [*([calls] if calls else []), f"answer {text}"]
+        failing = [ContextOverflowError("too long")] if "overflow" in kind else []
+        agent = agent_for([*failing, *steps], noted, kind == "summarizer overflow")
+        try:
+            run_of(agent, {"messages": [("user", text)]}, config)
+        except ContextOverflowError:  # there was nothing to free
+            agent = agent_for(steps, noted)
+            run_of(agent, None, ONE)
+        state = agent.get_state(ONE)
+        Watch(noted).note(state.values["messages"])
+        moments.append((state.config, noted))
+
+    for config, noted in moments[1:]:
+        forms = {id_: form if isinstance(form, str) else None for id_, form in noted.items()}
+        lengths = {
+            id_: len(text if text is not None else json.dumps(noted[id_], ensure_ascii=False))
+            for id_, text in forms.items()
+        }
+        pages = [
+            {"name": "recall", "args": {"id": id_, "start": start, "length": 20_000}, "id": name}
+            for id_, length in lengths.items()
+            for start in range(0, max(1, length), 20_000)
+            for name in [f"{id_}/{start}"]
+        ]
+        agent = agent_for([pages, "done"], {})
+        result = run_of(agent, {"messages": [("user", "What was it all?")]}, config)
+        found = dict.fromkeys(noted, "")
+        for message in result["messages"]:
+            if isinstance(message, ToolMessage) and message.name == "recall":
+                assert message.status == "success", message.text
+                page = message.artifact
+                found[page["id"]] += message.text[: page["end"] - page["start"]]
+        for id_, form in noted.items():
+            assert (found[id_] if isinstance(form, str) else json.loads(found[id_])) == form

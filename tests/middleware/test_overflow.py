@@ -1,0 +1,522 @@
+"""Conversations that are too long for the model: what is made smaller, at the cost of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentMiddleware, ModelRequest, create_agent, warnings_of
+from agent_factory.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolResultOffloadMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+from samples import last_text
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+TOO_LONG = ContextOverflowError("the prompt is too long")
+
+
+class ProviderError(ValueError, ContextOverflowError):
+    """As the packages of providers raise it."""
+
+
+def texts(messages: Sequence[Any]) -> list[str]:
+    return [str(m.text).removeprefix("Summary of the conversation so far:\n\n") for m in messages]
+
+
+class Window(ScriptedChatModel):
+    """A model that reads so many characters, and no more."""
+
+    window: int = 2_000
+
+    def _respond(self, messages: Any, stop: Any, kwargs: Any) -> Any:
+        response = super()._respond(messages, stop, kwargs)
+        if sum(len(message.text) for message in messages) > self.window:
+            self._position -= 1
+            raise ProviderError(f"more than {self.window} characters")
+        return response
+
+
+def model_of(*steps: Any, window: int = 2_000) -> Window:
+    return Window(steps=list(steps), window=window)
+
+
+def fetch(word: str, size: int = 900) -> str:
+    """Fetch a text."""
+    return f"{word} " + "x" * size
+
+
+def fetching(*words: str, **args: Any) -> list[Any]:
+    return [{"name": "fetch", "args": {"word": w, **args}, "id": w} for w in words]
+
+
+def clears() -> ContextEditingMiddleware:
+    return ContextEditingMiddleware()
+
+
+def offloads(**settings: Any) -> ToolResultOffloadMiddleware:
+    return ToolResultOffloadMiddleware(**{"preview": 100, **settings})
+
+
+def summarizes(*writes: Any, **settings: Any) -> SummarizationMiddleware:
+    return SummarizationMiddleware(ScriptedChatModel(writes or ["S"] * 9), **settings)
+
+
+def agent_of(model: Any, stack: Sequence[Any], **options: Any) -> Any:
+    return create_agent(model, [fetch], middleware=stack, checkpointer=InMemorySaver(), **options)
+
+
+def logged(stack: Sequence[Any], *steps: Any, window: int = 2_000) -> tuple[Any, Any, list[str]]:
+    """An agent, its model, and the reasons in its decision log that speak of an overflow."""
+    reasons: list[str] = []
+    model = model_of(*steps, window=window)
+
+    def sink(decision: Any) -> None:
+        if decision.reason.startswith("overflow"):
+            reasons.append(decision.reason.removeprefix("overflow: "))
+
+    return agent_of(model, stack, decisions=sink), model, reasons
+
+
+# The steps
+
+
+def test_old_results_are_cleared_first(call: Call) -> None:
+    steps = [fetching("a"), fetching("b"), fetching("c"), "done"]
+    agent, model, reasons = logged([offloads(), clears(), summarizes()], *steps)
+    result = call(agent, {"messages": "go"}, ONE)
+    assert last_text(result) == "done"
+    assert len(model.requests) == len(steps) + 1
+    assert reasons == ["cleared 2 tool results"]
+    assert [m.text.split()[0] for m in model.requests[-1].messages if m.type == "tool"] == [
+        "[cleared]",
+        "[cleared]",
+        "c",
+    ]
+    assert [m.text.split()[0] for m in result["messages"] if m.type == "tool"] == ["a", "b", "c"]
+
+
+def test_results_are_offloaded_if_clearing_is_not_enough(call: Call) -> None:
+    agent, model, reasons = logged(
+        [offloads(), clears(), summarizes()], fetching("a", size=5_000), "done", "more"
+    )
+    result = call(agent, {"messages": "go"}, ONE)
+    assert (len(model.requests), reasons) == (3, ["offloaded 1 tool result"])
+    shown = model.requests[-1].messages[-1].text
+    assert "This is the beginning of a result of 5,002 characters" in shown
+    # Later requests have it from the start.
+    call(agent, {"messages": "and?"}, ONE)
+    assert len(model.requests) == 4
+    assert model.requests[-1].messages[2].text == shown
+    assert len(result["messages"][2].text) == 5_002
+
+
+def test_messages_are_summarized_if_nothing_can_be_cleared_or_offloaded(call: Call) -> None:
+    agent, model, reasons = logged(
+        [offloads(), clears(), summarizes()], "b" * 700, "d" * 700, "f", "h"
+    )
+    call(agent, {"messages": "a" * 300}, ONE)
+    result = call(agent, {"messages": "c" * 300}, ONE)
+    result = call(agent, {"messages": "e" * 300}, ONE)
+    assert (len(model.requests), reasons) == (4, ["summarized 4 messages"])
+    note = '\n\n[The messages up to here are kept: recall(id="#1") to recall(id="#4") return them, '
+    assert texts(model.requests[-1].messages) == [
+        f'S{note}recall(id="list") lists them.]',
+        "e" * 300,
+    ]
+    assert len(result["messages"]) == 6
+    call(agent, {"messages": "g"}, ONE)
+    assert len(model.requests) == 5
+
+
+def test_a_summary_that_is_itself_too_long_ends_in_an_error(call: Call) -> None:
+    long = "S" * 3_000
+    agent, model, reasons = logged([summarizes(long, "T")], "b", "d", "f")
+    call(agent, {"messages": "a" * 900}, ONE)
+    call(agent, {"messages": "c" * 900}, ONE)
+    with pytest.raises(ProviderError) as caught:
+        call(agent, {"messages": "e" * 900}, ONE)
+    (note,) = (n for n in caught.value.__notes__ if "too long" in n)
+    assert "nothing is left to free: summarized" in note
+    assert len(reasons) == 1
+    assert len(model.requests) == 4
+
+
+def test_a_summarizer_that_returns_nothing_leads_to_a_cut(call: Call) -> None:
+    agent, model, reasons = logged([offloads(), summarizes("")], "b" * 900, "d", "f")
+    call(agent, {"messages": "a" * 900}, ONE)
+    result = call(agent, {"messages": "c" * 900}, ONE)
+    assert (len(model.requests), reasons) == (3, ["left out 2 messages"])
+    assert texts(model.requests[-1].messages) == [
+        "[Left out here, because they are too long for a summary: #1 to #2. The messages up to "
+        'here are kept: recall(id="#1") to recall(id="#2") return them, recall(id="list") lists '
+        "them.]",
+        "c" * 900,
+    ]
+    assert texts(result["messages"]) == ["a" * 900, "b" * 900, "c" * 900, "d"]
+    call(agent, {"messages": "e"}, ONE)
+    assert len(model.requests) == 4
+
+
+def test_the_window_of_the_model_says_how_much_has_to_go(call: Call) -> None:
+    """Clearing frees a third of the request, and the window is a tenth of it."""
+    reasons: list[str] = []
+    model = ScriptedChatModel(
+        [fetching("a", size=2_000), fetching("b"), TOO_LONG, "done"],
+        profile={"max_input_tokens": 500},
+    )
+    agent = agent_of(
+        model,
+        [clears(), summarizes()],
+        decisions=lambda decision: reasons.append(decision.reason),
+    )
+    call(agent, {"messages": "q" * 3_000}, ONE)
+    assert "overflow: cleared 1 tool result, summarized 1 message" in reasons
+    assert len(model.requests) == 4
+
+
+# Where it happens
+
+CONTEXT: list[Any] = [
+    *(HumanMessage("before") if at % 2 == 0 else AIMessage("x" * 400) for at in range(8))
+]
+TEN: list[Any] = [*(fetching(f"w{at}") for at in range(9)), "done"]
+"""A run of ten calls of the model."""
+
+
+@pytest.mark.parametrize("stack", ["clear", "offload", "summarize", "all"])
+@pytest.mark.parametrize("point", range(10))
+def test_an_overflow_at_any_of_ten_points_costs_one_more_call(
+    call: Call, point: int, stack: str
+) -> None:
+    made: dict[str, list[Any]] = {
+        "clear": [clears(), summarizes()],
+        "offload": [offloads(), summarizes()],
+        "summarize": [summarizes()],
+        "all": [offloads(), clears(), summarizes(), TodoListMiddleware(), ModelRetryMiddleware()],
+    }
+    model = ScriptedChatModel([*TEN[:point], TOO_LONG, *TEN[point:]])
+    agent = agent_of(model, made[stack])
+    result = call(agent, {"messages": CONTEXT}, ONE)
+    assert last_text(result) == "done"
+    assert len(model.requests) == 11
+    failed, again = model.requests[point : point + 2]
+    sizes = [sum(len(m.text) for m in record.messages) for record in (failed, again)]
+    assert sizes[1] < sizes[0]
+    # Nothing has left the thread.
+    assert [m.text for m in result["messages"] if m.type == "tool"] == [
+        fetch(f"w{at}") for at in range(9)
+    ]
+    assert len(result["messages"]) == 8 + 9 * 2 + 1
+
+
+def test_an_overflow_in_a_stream_costs_one_more_call(collect: Call) -> None:
+    model = ScriptedChatModel([TOO_LONG, "all is well"])
+    agent = agent_of(model, [summarizes()])
+    streamed = [m for m, _ in collect(agent, {"messages": CONTEXT}, ONE, stream_mode="messages")]
+    assert "".join(texts(streamed)) == "all is well"
+    assert len(model.requests) == 2
+
+
+class Asks(AgentMiddleware[Any, Any]):
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        interrupt("Go on?")
+
+
+def test_an_overflow_after_an_interrupt_costs_one_more_call(call: Call) -> None:
+    model = ScriptedChatModel([TOO_LONG, "done"])
+    agent = agent_of(model, [Asks(), summarizes()])
+    call(agent, {"messages": CONTEXT}, ONE)
+    assert last_text(call(agent, Command(resume="yes"), ONE)) == "done"
+    assert len(model.requests) == 2
+
+
+def test_an_overflow_in_a_fork_costs_one_more_call(call: Call) -> None:
+    model = ScriptedChatModel(["one", "two", TOO_LONG, "three"])
+    agent = agent_of(model, [summarizes()])
+    call(agent, {"messages": CONTEXT}, ONE)
+    before = agent.get_state(ONE).config
+    call(agent, {"messages": "on"}, ONE)
+    assert last_text(call(agent, {"messages": "or"}, before)) == "three"
+    assert len(model.requests) == 4
+
+
+def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:
+    """The agent around it has nothing to do with the conversation of the other."""
+    inner = create_agent(ScriptedChatModel([TOO_LONG]), middleware=[clears()])
+
+    class Consults(AgentMiddleware[Any, Any]):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            with pytest.raises(ContextOverflowError) as caught:
+                inner.invoke({"messages": CONTEXT})
+            assert "nothing could be cleared" in caught.value.__notes__[0]
+            return (yield request)
+
+    model = ScriptedChatModel(["done"])
+    middleware = summarizes()
+    agent = agent_of(model, [middleware, Consults()])
+    assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "done"
+    assert middleware.model.requests == []
+
+
+# Other layers
+
+
+def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Call) -> None:
+    model, other = ScriptedChatModel([TOO_LONG, "done"]), ScriptedChatModel([])
+    stack: list[Any] = [
+        summarizes(),
+        ModelFallbackMiddleware(other),
+        ModelRetryMiddleware(retry_on=lambda error: True, initial_delay=0),
+    ]
+    agent = agent_of(model, stack)
+    assert not warnings_of(agent)
+    assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "done"
+    assert (len(model.requests), len(other.requests)) == (2, 0)
+    assert texts(model.requests[1].messages)[0] == "S"
+
+
+def test_another_model_is_asked_if_nothing_can_be_freed(call: Call) -> None:
+    model, other = ScriptedChatModel([TOO_LONG, TOO_LONG]), ScriptedChatModel(["I read more."])
+    agent = agent_of(model, [summarizes(), ModelFallbackMiddleware(other)])
+    assert last_text(call(agent, {"messages": "short"}, ONE)) == "I read more."
+    assert (len(model.requests), len(other.requests)) == (2, 1)
+
+
+def test_another_model_is_asked_first_if_that_is_said(call: Call) -> None:
+    model, other = ScriptedChatModel([TOO_LONG]), ScriptedChatModel(["I read more."])
+    fallback = ModelFallbackMiddleware(other, handle=(ContextOverflowError, ConnectionError))
+    agent = agent_of(model, [summarizes(), fallback])
+    assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "I read more."
+    assert (len(model.requests), len(other.requests)) == (1, 1)
+
+
+def test_without_layers_outside_another_model_is_asked_as_usual(call: Call) -> None:
+    other = ScriptedChatModel(["I read more."])
+    agent = agent_of(ScriptedChatModel([TOO_LONG]), [ModelFallbackMiddleware(other)])
+    assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "I read more."
+
+
+@pytest.mark.parametrize("inner", [summarizes, clears, offloads])
+def test_what_makes_a_conversation_smaller_belongs_outside_of_retries(inner: Any) -> None:
+    agent = agent_of(ScriptedChatModel([]), [ModelRetryMiddleware(), inner()])
+    assert [warning.code for warning in warnings_of(agent)] == ["AF204"]
+
+
+# Its end
+
+
+def test_an_error_says_that_nothing_could_be_freed(call: Call) -> None:
+    model = ScriptedChatModel([TOO_LONG])
+    agent = agent_of(model, [offloads(), clears(), summarizes()])
+    with pytest.raises(ContextOverflowError, match="the prompt is too long") as caught:
+        call(agent, {"messages": "short"}, ONE)
+    assert len(model.requests) == 1
+    assert [note for note in caught.value.__notes__ if "nothing is left" in note] == [
+        "The conversation is too long for the model, and nothing is left to free: nothing could be "
+        "cleared, offloaded, summarized or cut."
+    ]
+
+
+def test_a_model_that_always_fails_is_asked_five_times_at_most(call: Call) -> None:
+    def fails(_: Any) -> Any:
+        raise ContextOverflowError("never short enough")
+
+    model = ScriptedChatModel([fails] * 99)
+    history = [HumanMessage("x" * 100) if at % 2 == 0 else AIMessage("y") for at in range(400)]
+    agent = agent_of(model, [summarizes()])
+    with pytest.raises(ContextOverflowError) as caught:
+        call(agent, {"messages": [*history, HumanMessage("?")]}, ONE)
+    assert len(model.requests) == 5
+    (note,) = (n for n in caught.value.__notes__ if "nothing is left" in n)
+    assert note.count("summarized") == 4
+    # Nothing of it is stored.
+    assert not agent.get_state(ONE).values.get("summaries")
+
+
+def test_other_errors_of_the_summary_model_are_raised(call: Call) -> None:
+    model = ScriptedChatModel([TOO_LONG])
+    agent = agent_of(model, [summarizes(RuntimeError("summary model is down"))])
+    with pytest.raises(RuntimeError, match="summary model is down"):
+        call(agent, {"messages": CONTEXT}, ONE)
+
+
+def test_custom_edits_are_not_forced(call: Call) -> None:
+    class Own:
+        asked = 0
+
+        def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> None:
+            Own.asked += 1
+
+    edits = ContextEditingMiddleware(edits=[Own()])
+    agent = agent_of(ScriptedChatModel([TOO_LONG]), [edits])
+    with pytest.raises(ContextOverflowError):
+        call(agent, {"messages": CONTEXT}, ONE)
+    assert Own.asked == 1
+
+
+def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Call) -> None:
+    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(keep=2)])
+    steps = [fetching("a"), fetching("b"), fetching("c"), TOO_LONG, fetching("d"), TOO_LONG]
+    model = ScriptedChatModel([*steps, TOO_LONG, "done"])
+    agent = agent_of(model, [edits])
+    call(agent, {"messages": "go"}, ONE)
+    shown = [[m.text[0] for m in r.messages if m.type == "tool"] for r in model.requests]
+    assert shown[3:] == [[*"abc"], [*"[bc"], [*"[bcd"], [*"[[cd"], [*"[[[d"]]
+
+
+def test_a_thread_that_is_not_kept_is_changed(call: Call) -> None:
+    edits = ContextEditingMiddleware(keep_thread=False)
+    model = ScriptedChatModel([fetching("a"), fetching("b"), TOO_LONG, "done"])
+    result = call(agent_of(model, [edits]), {"messages": "go"}, ONE)
+    assert [m.text[0] for m in result["messages"] if m.type == "tool"] == ["[", "b"]
+    agent = agent_of(ScriptedChatModel([TOO_LONG, "done"]), [summarizes(keep_thread=False)])
+    result = call(agent, {"messages": CONTEXT}, ONE)
+    assert texts(result["messages"]) == ["S", *texts(CONTEXT[6:]), "done"]
+
+
+# The summary model
+
+
+def paged(limit: int) -> tuple[Any, list[int]]:
+    """A summary model that reads so many characters, and the lengths it was sent."""
+    sent: list[int] = []
+
+    def write(messages: list[Any]) -> Any:
+        length = len(messages[0].text)
+        sent.append(length)
+        if length > limit:
+            raise ProviderError("too long to summarize")
+        return f"summary {len(sent)}"
+
+    return ScriptedChatModel([write] * 99), sent
+
+
+PROMPT = "Sum up: {messages}"
+LONG: list[Any] = [
+    HumanMessage(f"{at:03} " * 250) if at % 2 == 0 else AIMessage("y") for at in range(20)
+]
+
+
+@pytest.mark.parametrize("trim", [None, 1_000_000])
+def test_a_summary_model_with_a_small_window_gets_smaller_pages(
+    call: Call, trim: int | None
+) -> None:
+    writer, sent = paged(5_000)
+    middleware = SummarizationMiddleware(
+        writer,
+        trigger=("messages", 21),
+        keep=("messages", 1),
+        summary_prompt=PROMPT,
+        trim_tokens_to_summarize=trim,
+    )
+    model = ScriptedChatModel(["done"])
+    agent = agent_of(model, [middleware])
+    call(agent, {"messages": [*LONG, HumanMessage("?")]}, ONE)
+    assert sum(length > 5_000 for length in sent) <= 3
+    # Everything was read, and the last page continues the summary before it.
+    read = "".join(r.messages[0].text for r in writer.requests if len(r.messages[0].text) <= 5_020)
+    assert all(f"{at:03} " in read for at in range(0, 20, 2))
+    assert texts(model.requests[0].messages) == [f"summary {len(sent)}", "?"]
+
+
+def test_what_is_too_long_for_a_summary_is_left_out_with_a_remark(call: Call) -> None:
+    """The summary model reads two pages, and then nothing any more."""
+    writer = ScriptedChatModel(["one", "two", *[TOO_LONG] * 99])
+    middleware = SummarizationMiddleware(
+        writer, trigger=("messages", 21), keep=("messages", 1), trim_tokens_to_summarize=600
+    )
+    model = ScriptedChatModel(["done", "more"])
+    agent = agent_of(model, [offloads(), middleware])
+    result = call(agent, {"messages": [*LONG, HumanMessage("?")]}, ONE)
+    assert texts(model.requests[0].messages) == [
+        "two\n\n[Left out here, because they are too long for a summary: #9 to #20. The messages "
+        'up to here are kept: recall(id="#1") to recall(id="#20") return them, recall(id="list") '
+        "lists them.]",
+        "?",
+    ]
+    assert len(writer.requests) == 4  # the third page was too long, and so was half of it
+    assert texts(result["messages"])[:-1] == [*texts(LONG), "?"]
+    call(agent, {"messages": "on"}, ONE)
+    assert len(writer.requests) == 4
+    assert texts(model.requests[1].messages)[1:] == ["?", "done", "on"]
+
+
+def test_nothing_is_removed_from_a_thread_that_no_summary_includes(call: Call) -> None:
+    writer = ScriptedChatModel(["one", *[TOO_LONG] * 9, "next"])
+    middleware = SummarizationMiddleware(
+        writer,
+        trigger=[("messages", 21)],
+        keep=("messages", 1),
+        trim_tokens_to_summarize=600,
+        keep_thread=False,
+    )
+    model = ScriptedChatModel(["done"])
+    agent = agent_of(model, [middleware])
+    result = call(agent, {"messages": [*LONG, HumanMessage("?")]}, ONE)
+    assert texts(result["messages"]) == [*texts(LONG), "?", "done"]
+    assert texts(model.requests[0].messages)[0].startswith("one\n\n[Left out here")
+
+
+def test_a_function_that_cannot_summarize_leads_to_a_cut(call: Call) -> None:
+    def fails(_: Any) -> str:
+        raise ContextOverflowError("too long for me")
+
+    middleware = summarizes(trigger=("messages", 8), keep=("messages", 2), summarizer=fails)
+    model = ScriptedChatModel(["done", "more"])
+    agent = agent_of(model, [middleware])
+    result = call(agent, {"messages": CONTEXT}, ONE)
+    assert texts(model.requests[0].messages)[0].startswith("[Left out here")
+    assert "#1 to #6" in model.requests[0].messages[0].text
+    assert len(result["messages"]) == 9
+
+
+class AddsContext(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        return (yield request.override(messages=[HumanMessage("now"), *request.messages]))
+
+
+def test_a_cut_of_what_only_a_layer_knows_is_not_empty(call: Call) -> None:
+    """Providers refuse a message without text."""
+
+    def fails(_: Any) -> str:
+        raise ContextOverflowError("too long for me")
+
+    middleware = summarizes(
+        trigger=("messages", 2), keep=("messages", 1), summarizer=fails, keep_thread=False
+    )
+    model = ScriptedChatModel(["done"])
+    call(agent_of(model, [AddsContext(), middleware]), {"messages": "?"}, ONE)
+    assert texts(model.requests[0].messages) == ["[Earlier messages are left out here.]", "?"]
+
+
+def test_a_call_outside_of_an_agent_leaves_out_nothing_that_is_not_summarized() -> None:
+    middleware = summarizes(
+        TOO_LONG, trigger=("messages", 3), keep=("messages", 1), trim_tokens_to_summarize=300
+    )
+    state = {"messages": [HumanMessage("a"), AIMessage("b"), HumanMessage("c")]}
+    assert middleware.before_model(state) is None
+
+
+def test_a_result_keeps_its_call_whatever_is_cut(call: Call) -> None:
+    steps = [fetching("a", "b"), TOO_LONG, fetching("c"), TOO_LONG, "done"]
+    model = ScriptedChatModel(steps)
+    agent = agent_of(model, [summarizes(*[""] * 9)])
+    call(agent, {"messages": "go"}, ONE)
+    for record in model.requests:
+        called = {c["id"] for m in record.messages for c in getattr(m, "tool_calls", ())}
+        answered = {m.tool_call_id for m in record.messages if isinstance(m, ToolMessage)}
+        assert called == answered

@@ -1,0 +1,554 @@
+"""ToolResultOffloadMiddleware: large results cost little, and come back character for character."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import ToolRuntime
+from langgraph.store.memory import InMemoryStore
+
+from agent_factory import (
+    AgentMiddleware,
+    ModelRequest,
+    ToolCallRequest,
+    create_agent,
+    warnings_of,
+)
+from agent_factory.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    ToolResultOffloadMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel, check_middleware
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+LARGE = "".join(f"line {number}\n" for number in range(20_000))[:200_000]
+PLACES = ["thread", "store", "folder"]
+
+
+def fetching(content: Any) -> Any:
+    def fetch() -> Any:
+        """Fetch a document."""
+        return content
+
+    return fetch
+
+
+def recall(id: str, **more: Any) -> list[Any]:
+    return [{"name": "recall", "args": {"id": id, **more}}]
+
+
+FETCH = [{"name": "fetch", "args": {}, "id": "f"}]
+
+
+def place_of(name: str, folder: Path) -> Any:
+    return folder if name == "folder" else name
+
+
+def agent_of(content: Any, steps: list[Any], *more: Any, **settings: Any) -> tuple[Any, Any]:
+    model = ScriptedChatModel([FETCH, *steps])
+    stack: list[Any] = [ToolResultOffloadMiddleware(**settings), *more]
+    agent = create_agent(
+        model,
+        [fetching(content)],
+        middleware=stack,
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
+    )
+    return model, agent
+
+
+def size_of(message: AnyMessage) -> int:
+    return len(json.dumps(message.content, ensure_ascii=False).encode())
+
+
+def last_result(messages: Any) -> ToolMessage:
+    return [m for m in messages if isinstance(m, ToolMessage)][-1]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_large_result_costs_under_two_kilobytes_in_each_later_request(
+    call: Call, place: str, tmp_path: Path
+) -> None:
+    steps = ["It is long.", "Still.", "Yes."]
+    model, agent = agent_of(LARGE, steps, place=place_of(place, tmp_path))
+    for line in ("Fetch it", "And?", "And now?"):
+        result = call(agent, {"messages": [("user", line)]}, ONE)
+    assert len(model.requests) == 4
+    shown = [last_result(record.messages) for record in model.requests[1:]]
+    assert [size_of(message) < 2000 for message in shown] == [True] * 3
+    assert shown[0].text.startswith("line 0\nline 1\n")
+    assert "200,000 characters" in shown[0].text
+    assert f'recall(id="{shown[0].id}")' in shown[0].text
+    # The beginnings are equal, so the provider's cache serves them.
+    assert len({message.text for message in shown}) == 1
+    kept = size_of(last_result(result["messages"]))
+    assert (kept < 2000) == (place != "thread")
+
+
+@pytest.mark.parametrize("character", ["x", "é", "漢", "🦉"])
+def test_any_script_costs_under_two_kilobytes(call: Call, character: str) -> None:
+    model, agent = agent_of(character * 200_000, ["ok"])
+    call(agent, {"messages": "Fetch it"}, ONE)
+    shown = last_result(model.requests[1].messages)
+    assert size_of(shown) < 2000
+    assert shown.text.startswith(character * 250)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_result_comes_back_in_pages(call: Call, place: str, tmp_path: Path) -> None:
+    pages = [recall("f", start=start, length=20_000) for start in range(0, 200_000, 20_000)]
+    model, agent = agent_of(LARGE, [*pages, "Read."], place=place_of(place, tmp_path))
+    result = call(agent, {"messages": "Fetch it"}, ONE)
+    found = ""
+    for message in result["messages"]:
+        if isinstance(message, ToolMessage) and message.name == "recall":
+            assert message.artifact["start"] == len(found)
+            found += message.text[: message.artifact["end"] - message.artifact["start"]]
+    assert found == LARGE
+    # A page is read as it is, and not offloaded in turn.
+    assert "Go on with start=20000" in model.requests[2].messages[-1].text
+    assert "Characters" not in last_result(result["messages"]).text
+
+
+def test_the_model_may_ask_for_a_page_that_is_too_long(call: Call) -> None:
+    _, agent = agent_of(LARGE, [recall("f", length=10**9), "ok"])
+    message = last_result(call(agent, {"messages": "Fetch it"}, ONE)["messages"])
+    assert message.artifact == {"id": "f", "start": 0, "end": 20_000, "length": 200_000}
+
+
+SURROGATE = "\ud800"
+
+
+@settings.get_profile("costly")
+@given(
+    text=st.text(st.characters(exclude_characters="\r"), min_size=3, max_size=60),
+    place=st.sampled_from(PLACES),
+    as_blocks=st.booleans(),
+)
+def test_any_text_and_any_blocks_come_back_character_for_character(
+    tmp_path_factory: pytest.TempPathFactory, text: str, place: str, as_blocks: bool
+) -> None:
+    blocks = [{"type": "text", "text": text}, {"type": "data", "value": {"of": [text, None, 1.5]}}]
+    content = blocks if as_blocks else text
+    folder = tmp_path_factory.mktemp("results")
+    steps = [recall("f"), "ok"]
+    _, agent = agent_of(content, steps, place=place_of(place, folder), threshold=2, preview=0)
+    result = agent.invoke({"messages": "Fetch it"}, ONE)
+    found = last_result(result["messages"]).text
+    assert (json.loads(found) if as_blocks else found) == content
+
+
+def test_what_is_not_valid_unicode_comes_back(call: Call, tmp_path: Path) -> None:
+    text = f"a{SURROGATE}b" * 9
+    _, agent = agent_of(text, [recall("f"), "ok"], place=tmp_path, threshold=5)
+    assert last_result(call(agent, {"messages": "Go"}, ONE)["messages"]).text == text
+
+
+PICTURE = {"type": "image", "base64": "QUJD" * 20_000, "mime_type": "image/png"}
+
+
+def test_an_image_stays_where_the_model_sees_it(call: Call) -> None:
+    model, agent = agent_of([{"type": "text", "text": LARGE}, PICTURE], ["Nice."])
+    call(agent, {"messages": "Fetch it"}, ONE)
+    content: Any = last_result(model.requests[1].messages).content
+    text, picture = content
+    assert len(text["text"]) < 2000
+    assert picture == PICTURE
+
+
+def test_an_image_alone_is_not_offloaded(call: Call) -> None:
+    model, agent = agent_of([PICTURE], ["Nice."])
+    call(agent, {"messages": "Fetch it"}, ONE)
+    assert last_result(model.requests[1].messages).content == [PICTURE]
+
+
+def test_a_block_comes_back_as_it_is(call: Call) -> None:
+    content = [{"type": "text", "text": "see"}, PICTURE]
+    steps = [recall("f", block=1), recall("f", block=2), recall("#1", block=0), "ok"]
+    _, agent = agent_of(content, steps)
+    results = [
+        m for m in call(agent, {"messages": "Go"}, ONE)["messages"] if isinstance(m, ToolMessage)
+    ]
+    assert results[1].content == [PICTURE]
+    assert "has no block 2: it has 2 blocks" in results[2].text
+    assert "it has 0 blocks" in results[3].text
+
+
+def test_bytes_in_a_block_come_back(call: Call, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 9
+    content: Any = [{"image": {"format": "png", "source": {"bytes": data}}}, {"text": LARGE}]
+    history = [
+        HumanMessage("go"),
+        AIMessage("", tool_calls=FETCH),
+        ToolMessage(content, tool_call_id="f", name="fetch"),
+    ]
+    model = ScriptedChatModel([recall("f", length=20_000), "ok"])
+    agent = create_agent(model, middleware=[ToolResultOffloadMiddleware(place=tmp_path)])
+    result = call(agent, {"messages": history})
+    assert result["messages"][2].content == content
+    assert "characters. recall(id=" in model.requests[0].messages[2].text
+    # What JSON cannot hold stays in the thread.
+    assert os.listdir(tmp_path) == []
+    begin = last_result(result["messages"]).text.partition('"base64": "')[2]
+    assert b64decode(begin.partition('"')[0]) == data
+
+
+def test_what_json_would_change_stays_in_the_thread(call: Call, tmp_path: Path) -> None:
+    content: Any = [{"type": "text", "text": LARGE, "extras": {1: "a"}}]
+    history = [
+        HumanMessage("go"),
+        AIMessage("", tool_calls=FETCH),
+        ToolMessage(content, tool_call_id="f", name="fetch"),
+    ]
+    offload = ToolResultOffloadMiddleware(place=tmp_path)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[offload])
+    assert call(agent, {"messages": history})["messages"][2].content == content
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_calls_of_a_message_come_back_with_their_arguments(call: Call) -> None:
+    _, agent = agent_of("short", [recall("#2"), "ok"])
+    result = call(agent, {"messages": "Fetch it"}, ONE)
+    found = json.loads(last_result(result["messages"]).text)
+    assert found["tool_calls"][0] == result["messages"][1].tool_calls[0]
+
+
+def test_messages_are_listed_with_their_numbers(call: Call) -> None:
+    _, agent = agent_of("short", [recall("list"), recall("#3"), "ok"])
+    result = call(agent, {"messages": "Fetch it"}, ONE)
+    listed, third = [m.text for m in result["messages"] if getattr(m, "name", "") == "recall"]
+    assert listed.split("\n")[:3] == [
+        "#1 User: Fetch it",
+        "#2 Assistant called fetch with {}",
+        "#3 Tool fetch: short",
+    ]
+    assert third == "short"
+
+
+def test_of_several_results_of_one_call_id_the_newest_comes_back(call: Call) -> None:
+    history = [
+        HumanMessage("go"),
+        AIMessage("", tool_calls=FETCH),
+        ToolMessage("old", tool_call_id="f", id="r1"),
+        AIMessage("", tool_calls=FETCH),
+        ToolMessage("new", tool_call_id="f", id="r2"),
+        HumanMessage("and?"),
+    ]
+    model = ScriptedChatModel([recall("f"), recall("r1"), "ok"])
+    agent = create_agent(model, middleware=[ToolResultOffloadMiddleware()])
+    found = [m.text for m in call(agent, {"messages": history})["messages"] if m.type == "tool"]
+    assert found == ["old", "new", "new", "old"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (recall("nope"), "there is no message 'nope'"),
+        (recall("#0"), "there is no message '#0'"),
+        (recall("#999"), "there is no message '#999'"),
+        (recall("f", start=200_000), "start is 200000, and the text has 200000 characters"),
+        (recall("f", start=-1), "greater than or equal to 0"),
+    ],
+)
+def test_a_wrong_request_gets_an_error_to_read(call: Call, asked: Any, problem: str) -> None:
+    _, agent = agent_of(LARGE, [asked, "ok"])
+    message = last_result(call(agent, {"messages": "Fetch it"}, ONE)["messages"])
+    assert problem in message.text
+    assert message.status == "error"
+
+
+def lose(agent: Any, folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    for item in agent.store.search(("tool_results",)):
+        agent.store.delete(item.namespace, item.key)
+
+
+def change(agent: Any, folder: Path) -> None:
+    for path in folder.iterdir():
+        path.write_text('"other"')
+    for item in agent.store.search(("tool_results",)):
+        agent.store.put(item.namespace, item.key, {"content": '"other"'})
+
+
+@pytest.mark.parametrize("place", ["store", "folder"])
+@pytest.mark.parametrize(
+    ("damage", "problem"), [(lose, "it is not there any more"), (change, "it was changed")]
+)
+def test_a_result_that_is_lost_gets_an_error_to_read(
+    call: Call, place: str, damage: Any, problem: str, tmp_path: Path
+) -> None:
+    _, agent = agent_of(LARGE, ["ok", recall("f"), "I see."], place=place_of(place, tmp_path))
+    call(agent, {"messages": "Fetch it"}, ONE)
+    damage(agent, tmp_path)
+    message = last_result(call(agent, {"messages": "And?"}, ONE)["messages"])
+    assert problem in message.text
+    assert "Call the tool again" in message.text
+    assert message.status == "error"
+
+
+def test_a_folder_that_cannot_be_read_gets_an_error_to_read(call: Call, tmp_path: Path) -> None:
+    _, agent = agent_of(LARGE, ["ok", recall("f"), "I see."], place=tmp_path)
+    call(agent, {"messages": "Fetch it"}, ONE)
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()
+    message = last_result(call(agent, {"messages": "And?"}, ONE)["messages"])
+    assert "it cannot be read: IsADirectoryError" in message.text
+
+
+FORGED: list[Any] = [
+    ({"key": "../secret"}, "its name is not valid"),
+    ({"key": "/etc/passwd"}, "its name is not valid"),
+    ({"key": ["a"]}, "its name is not valid"),
+    ({"key": "A" * 64}, "its name is not valid"),
+    ({"key": f"{'a' * 64}\n"}, "its name is not valid"),
+    ({"namespace": ["other"], "key": "../secret"}, "its name is not valid"),
+    ({"namespace": "other", "key": "a" * 64}, "it is not there any more"),
+    ({"namespace": 7, "key": "a" * 64}, "it cannot be read: TypeError"),
+]
+
+
+@pytest.mark.parametrize(("forged", "problem"), FORGED)
+def test_a_message_of_the_caller_cannot_name_another_file(
+    call: Call, forged: Any, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.json").write_text('"secret"')
+    folder = tmp_path / "results"
+    folder.mkdir()
+    result = ToolMessage("short", tool_call_id="f", response_metadata={"offloaded": forged})
+    history = [HumanMessage("go"), AIMessage("", tool_calls=FETCH), result, HumanMessage("?")]
+    model = ScriptedChatModel([recall("f"), "ok"])
+    offload = ToolResultOffloadMiddleware(place=folder)
+    agent = create_agent(model, middleware=[offload], store=InMemoryStore())
+    message = last_result(call(agent, {"messages": history})["messages"])
+    assert message.status == "error"
+    assert problem in message.text
+    assert "secret" not in message.text
+
+
+def test_files_have_safe_names_and_are_whole(call: Call, tmp_path: Path) -> None:
+    _, agent = agent_of(LARGE, ["ok"], place=tmp_path)
+    call(agent, {"messages": "Fetch it"}, ONE)
+    (path,) = tmp_path.iterdir()
+    assert len(path.stem) == 64
+    assert json.loads(path.read_text()) == LARGE
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_write_that_fails_leaves_no_file_and_no_change(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, agent = agent_of(LARGE, ["ok"], place=tmp_path)
+
+    def full(*_: Any) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        with pytest.raises(OSError, match="No space left"):
+            call(agent, {"messages": "Fetch it"}, ONE)
+    assert list(tmp_path.iterdir()) == []
+    assert last_result(agent.get_state(ONE).values["messages"]).text == LARGE
+    assert call(agent, None, ONE)["messages"][-1].text == "ok"
+
+
+def test_a_store_is_needed_for_the_place_store(call: Call) -> None:
+    offload = ToolResultOffloadMiddleware(place="store")
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[offload])
+    with pytest.raises(ValueError, match=r"place='store' needs a store.*create_agent"):
+        call(agent, {"messages": "Hi"})
+
+
+def test_threads_do_not_share_what_they_store(call: Call) -> None:
+    _, agent = agent_of(LARGE, ["ok"], place="store", namespace=("mine", "results"))
+    call(agent, {"messages": "Fetch it"}, ONE)
+    (item,) = agent.store.search(("mine",))
+    assert item.namespace == ("mine", "results", "1")
+
+
+def test_a_fork_still_reads_what_was_stored(call: Call, tmp_path: Path) -> None:
+    _, agent = agent_of(LARGE, ["ok", recall("f", start=199_990), "a"] * 2, place=tmp_path)
+    call(agent, {"messages": "Fetch it"}, ONE)
+    before = agent.get_state(ONE).config
+    call(agent, {"messages": "And?"}, ONE)
+    fork = call(agent, {"messages": [("user", "Or?")]}, before)
+    assert fork["messages"][-1].text == "ok"
+    result = call(agent, {"messages": "More"}, ONE)
+    assert last_result(result["messages"]).text == LARGE[199_990:]
+
+
+class Shows(AgentMiddleware[Any, Any]):
+    """Shows the model something else than what the thread holds."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        shown = [
+            m.model_copy(update={"content": "x" * 30_000}) if m.type == "tool" else m
+            for m in request.messages
+        ]
+        return (yield request.override(messages=shown))
+
+
+def test_what_another_layer_shows_does_not_replace_the_result(call: Call, tmp_path: Path) -> None:
+    offload = ToolResultOffloadMiddleware(place=tmp_path)
+    model = ScriptedChatModel([FETCH, "ok"])
+    agent = create_agent(model, [fetching(LARGE)], middleware=[Shows(), offload])
+    result = call(agent, {"messages": "Fetch it"})
+    assert last_result(model.requests[1].messages).text.startswith("xxx")
+    assert last_result(result["messages"]).text == LARGE
+
+
+def test_what_is_stored_is_redacted_before(call: Call, tmp_path: Path) -> None:
+    text = "ada@example.com " * 3_000
+    model = ScriptedChatModel([FETCH, recall("f"), "ok"])
+    stack: list[Any] = [
+        PIIMiddleware("email", apply_to_tool_results=True),
+        ToolResultOffloadMiddleware(place=tmp_path),
+    ]
+    agent = create_agent(model, [fetching(text)], middleware=stack)
+    result = call(agent, {"messages": "Fetch it"})
+    (path,) = tmp_path.iterdir()
+    assert "ada@" not in path.read_text() + str(result["messages"])
+
+
+def test_placeholders_say_how_to_recall_only_if_the_tool_is_offered(call: Call) -> None:
+    steps = [[{"name": "fetch", "args": {}, "id": id_}] for id_ in "abc"]
+    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=100, keep=1)])
+    shown = []
+    stacks: list[list[Any]] = [[edits], [ToolResultOffloadMiddleware(), edits]]
+    for stack in stacks:
+        model = ScriptedChatModel([*steps, "ok"])
+        agent = create_agent(model, [fetching("long " * 100)], middleware=stack)
+        result = call(agent, {"messages": "Go"})
+        id_ = result["messages"][2].id
+        shown.append(model.requests[-1].messages[2].text)
+        assert result["messages"][2].text == "long " * 100
+    assert shown == ["[cleared]", f'[cleared] recall(id="{id_}") returns it.']
+
+
+def test_what_was_cleared_and_offloaded_comes_back(call: Call, tmp_path: Path) -> None:
+    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=50, keep=0)])
+    model, agent = agent_of(LARGE, ["a", recall("f", length=5), "b"], edits, place=tmp_path)
+    call(agent, {"messages": "Fetch it"}, ONE)
+    result = call(agent, {"messages": "And?"}, ONE)
+    assert last_result(model.requests[2].messages).text.startswith("[cleared]")
+    assert last_result(result["messages"]).text.startswith("line \n[Characters 0 to 5 of 200,000")
+
+
+def test_the_decision_log_says_what_was_offloaded(call: Call) -> None:
+    lines: list[str] = []
+    model = ScriptedChatModel([FETCH, "ok"])
+    agent = create_agent(
+        model,
+        [fetching(LARGE)],
+        middleware=[ToolResultOffloadMiddleware()],
+        decisions=lambda decision: lines.append(str(decision)),
+    )
+    call(agent, {"messages": "Fetch it"})
+    name = "ToolResultOffloadMiddleware.around_model"
+    assert [line for line in lines if line.startswith(name)] == [
+        f"{name} passed",
+        f"{name} changed request: messages [offloaded 1 tool result, 200,000 characters]",
+    ]
+
+
+def test_below_the_threshold_nothing_changes(call: Call) -> None:
+    for threshold, size in ((100, 100), (None, 200_000)):
+        model, agent = agent_of("x" * size, ["ok"], threshold=threshold)
+        call(agent, {"messages": "Fetch it"}, ONE)
+        assert last_result(model.requests[1].messages).text == "x" * size
+
+
+@pytest.mark.parametrize(
+    ("given_", "kind", "problem"),
+    [
+        ({"threshold": 0}, ValueError, "threshold: characters must be a whole number"),
+        ({"preview": -1}, ValueError, "preview: bytes must be a whole number"),
+        ({"preview": None}, ValueError, "preview: bytes must be a whole number"),
+        ({"place": 7}, TypeError, "place must be 'thread', 'store' or the path of a folder"),
+        ({"place": "/no/such/folder"}, ValueError, "or a folder that exists.*Create the folder"),
+        ({"namespace": "results"}, ValueError, "namespace must be a tuple of non-empty strings"),
+        ({"namespace": ()}, ValueError, "namespace must be a tuple of non-empty strings"),
+        ({"namespace": ("",)}, ValueError, "namespace must be a tuple of non-empty strings"),
+        ({"tool_name": 7}, TypeError, "tool_name must be a string"),
+        ({"tool_name": ""}, ValueError, "tool_name must be the name of a tool"),
+        ({"tool_name": "look up"}, ValueError, "tool_name must be the name of a tool"),
+    ],
+)
+def test_an_argument_that_cannot_work_raises(given_: Any, kind: Any, problem: str) -> None:
+    with pytest.raises(kind, match=problem):
+        ToolResultOffloadMiddleware(**given_)
+
+
+def test_the_tool_may_have_another_name(call: Call) -> None:
+    steps = [[{"name": "look_back", "args": {"id": "f", "length": 6}}], "ok"]
+    model, agent = agent_of(LARGE, steps, tool_name="look_back")
+    result = call(agent, {"messages": "Fetch it"}, ONE)
+    assert 'look_back(id="' in model.requests[1].messages[-1].text
+    assert last_result(result["messages"]).text.startswith("line 0")
+
+
+def test_it_belongs_outside_of_what_works_with_the_short_form() -> None:
+    inner = [ContextEditingMiddleware(), SummarizationMiddleware(ScriptedChatModel())]
+    assert codes(ToolResultOffloadMiddleware(), *inner) == []
+    assert codes(*inner, ToolResultOffloadMiddleware()) == ["AF204", "AF204"]
+
+
+def codes(*stack: Any) -> list[str]:
+    """The codes of the warnings about a stack."""
+    agent = create_agent(ScriptedChatModel(), middleware=stack)
+    return [warning.code for warning in warnings_of(agent)]
+
+
+def test_what_removes_messages_that_could_be_recalled_is_reported() -> None:
+    writer = ScriptedChatModel()
+    for other in (
+        SummarizationMiddleware(writer, keep_thread=False),
+        ContextEditingMiddleware(keep_thread=False),
+    ):
+        assert codes(ToolResultOffloadMiddleware(), other) == ["AF208"]
+
+
+@pytest.mark.parametrize("place", ["thread", "store"])
+def test_it_keeps_the_laws_of_middleware(place: Any) -> None:
+    check_middleware(
+        lambda: ToolResultOffloadMiddleware(place=place, threshold=3),
+        store=InMemoryStore(),
+        without=["leaves_agents_alone"] if place == "store" else [],  # its agent has no store
+    )
+
+
+class Fetches(AgentMiddleware[Any, Any]):
+    def around_tool(self, request: ToolCallRequest) -> Any:
+        result = yield request
+        return result.model_copy(update={"content": LARGE})
+
+
+def test_the_result_of_the_tool_layers_is_offloaded(call: Call) -> None:
+    model, agent = agent_of("short", ["ok"], Fetches())
+    call(agent, {"messages": "Fetch it"}, ONE)
+    assert "200,000 characters" in last_result(model.requests[1].messages).text
+
+
+def test_the_tool_can_be_called_by_a_test() -> None:
+    tool: Any = ToolResultOffloadMiddleware().tools[0]
+    state = {"messages": [HumanMessage("hello", id="h")]}
+    runtime: Any = ToolRuntime(
+        state=state, context=None, config={}, stream_writer=print, tool_call_id="1", store=None
+    )
+    assert tool.func(runtime=runtime, id="h")[0] == "hello"
