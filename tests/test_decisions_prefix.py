@@ -234,10 +234,11 @@ class EagerTracker(PrefixTracker):
         return False
 
 
-EDITS = st.sampled_from(["append", "append", "append", "edit", "remove", "copy", "nothing"])
+EDITS = st.sampled_from(["append", "edit", "remove", "copy", "nothing"])
+GOES_ON = st.sampled_from([True, True, True, False])
 
 
-@given(st.lists(st.tuples(EDITS, st.integers(0, 9), st.booleans()), max_size=12))
+@given(st.lists(st.tuples(EDITS, st.integers(0, 9), GOES_ON), min_size=4, max_size=12))
 def test_messages_that_are_read_later_make_no_difference(steps: Any) -> None:
     trackers = [PrefixTracker(exact=False), EagerTracker(exact=False)]
     history: list[Any] = [HumanMessage("Hi")]
