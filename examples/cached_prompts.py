@@ -79,7 +79,8 @@ def main() -> None:
             cached += decision.tokens["cached"]
 
     # In production the decision log knows the same.
-    agent, history = desk(EarlyClock(), decisions=add_up), []
+    agent = desk(EarlyClock(), decisions=add_up)
+    history: list[Any] = []
     for text in CONVERSATION:
         asked = {"messages": [*history, ("user", text)]}
         history = agent.invoke(asked, {"configurable": {"thread_id": "1"}})["messages"]
