@@ -29,6 +29,7 @@ from agent_factory import (
 from agent_factory.decisions.prefix import (
     BLOCK,
     PARTS,
+    REPAIR,
     Prefix,
     PrefixReader,
     PrefixTracker,
@@ -227,6 +228,18 @@ def test_what_was_read_is_a_copy() -> None:
     assert not tracker._read
 
 
+def test_a_repair_within_a_run_is_found() -> None:
+    tracker = PrefixTracker(exact=False)
+    given: list[Any] = [HumanMessage("Hi"), HumanMessage("Well?")]
+    assert answered(tracker, given, goes_on=True) == []
+    given = [*given, HumanMessage("And?")]
+    repaired = [HumanMessage("Repaired"), *given[1:]]
+    request: Any = ModelRequest(model=MODEL, messages=repaired, runtime=RUNTIME)
+    sent = SentRequest(given, (request,), None, repaired)
+    (change,) = tracker.answered(sent, AIMessage("", tool_calls=CALL), {})
+    assert (change.culprit, change.text) == (REPAIR, "edits messages[0]")
+
+
 class EagerTracker(PrefixTracker):
     """Reads each message at once."""
 
@@ -234,10 +247,11 @@ class EagerTracker(PrefixTracker):
         return False
 
 
-EDITS = st.sampled_from(["append", "append", "append", "edit", "remove", "copy", "nothing"])
+EDITS = st.sampled_from(["append", "edit", "remove", "copy", "nothing"])
+GOES_ON = st.sampled_from([True, True, True, False])
 
 
-@given(st.lists(st.tuples(EDITS, st.integers(0, 9), st.booleans()), max_size=12))
+@given(st.lists(st.tuples(EDITS, st.integers(0, 9), GOES_ON), min_size=4, max_size=12))
 def test_messages_that_are_read_later_make_no_difference(steps: Any) -> None:
     trackers = [PrefixTracker(exact=False), EagerTracker(exact=False)]
     history: list[Any] = [HumanMessage("Hi")]

@@ -159,6 +159,25 @@ def test_the_layer_that_changes_is_named_and_not_those_around_it(check: Any) -> 
     ]
 
 
+@pytest.mark.parametrize(("changed", "expected"), [({2}, 2), ({0, 1}, 1), ({1, 3}, 3), (set(), 0)])
+def test_a_layer_that_changes_some_calls_of_a_run(
+    check: Any, changed: set[int], expected: int
+) -> None:
+    number = count()
+
+    @wrap_model_call
+    def sometimes(request: Any) -> Any:
+        if next(number) in changed:
+            request = request.override(system_prompt="Something else.")
+        return (yield request)
+
+    agent = built(sometimes, steps=[CALL, CALL, CALL, "Done."])
+    found = changes(check, agent, TURNS[:1]) if expected else check(agent, TURNS[:1]) or []
+    assert (
+        found == ["turn 1: sometimes.around_model changes the system prompt at byte 0"] * expected
+    )
+
+
 def test_the_order_of_tools(check: Any) -> None:
     directions = cycle([1, -1])
 

@@ -607,7 +607,6 @@ class PrefixTracker:
         return (
             bool(known)
             and sent.given is request.messages is sent.messages
-            and sent.strategy is None
             and len(places) == len(inner) + 3
             and places[0] is places[-1]
             and all(passed is request for passed in inner)
