@@ -573,6 +573,31 @@ def test_a_drained_run_is_paused(call: Run) -> None:
     assert log[0] == "Watch resumed"
 
 
+@pytest.mark.parametrize(("durability", "saw"), [("async", "RunPaused"), ("exit", "GeneratorExit")])
+def test_a_drained_run_in_another_one_is_paused_if_it_is_stored(
+    call: Run, durability: str, saw: str
+) -> None:
+    """With `durability="exit"`, LangGraph stores nothing of it, and it starts again."""
+    log: list[Any] = []
+    control = RunControl()
+
+    def drains() -> str:
+        """Drain."""
+        control.request_drain()
+        return "drained"
+
+    inner = agent(Watch(log), script=[calls("drains"), "Done.", "Done."], tools=[drains], name="c")
+    script = [calls("c", request="Go."), "All done."]
+    tool = agent_tool(inner, description="Drains.")
+    outer = agent(script=script, tools=[tool], checkpointer=InMemorySaver())
+    with pytest.raises(GraphDrained):
+        call(outer, ASK, THREAD, control=control, durability=durability)
+    assert log == ["Watch started", f"Watch {saw}", "Watch closed"]
+    log.clear()
+    call(outer, None, THREAD, durability=durability)
+    assert log[0] == ("Watch resumed" if saw == "RunPaused" else "Watch started")
+
+
 @pytest.mark.parametrize("mode", ["values", "updates", ["updates", "messages"]])
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_a_caller_that_stops_to_read_at_a_question_has_paused_the_run(

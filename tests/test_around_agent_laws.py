@@ -7,6 +7,7 @@ recursion limit, be cancelled, be drained, or lose its reader; then it goes on i
 from __future__ import annotations
 
 import asyncio
+import logging
 import pickle
 from collections import Counter, defaultdict
 from contextlib import aclosing, closing
@@ -45,6 +46,12 @@ TROUBLES: tuple[Trouble, ...] = (
 
 # Proofs have 2,000 examples.
 FEW = 30 if settings.get_current_profile_name() == "test" else settings().max_examples
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers fail while they are closed, and that is logged."""
+    monkeypatch.setattr(logging.getLogger("agent_factory"), "disabled", True)
 
 
 class Stopped(BaseException):

@@ -13,6 +13,7 @@ from typing import Any, Final
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.errors import GraphDrained
 from langgraph.runtime import ExecutionInfo, RunControl, Runtime, get_runtime
 from langgraph.types import Command, Overwrite
 from pydantic import BaseModel
@@ -237,6 +238,11 @@ class LayeredRun:
             if waits is None:
                 raise
             raise Signal(RunPaused(waits), closed.error) from None
+        except GraphDrained as drained:
+            # LangGraph stores nothing of such a run, so it starts again.
+            if self._thread.is_nested and not self._thread.stores_ends:
+                raise Signal(GeneratorExit(), drained) from None
+            raise
         if (interrupts := self._pauses.interrupts) is not None:
             raise Signal(RunPaused(interrupts), None)
         return dict(self.values)
