@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, UnknownStateKey, describe
 from agent_factory.fused.events import CUSTOM
-from agent_factory.fused.state_view import StateView
+from agent_factory.fused.state_view import StateView, ViewedChannel
 from agent_factory.hooks.flows import EFFECTS, Invoke, RunPaused, Task, perform
 from agent_factory.run_layers.flow import LayerFlow, Signal
 from agent_factory.run_layers.pauses import PauseHandler, with_handler
@@ -304,7 +304,8 @@ class LayeredRun:
             channels, values = self._agent.channels, self.values
             for write in writes:
                 pairs = [(key, value) for key, value in write.items() if key in channels]
-                view = StateView(values, channels, {}, channels)
+                viewed = {key: ViewedChannel.of(channel) for key, channel in channels.items()}
+                view = StateView(values, viewed, {}, channels)
                 values = view.preview(pairs).state()
         self._values, self.view.values = values, None
         self.view.show_write(flow.name, update, values)
