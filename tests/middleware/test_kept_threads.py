@@ -25,7 +25,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, AgentState, ModelRequest, create_agent
+from agent_factory import AgentMiddleware, AgentState, Decision, ModelRequest, create_agent
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -357,16 +357,15 @@ def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Call) -> 
 
 
 def test_the_reasons_are_in_the_decision_log(call: Call) -> None:
-    lines: list[str] = []
+    log: list[Decision] = []
     model = ScriptedChatModel([looking("a"), looking("b"), "done"])
     stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
-    agent = create_agent(model, [look], middleware=stack, decisions=lambda d: lines.append(str(d)))
+    agent = create_agent(model, [look], middleware=stack, decisions=log.append)
     say(call, agent, "go")
-    written = [line for line in lines if "[" in line and "Middleware" in line]
-    assert [line.partition("[")[2] for line in written] == [
-        "summarized 3 messages]",
-        "cleared 1 tool result]",
-    ]
+    reasons = [made.reason for made in log if made.hook == "around_model" and made.reason]
+    assert reasons == ["summarized 3 messages", "cleared 1 tool result"]
+    changed = [made.middleware for made in log if made.outcome == "changed prefix"]
+    assert changed == ["SummarizationMiddleware"]
 
 
 class Named(AgentState[Any]):

@@ -136,6 +136,9 @@ def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: st
     reader = threading.Thread(target=read)
     reader.start()
     client.runs.join(thread, first["run_id"])
+    end = time.monotonic() + 10
+    while not parts and time.monotonic() < end:  # once it was decided, a run shows what came since
+        time.sleep(0.01)
     client.runs.create(thread, "desk", command=APPROVE, stream_mode="updates")
     reader.join(timeout=10)
     assert not reader.is_alive()
