@@ -721,7 +721,7 @@ def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> No
             yield state
         return {"messages": [AIMessage("Bye.")]}
 
-    script = [calls("ask", question="ok?"), calls("boom")]
+    script: list[Any] = [calls("ask", question="ok?"), calls("boom")]
     inner = asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script, name="clerk")
     clerk = agent_tool(inner, description="Asks.")
     script = [calls("clerk", request="Go."), "All done."]
