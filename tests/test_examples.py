@@ -326,3 +326,16 @@ def test_react_agent_guards_the_local_model_too(show: Show) -> None:
     out = show("react_agent", "--model", "local")
     assert "Refused: a colleague decides on this." in out
     assert out.strip().endswith("Sorry, need more steps to process this request.")
+
+
+def test_whole_run_frees_the_workspace_while_a_person_decides_and_ends_with_answers(
+    show: Show,
+) -> None:
+    lines = show("whole_run").splitlines()
+    part = ["  workspace opened", "  workspace released"]
+    assert lines == [
+        "run 1 starts", *part, "run 1 waits for a person",
+        "run 1 goes on", *part, "run 1 ends: It is gone.",
+        "run 2 starts", *part, "run 2 waits for a person",
+        "run 2 goes on", *part, "run 2 ends: I am sorry: the disk is write-protected.",
+    ]  # fmt: skip
