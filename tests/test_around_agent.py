@@ -554,6 +554,19 @@ def test_a_pause_at_a_node_is_a_pause(call: Run, where: str) -> None:
     assert log == ["Watch resumed", "Watch ended", "Watch closed"]
 
 
+def test_a_pause_after_the_last_node_is_the_end(call: Run) -> None:
+    """LangGraph pauses there, and nothing is left to go on with."""
+    log: list[Any] = []
+
+    def flow(self: Any, state: Any) -> Any:
+        yield state
+        return {"messages": [AIMessage("Bye.")]}
+
+    built = agent(Watch(log), made(flow), checkpointer=InMemorySaver(), interrupt_after=["model"])
+    assert texts(call(built, ASK, THREAD)) == ["Go.", "Done.", "Bye."]
+    assert log == ["Watch started", "Watch ended", "Watch closed"]
+
+
 def test_a_drained_run_is_paused(call: Run) -> None:
     log: list[Any] = []
     control = RunControl()
@@ -721,12 +734,10 @@ def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> No
             yield state
         return {"messages": [AIMessage("Bye.")]}
 
-    failing = [calls("ask", question="ok?"), calls("boom")]
-    inner = asking(
-        Reserve(log), made(flow), checkpointer=checkpointer, script=failing, name="clerk"
-    )
+    script: list[Any] = [calls("ask", question="ok?"), calls("boom")]
+    inner = asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script, name="clerk")
     clerk = agent_tool(inner, description="Asks.")
-    script: list[Any] = [calls("clerk", request="Go."), "All done."]
+    script = [calls("clerk", request="Go."), "All done."]
     outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
     call(outer, ASK, THREAD)
     assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go.", "", "Bye.", "All done."]

@@ -191,17 +191,6 @@ def test_recall_reads_the_end_of_a_log_and_survives_an_overflow(show: Show) -> N
     assert "tool: 180019 characters" in kept
 
 
-def test_whole_run_closes_what_it_opened_at_each_pause(show: Show) -> None:
-    lines = show("whole_run").splitlines()
-    part = ["  workspace opened", "  workspace released"]
-    first = ["run 1 starts", *part, "run 1 waits for a person", "run 1 goes on", *part]
-    assert lines[:8] == [*first, "run 1 ends: It is gone."]
-    assert lines[8:] == [
-        *(line.replace("run 1", "run 2") for line in first),
-        "run 2 ends: I am sorry: the disk is write-protected.",
-    ]
-
-
 @pytest.mark.long
 @needs_local_model
 def test_long_thread_holds_with_the_local_model_too(show: Show) -> None:
@@ -384,3 +373,16 @@ def test_cached_prompts_names_the_early_clock_and_accepts_the_late_one(show: Sho
     assert "LateClock: each request begins like the one before it." in out
     lost, cached = re.findall(r"In the log of a run: ([\d,]+) of ([\d,]+) tokens", out)[0]
     assert 0.7 < int(lost.replace(",", "")) / int(cached.replace(",", "")) < 1
+
+
+def test_whole_run_frees_the_workspace_while_a_person_decides_and_ends_with_answers(
+    show: Show,
+) -> None:
+    lines = show("whole_run").splitlines()
+    part = ["  workspace opened", "  workspace released"]
+    assert lines == [
+        "run 1 starts", *part, "run 1 waits for a person",
+        "run 1 goes on", *part, "run 1 ends: It is gone.",
+        "run 2 starts", *part, "run 2 waits for a person",
+        "run 2 goes on", *part, "run 2 ends: I am sorry: the disk is write-protected.",
+    ]  # fmt: skip

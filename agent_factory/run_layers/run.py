@@ -234,8 +234,8 @@ class LayeredRun:
             yield RUN
         except Signal as closed:
             # A caller may stop to read as soon as it is asked something.
-            waits = self.view.asked if self._pauses.interrupts is None else self._pauses.interrupts
-            if waits is None:
+            asked = self._pauses.interrupts is None and self.view.asked
+            if (waits := asked or (yield from self.pause())) is None:
                 raise
             raise Signal(RunPaused(waits), closed.error) from None
         except GraphDrained as drained:
@@ -243,9 +243,18 @@ class LayeredRun:
             if self._thread.is_nested and not self._thread.stores_ends:
                 raise Signal(GeneratorExit(), drained) from None
             raise
-        if (interrupts := self._pauses.interrupts) is not None:
-            raise Signal(RunPaused(interrupts), None)
+        if (waits := (yield from self.pause())) is not None:
+            raise Signal(RunPaused(waits), None)
         return dict(self.values)
+
+    def pause(self) -> Steps:
+        """Return the interrupts that the run waits for; None if it is not paused."""
+        waits = self._pauses.interrupts
+        if waits == () and self._thread.saver is not None:
+            # LangGraph also pauses after the last node of a run, where nothing is left to do.
+            snapshot = yield from self._thread.latest()
+            return waits if snapshot.tasks else None
+        return waits
 
     def input_for(self, state: Mapping[str, Any]) -> Any:
         """Return the input of the run, with what the layers have changed of the state."""

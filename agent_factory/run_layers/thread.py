@@ -77,10 +77,9 @@ class RunThread:
         With `ends`, the tasks of the last step do not run any more. What others of that step have
         written is kept.
         """
-        place = {key: value for key, value in self.place.items() if key != "checkpoint_id"}
         around = ensure_config(merge_configs(self._agent.config, self.config))
         config = {
-            "configurable": {**self.configurable, "checkpoint_id": None, **place},
+            **self.end,
             # LangGraph stores it with each checkpoint of a run. A service knows its jobs by that.
             "metadata": around["metadata"],
         }
@@ -89,5 +88,16 @@ class RunThread:
             steps.insert(0, StateUpdate(None, CLEAR_TASKS))
         for step in steps:  # one by one: LangGraph stores the metadata with the first one only
             yield from self.call(self._agent, "bulk_update_state", config, [[step]])
-        snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)
+        snapshot = yield from self.latest()
         return dict(snapshot.values)
+
+    def latest(self) -> Calls:
+        """Return the StateSnapshot at the end of the thread."""
+        snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", self.end)
+        return snapshot
+
+    @property
+    def end(self) -> RunnableConfig:
+        """The end of the thread, also of a run that has gone back to an earlier checkpoint."""
+        place = {key: value for key, value in self.place.items() if key != "checkpoint_id"}
+        return {"configurable": {**self.configurable, "checkpoint_id": None, **place}}
