@@ -49,7 +49,9 @@ def runs(*command: str, folder: str = "order_desk", **more: str) -> str:
 
 
 def files(folder: str = ".") -> set[str]:
-    return {p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file()}
+    """What was written; where Python keeps bytecode, drawing the plan leaves some."""
+    found = (path for path in Path(folder).rglob("*") if path.parent.name != "__pycache__")
+    return {path.relative_to(folder).as_posix() for path in found if path.is_file()}
 
 
 @pytest.mark.long
