@@ -96,3 +96,9 @@ def test_the_reference_has_every_class_function_and_decorator(site: Any) -> None
     assert "::: agent_factory.SpecError\n" in page
     assert "### before_model\n" in page
     assert "agent_factory.ToolRuntime" not in page  # LangGraph's
+
+
+def test_each_example_is_in_the_navigation() -> None:
+    pages = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    examples = {path.stem for path in (ROOT / "examples").glob("[!_]*.py")}
+    assert {name for name in examples if f"- examples/{name}.md\n" not in pages} == set()
