@@ -150,6 +150,13 @@ def test_the_list_of_threads(desk: Desk, thread: str, new_page: NewPage) -> None
     expect(page.locator("#threads li a")).to_have_count(51)
     page.locator("#threads").evaluate("one => one.scrollTo(0, one.scrollHeight)")
     expect(page.locator("#threads li a")).to_have_count(60)
+    # Another thread does not take the list away from somebody who reads further down.
+    with page.expect_response(lambda response: "/studio/threads?" in response.url):
+        desk.service.create_thread(f"{thread}-60")
+    page.wait_for_timeout(200)
+    expect(page.locator("#threads li a")).to_have_count(60)
+    page.locator("#threads").evaluate("one => one.scrollTo(0, 0)")
+    expect(page.locator(f"#threads a[href$='{thread}-60']")).to_be_visible()
     page.get_by_placeholder("Find a thread").fill(f"{thread}-07")
     expect(page.locator("#threads li a")).to_have_count(1)
     page.get_by_placeholder("Find a thread").fill("nothing has this")

@@ -76,10 +76,17 @@
     } else part.focus();
   });
 
-  // A list that is replaced keeps what was chosen in it.
+  // A list that is replaced keeps what was chosen in it. One that is scrolled is replaced once it is
+  // back at its top.
   let chosen = new Set();
   document.body.addEventListener("htmx:beforeSwap", (event) => {
-    const boxes = event.detail.target.querySelectorAll?.("input[name=wait]:checked") || [];
+    const { target, requestConfig } = event.detail;
+    if (target === requestConfig.elt && target.matches(".rows") && target.scrollTop > 0) {
+      event.detail.shouldSwap = false;
+      target.dataset.stale = "";
+      return;
+    }
+    const boxes = target.querySelectorAll?.("input[name=wait]:checked") || [];
     chosen = new Set([...boxes].map((box) => box.value));
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
@@ -87,6 +94,11 @@
       box.checked = chosen.has(box.value);
     }
   });
+  document.addEventListener("scroll", ({ target }) => {
+    if (target.scrollTop > 0 || target.dataset?.stale === undefined) return;
+    delete target.dataset.stale;
+    tell("changed");
+  }, true);
   byId("all")?.addEventListener("change", (event) => {
     for (const box of document.querySelectorAll("input[name=wait]:enabled")) {
       box.checked = event.target.checked;
