@@ -161,6 +161,7 @@ def things_of(service: Service, tenant: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_each_example_is_answered(world: World) -> None:
     """So what is refused below is refused since it is another tenant's."""
     ids = {**world.own, **things_of(world.service, "globex")}
@@ -176,6 +177,7 @@ def test_each_example_is_answered(world: World) -> None:
                 assert Page(answer.text).wrong == [], context
 
 
+@pytest.mark.long
 def test_no_route_shows_or_changes_what_another_tenant_has(world: World) -> None:
     before = world.rows()
     threads_of_acme = [world.foreign, {**world.foreign, "thread": world.foreign["waiting"]}]
