@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
@@ -56,6 +56,7 @@ class Desk:
         self.tenant = self.thread = f"t-{next(self.threads)}"
         self.approved: set[tuple[str, str]] = set()
         self.covered: dict[str, frozenset[str]] = {}
+        self.remembered: list[frozenset[str]] = []
         self.mistakes: list[Any] = []
         self.ran: list[tuple[str, str]] = []
         self.seen: list[list[Wait]] = [[], []]  # by each of two reviewers
@@ -79,8 +80,13 @@ class Desk:
         found: BaseTool = pay
         return found
 
-    later: frozenset[str] = frozenset()
-    """What a standing approval covers that is stored by the decision which is carried out."""
+    remembered: list[frozenset[str]]
+    """What standing approvals cover that are not stored yet: with several calls, the decisions are
+    carried out when the last call is decided."""
+
+    @property
+    def later(self) -> frozenset[str]:
+        return frozenset().union(*self.remembered)
 
     def _agent(self, version: int) -> Any:
         policy = ToolPolicy(
@@ -151,7 +157,8 @@ def judge(desk: Desk, reviewer: int, which: int, kind: str, amount: int) -> None
     elif kind == "remember":
         decision = "approve"
         options["remember"] = {"seconds": 60, "when": {"euros": {"<=": euros}}}
-        desk.later = frozenset(digest_of(n, one) for one in versions for n in range(euros + 1))
+        covers = frozenset(digest_of(n, one) for one in versions for n in range(euros + 1))
+        desk.remembered.append(covers)
     elif kind != "approve":
         options["message"] = "No."
     approved = {(call, digest_of(euros, one)) for one in versions for call in ids_of(desk, wait)}
@@ -160,9 +167,10 @@ def judge(desk: Desk, reviewer: int, which: int, kind: str, amount: int) -> None
             desk.approved |= approved
         desk.service.decide(wait.id, decision, by=f"r{reviewer}", tenant=desk.tenant, **options)
     desk.settle()
-    known = desk.service.approvals(tenant=desk.tenant, active=False)
-    desk.covered = {**{one.id: desk.later for one in known}, **desk.covered}
-    desk.later = frozenset()
+    known = {one.id for one in desk.service.approvals(tenant=desk.tenant, active=False)}
+    if new := known - desk.covered.keys():
+        desk.covered |= dict.fromkeys(new, desk.later)
+        desk.remembered = []
 
 
 def ids_of(desk: Desk, wait: Wait) -> list[str]:
@@ -227,6 +235,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 # The worker draws random waits of its own, in its threads, while examples are drawn.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @settings(settings.get_profile("costly"), max_examples=EXAMPLES)
+@example(  # the decision about the second call stores the standing approval of the first
+    [20, 20],
+    [(judge, 0, 0, "remember", 4), (look, 0), (judge, 0, 0, "approve", 4), (replay, 4)],
+)
 @given(AMOUNTS, st.lists(STEPS, min_size=4, max_size=10))
 def test_only_what_was_approved_runs_and_once(
     desk: Desk, amounts: list[int], steps: list[Any]
