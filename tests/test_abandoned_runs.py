@@ -168,7 +168,7 @@ class Case:
         earlier: Whether the thread has an earlier run.
         end: How the run ends.
         at: After how many events, or at which place.
-        anew: Whether the user then says something else, rather than to let the run go on.
+        is_new: Whether the user then says something else, rather than to let the run go on.
     """
 
     members: tuple[dict[str, Script], ...]
@@ -176,7 +176,7 @@ class Case:
     earlier: bool
     end: End
     at: int
-    anew: bool
+    is_new: bool
 
 
 STEADY = ["nothing", "last", "log", "say", "say as dict", "command", "several", "write", "ask"]
@@ -194,7 +194,7 @@ def _cases(*ends: End) -> st.SearchStrategy[Case]:
         earlier=st.booleans(),
         end=st.sampled_from(ends),
         at=st.integers(1, 12),
-        anew=st.booleans(),
+        is_new=st.booleans(),
     )
 
 
@@ -298,7 +298,7 @@ def _check(case: Case, fused: Any, mode: Mode, form: Form | None) -> None:
     if ended.state == first:
         return  # the input was not stored: to go on is to ask once more
     assert ended.state in states
-    if not case.anew:
+    if not case.is_new:
         assert ended.finish() == end
         return
     earlier = passed[states.index(ended.state) :]

@@ -66,7 +66,7 @@ class Segment:
         trouble: What happens.
         at: At which place, after how many events, or the limit.
         form: How the agent is called.
-        anew: Whether the user says something new, where the thread could also go on.
+        is_new: Whether the user says something new, where the thread could also go on.
         asynchronous: Whether it is an async run.
         durability: When it stores checkpoints.
     """
@@ -74,7 +74,7 @@ class Segment:
     trouble: Trouble
     at: int
     form: str
-    anew: bool
+    is_new: bool
     asynchronous: bool
     durability: Literal["sync", "async", "exit"] = "async"
 
@@ -329,7 +329,7 @@ class Thread:
         agent, world = self.agent(), self.world
         tasks = () if self.saver is None else agent.get_state(CONFIG).tasks
         went_on = "pause" in world.saw.values()
-        goes_on = bool(tasks) and not segment.anew
+        goes_on = bool(tasks) and not segment.is_new
         if not (goes_on and went_on):
             world.held.clear()  # a paused run that is never resumed keeps what it has taken
             world.taken.clear()
@@ -467,7 +467,7 @@ segments = st.builds(
     trouble=st.sampled_from(TROUBLES),
     at=st.integers(1, 6),
     form=st.sampled_from(FORMS),
-    anew=st.sampled_from([False, False, True]),
+    is_new=st.sampled_from([False, False, True]),
     asynchronous=st.booleans(),
     durability=st.sampled_from(["sync", "async", "exit"]),
 )

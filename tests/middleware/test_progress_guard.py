@@ -383,7 +383,7 @@ def test_the_names_of_tools_are_read_in_every_form() -> None:
 
 
 def test_a_fork_counts_what_it_holds(call: Run) -> None:
-    """A thread that goes on from an earlier checkpoint, with an agent that is built anew."""
+    """A thread that goes on from an earlier checkpoint, with an agent that is built again."""
     stage, _ = played(call, SEARCH)
     past = [s for s in stage.agent.get_state_history(stage.config) if s.next == ("model",)]
     (before,) = [s for s in past if len(texts(s.values["messages"])) == 3]
