@@ -273,7 +273,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         # LangGraph reserves "|" and ":" in node names, and names of remote tools contain them.
         return f"{type(self).__name__}[{self.tool_name.replace('|', '_').replace(':', '_')}]"
 
-    @cached_property
+    @property
     def _limit(self) -> Limit:
         return Limit(
             self.name, self.tool_name, self.thread_limit, self.run_limit, self.exit_behavior

@@ -629,3 +629,13 @@ def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
 def test_a_tool_is_given_by_name() -> None:
     with pytest.raises(TypeError, match="tool_name must be a string or None"):
         ToolCallLimitMiddleware(tool_name=search, run_limit=1)  # type: ignore[arg-type]
+
+
+def test_a_limit_that_is_changed_between_runs_applies(ask: Ask) -> None:
+    limit = ToolCallLimitMiddleware(run_limit=2)
+    for allowed in (2, 1):
+        limit.run_limit = allowed
+        model = ScriptedChatModel([[s()], [s("b")], "Done."])
+        result = ask(create_agent(model, [search], middleware=[limit]))
+        refused = ["refused"] * (2 - allowed)
+        assert answers(result["messages"]) == [*["found a", "found b"][:allowed], *refused]
