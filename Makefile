@@ -27,7 +27,7 @@ SHORT  := -m pytest -n $(MORE) -m "not long"
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check long prove foreign web bench bench-full bench-check docs docs-serve pyright pages link clean
+.PHONY: demo test check long prove foreign web speed bench bench-full bench-check docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -55,7 +55,10 @@ foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agent
 	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(ARGS)
 
 web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
-	$(BIN)/python $(TESTS) tests/web $(ARGS)
+	$(BIN)/python $(TESTS) tests/web --ignore=tests/web/test_speed.py $(ARGS)
+
+speed: $(STAMP)   # how soon pages answer: one test at a time, and nothing beside it
+	$(BIN)/python -m pytest tests/web/test_speed.py $(ARGS)
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
 	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)

@@ -45,14 +45,15 @@ def load(data: bytes) -> Any:
 class EventLog:
     """Events of runs in the database.
 
-    Many runs write through one thread, which gathers what comes within 50 ms into one transaction.
+    Many runs write through one thread: a first event at once, and what comes within the 50 ms after
+    it in one more transaction.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock, self._order = Lock(), Lock()
         self._waiting: dict[str, list[Any]] = {}
-        self._stop = Event()
+        self._stop, self._arrived = Event(), Event()
         self._writer: Thread | None = None
         self._news = Condition()
         self._tells: set[Callable[[], object]] = set()  # of those who wait in event loops
@@ -69,6 +70,7 @@ class EventLog:
                     target=self._write_all, name="agent-factory-events", daemon=True
                 )
                 self._writer.start()
+        self._arrived.set()
         if last:
             self.flush()
 
@@ -91,8 +93,11 @@ class EventLog:
         self._tell()
 
     def _write_all(self) -> None:
-        while not self._stop.wait(GATHER_SECONDS):
+        while not self._stop.is_set():
+            self._arrived.wait()
+            self._arrived.clear()
             self.flush()
+            self._stop.wait(GATHER_SECONDS)
 
     def forget(self) -> None:
         """Delete events that are older than an hour."""
@@ -191,6 +196,7 @@ class EventLog:
     def close(self) -> None:
         """Write what was gathered, and end the threads."""
         self._stop.set()
+        self._arrived.set()
         self.flush()
         for thread in (self._writer, self._listener):
             if thread is not None:

@@ -28,6 +28,7 @@ from agent_factory.service import (
     ServiceError,
     ThreadBusy,
 )
+from agent_factory.service.backend import Backend
 from agent_factory.testing import ScriptedChatModel
 from service.databases import new_postgres
 from service.desk import Journal, check_history, make_desk
@@ -266,6 +267,17 @@ def test_a_stream_without_news(service: Service, thread: str, closed: Gate) -> N
     run = service.submit("echo", thread=thread, message="Hi")
     with pytest.raises(TimeoutError):
         list(run.stream(timeout=0.1))
+
+
+def test_a_first_event_waits_for_no_other(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_factory.service.events.GATHER_SECONDS", 60.0)
+    backend.log.add("job", {"type": "values"})
+    rows = backend.log.read("job", 0, WAIT, lambda: False)
+    while (row := next(rows)) is None:
+        backend.log.wait()
+    assert row[1] == [{"type": "values"}]
 
 
 async def test_async_variants(service: Service, thread: str) -> None:
