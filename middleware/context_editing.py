@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import is_, or_
 from typing import Annotated, Any, Literal, NotRequired, Protocol, cast, runtime_checkable
 
@@ -32,7 +33,7 @@ from agent_factory import (
 
 from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
 from ._shared.models import with_update
-from ._shared.overflow import Freed, Rung, call_recovering, plural
+from ._shared.overflow import Freed, call_recovering, plural
 from ._shared.recall import how_to_recall, recall_tool
 from ._shared.summaries import with_summaries
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
@@ -137,7 +138,8 @@ class ClearToolUsesEdit:
         self, messages: list[AnyMessage], *, count_tokens: Callable[[Sequence[AnyMessage]], int]
     ) -> list[AnyMessage]:
         """Clear old results in the list, which is returned, if the request is too large."""
-        results = [i for i, message in enumerate(messages) if isinstance(message, ToolMessage)]
+        # Not by `isinstance`, which is slow for classes of pydantic that do not match.
+        results = [i for i, message in enumerate(messages) if message.type == "tool"]
         if len(results) <= self.keep or count_tokens(messages) <= self.trigger:
             return messages
         calls = calls_of_results(messages)
@@ -297,7 +299,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         is_edited = bool(stored) or messages is not given
         shown = with_hints(messages, self._tool(request)) if is_edited else messages
         asked = request if shown is request.messages else request.override(messages=shown)
-        response: ModelResponse[Any] = yield from call_recovering(asked, Rung("clear", free))
+        response: ModelResponse[Any] = yield from call_recovering(asked, clear=free)
         if not forced and messages is earlier and (self.keep_thread or not stored):
             return response
         # Messages that the thread does not hold are for this call only, and so is their order.
@@ -327,7 +329,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
             if self.token_count_method == "model"
             else self.token_counter or count_tokens_approximately
         )
-        return lambda messages: tokens_sent(request, messages, counter)
+        return partial(tokens_sent, request, count=counter)
 
     def _edited(self, request: ModelRequest[Any], given: list[AnyMessage]) -> list[AnyMessage]:
         """The messages after all edits; the same list if nothing has changed."""

@@ -94,17 +94,17 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Offer the tools in the form in which the provider searches among them."""
-        marks = {
-            tool.name: mark_of(tool, _MARK) for tool in request.tools if isinstance(tool, BaseTool)
-        }
-        deferred = {name for name, mark in marks.items() if mark}
+        marked, unmarked = set(), set()
+        for tool in request.tools:
+            if (name := getattr(tool, "name", None)) is None:
+                continue  # a tool of the provider, as a dict
+            mark = mark_of(tool, _MARK)
+            if mark:
+                marked.add(name)
+            elif mark is None:
+                unmarked.add(name)
         chosen = self.searchable_tool_names
-        if chosen or not deferred:
-            deferred |= {
-                name
-                for name, mark in marks.items()
-                if mark is None and (not chosen or name in chosen)
-            }
+        deferred = marked | (unmarked & chosen) if chosen else marked or unmarked
         if deferred:
             deferred.discard(forced_tool(request.tool_choice))
         provider = self._provider_of(request.model) if deferred else None

@@ -12,11 +12,12 @@ checkpoint would hold it.
 
 from __future__ import annotations
 
+import math
 import warnings
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired
 from uuid import uuid4
@@ -56,7 +57,7 @@ from agent_factory import (
 
 from ._shared.errors import is_async
 from ._shared.models import given_model, is_model, text_of, with_update
-from ._shared.overflow import Freed, Rung, call_recovering, plural
+from ._shared.overflow import Freed, call_recovering, plural
 from ._shared.recall import LIST, recall_tool
 from ._shared.summaries import (
     HEADING,
@@ -347,7 +348,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             return call.replace(older, text, read=1 if text else 0), call.done
 
         response: ModelResponse[Any] = yield from call_recovering(
-            call.request, Rung("summarize", summarize), Rung("cut", cut)
+            call.request, summarize=summarize, cut=cut
         )
         return with_update(request, response, call.update) if call.update else response
 
@@ -356,18 +357,22 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         request, messages = call.request, call.request.messages
         window = window_of(request.model) or window_of(self.model) if self._needs_window else None
 
-        @cache  # counted at most once, and only if a threshold needs it
-        def tokens() -> int:
-            return tokens_sent(request, messages, self.token_counter)
-
-        def reaches(unit: str, amount: float) -> bool:
-            if unit == "messages":
-                return len(messages) >= amount
-            if unit == "fraction":
-                return window is not None and tokens() >= amount * window
-            return tokens() >= amount
-
-        if not any(all(reaches(*size) for size in clause.items()) for clause in self._clauses):
+        tokens: int | None = None  # counted at most once, and only if a threshold needs it
+        for clause in self._clauses:
+            for unit, amount in clause.items():
+                if unit == "messages":
+                    size = len(messages)
+                else:
+                    if tokens is None:
+                        tokens = tokens_sent(request, messages, self.token_counter)
+                    size = tokens
+                    if unit == "fraction":
+                        amount = amount * window if window is not None else math.inf
+                if size < amount:
+                    break
+            else:
+                break  # all thresholds of this clause are reached
+        else:
             return []
         if not call.keep_thread and any(map(call.is_foreign_summary, messages)):
             return []  # another instance has just summarized, and the thread does not hold it yet
@@ -453,8 +458,11 @@ class _Call:
         self.update: dict[str, Any] = {}
         self.done = ""
         self._given = request
-        self._stored = {content_of(summary): summary for summary in stored_summaries(request)}
         self._removed: list[str] = []  # ids of messages of the thread
+
+    @cached_property
+    def _stored(self) -> dict[str, Summary]:
+        return {content_of(summary): summary for summary in stored_summaries(self._given)}
 
     @cached_property
     def _numbers(self) -> Numbers:

@@ -42,7 +42,7 @@ from agent_factory import (
 from ._shared.invocable import Called
 from ._shared.messages import is_cleared
 from ._shared.models import with_update
-from ._shared.overflow import Freed, Rung, call_recovering, plural
+from ._shared.overflow import Freed, call_recovering, plural
 from ._shared.recall import (
     LIST,
     RECALLS,
@@ -240,6 +240,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         # What is summarized need not be shortened.
         messages = given = with_summaries(request)
         for index, message in enumerate(given):
+            content = message.content
+            if not chosen and isinstance(content, str) and (limit is None or len(content) <= limit):
+                continue  # nearly all messages, at each call: so without a call of a function
             if isinstance(message, ToolMessage) and self._is_large(message, chosen, limit):
                 if messages is given:
                     messages = list(given)
@@ -271,7 +274,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             return (smaller, f"offloaded {plural(done, 'tool result')}") if done else None
 
         asked = request if messages is request.messages else request.override(messages=messages)
-        response: ModelResponse[Any] = yield from call_recovering(asked, Rung("offload", free))
+        response: ModelResponse[Any] = yield from call_recovering(asked, offload=free)
         update: dict[str, Any] = {}
         if written:
             update["messages"] = list(written.values())

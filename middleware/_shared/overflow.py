@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage
@@ -38,16 +38,11 @@ Freed = tuple[list[AnyMessage], str] | None
 """The smaller conversation, and what was done to it; None if there was nothing to do."""
 
 
-class Rung(NamedTuple):
-    """A step that a layer can take to make a conversation smaller.
+Free = Callable[[ModelRequest[Any], Callable[[Sequence[AnyMessage]], bool]], Flow[Freed]]
+"""Makes the conversation of a request smaller. It may stop where its second argument, a function of
+messages, returns True."""
 
-    Args:
-        name: One of `LADDER`.
-        free: Makes the conversation of a request smaller. It may stop where `fits` returns True.
-    """
-
-    name: Literal["clear", "offload", "summarize", "cut"]
-    free: Callable[[ModelRequest[Any], Callable[[Sequence[AnyMessage]], bool]], Flow[Freed]]
+_Steps = tuple[tuple[str, Free], ...]
 
 
 @dataclass(slots=True)
@@ -55,15 +50,13 @@ class _Ladder:
     """The steps of all layers around one model call, the outermost layer's first."""
 
     state: Any  # the state of the call: a nested agent has another one, and so its own ladder
-    rungs: tuple[Rung, ...] = ()
+    steps: _Steps = ()
     done: tuple[str, ...] = ()
     rounds: int = 0
     is_used_up: bool = False
     is_awaited: bool = False  # a layer further in would handle the error if nothing can be freed
 
-    def climb(
-        self, request: ModelRequest[Any], rungs: Sequence[Rung]
-    ) -> Flow[ModelRequest[Any] | None]:
+    def climb(self, request: ModelRequest[Any], steps: _Steps) -> Flow[ModelRequest[Any] | None]:
         """The request, made smaller by these steps; None if nothing can be freed."""
 
         def size(messages: Sequence[AnyMessage]) -> int:
@@ -74,10 +67,10 @@ class _Ladder:
             goal = min(goal, window * _OF_WINDOW)
         done: list[str] = []
         if self.rounds < _MAX_ROUNDS:
-            for rung in sorted(rungs, key=lambda rung: LADDER.index(rung.name)):
+            for _, free in sorted(steps, key=lambda step: LADDER.index(step[0])):
                 if done and size(request.messages) <= goal:
                     break
-                made = yield from rung.free(request, lambda messages: size(messages) <= goal)
+                made = yield from free(request, lambda messages: size(messages) <= goal)
                 if made is not None:
                     request = request.override(messages=made[0])
                     done.append(made[1])
@@ -114,21 +107,25 @@ def recovers_later(request: ModelRequest[Any]) -> bool:
     return True
 
 
-def call_recovering(request: ModelRequest[Any], *rungs: Rung) -> Flow[ModelResponse[Any]]:
+def call_recovering(request: ModelRequest[Any], **own: Free) -> Flow[ModelResponse[Any]]:
     """Call the inner layer; if the conversation is too long, make it smaller and call once more.
+
+    Args:
+        request: The request.
+        **own: The steps of this layer, by their names in `LADDER`.
 
     Raises:
         ContextOverflowError: Nothing is left to free; a note says what was tried.
     """
-    before = _ladder.get()
-    ladder = before
+    ladder = before = _ladder.get()
     if ladder is None or ladder.state is not request.state:
         ladder = _Ladder(request.state)
-    outer = ladder.rungs
-    steps = outer + rungs
+    outer = ladder.steps
+    steps = (*outer, *own.items())
     while True:
-        _ladder.set(ladder)
-        ladder.rungs = steps
+        if ladder is not before:
+            _ladder.set(ladder)
+        ladder.steps = steps
         try:
             response: ModelResponse[Any] = yield request
             return response
@@ -139,8 +136,9 @@ def call_recovering(request: ModelRequest[Any], *rungs: Rung) -> Flow[ModelRespo
             overflow = error
         finally:
             # Not by a token: a coroutine that is dropped may be closed in another context.
-            ladder.rungs = outer
-            _ladder.set(before)
+            ladder.steps = outer
+            if ladder is not before:
+                _ladder.set(before)
         smaller = yield from ladder.climb(request, steps)
         if smaller is not None:
             set_reason(f"overflow: {', '.join(ladder.done)}")

@@ -68,5 +68,5 @@ class MarkedTools:
 
 def mark_of(tool: Any, key: str) -> Any:
     """The value of a mark of a tool; None without one."""
-    marks = tool if isinstance(tool, Mapping) else getattr(tool, "extras", None)
-    return (marks or {}).get(key)
+    marks = tool if isinstance(tool, dict) else getattr(tool, "extras", None)
+    return marks.get(key) if marks else None

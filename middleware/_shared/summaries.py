@@ -68,6 +68,8 @@ def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
     already, another one stands for them too, or they are not in the thread any more.
     """
     messages = request.messages
+    if not request.state.get("summaries"):
+        return messages  # three layers ask at each call
     numbers: Numbers | None = None
     for summary in stored_summaries(request):
         until = summary["until"]
