@@ -111,7 +111,7 @@ class StateView:
     ) -> None:
         self._channels = channels
         self._order = order
-        self._cached = cached  # channels of messages from earlier steps, which have an index
+        self._cached = cached  # channels from earlier steps; those of messages have an index
         ephemeral = {key for key in state if key in channels and channels[key].is_ephemeral}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
         # The state so far. Set it to a preview to accept that.
@@ -175,14 +175,18 @@ class StateView:
         else:
             if key not in self.now.persistent:
                 channel = channel.copy()
-            elif viewed.is_messages:
-                value = self.now.persistent[key]
-                channel = self._cached.get(key) or channel.from_checkpoint(value)
-                channel.value = value
-                self._cached[key] = channel
             else:
-                # A reducer may change its first argument, and LangGraph folds that again.
-                channel = channel.from_checkpoint(copy(self.now.persistent[key]))
+                value = self.now.persistent[key]
+                if not viewed.is_messages:
+                    # A reducer may change its first argument, and LangGraph folds that again.
+                    value = copy(value)
+                if not (viewed.is_messages or type(channel) is BinaryOperatorAggregate):
+                    channel = channel.from_checkpoint(value)
+                elif key in self._cached:  # to make one takes longer than its reducer
+                    channel = self._cached[key]
+                    channel.value = value
+                else:
+                    channel = self._cached[key] = channel.from_checkpoint(value)
             self._reduced[key] = channel
         channel.update(values)
         return channel.get()

@@ -38,18 +38,22 @@ class UpdateMerger:
     ) -> dict[str, Any] | Command[Any]:
         """Return a dict, or a Command if a key has to be written several times."""
         pairs: list[Pair] = list(update.items())
-        written: set[str] = set()
+        keys, written = set(update), set[str]()
         for command in commands:
-            new = pairs_of(command, _LAYER)
-            check_keys((key for key, _ in new), self._keys, _LAYER)
-            for key, value in new:
+            for key, value in (new := pairs_of(command, _LAYER)):
+                if key not in self._keys:
+                    check_keys([key for key, _ in new], self._keys, _LAYER)
                 if key == "jump_to" and value:
                     raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
                 if key in self._messages and isinstance(value, list):
                     ids = [getattr(message, "id", None) for message in value]
                     value = [m for m, id in zip(value, ids, strict=True) if id not in written]
                     written.update(id for id in ids if id and id != REMOVE_ALL_MESSAGES)
-                self._add(pairs, key, value)
+                if key in keys:
+                    self._add(pairs, key, value)
+                else:
+                    keys.add(key)
+                    pairs.append((key, value))
         merged = dict(pairs)
         return merged if len(merged) == len(pairs) else Command(update=pairs)
 
