@@ -207,7 +207,10 @@ class Rule:
 
     def names(self, tool: str) -> bool:
         """Whether the rule is about a tool of this name."""
-        return self.tool == "*" or fnmatchcase(tool, self.tool)
+        pattern = self.tool
+        if "*" in pattern or "?" in pattern or "[" in pattern:
+            return pattern == "*" or fnmatchcase(tool, pattern)
+        return tool == pattern
 
     def matches(self, request: ToolCallRequest) -> bool:
         """Whether the rule is about a call."""
