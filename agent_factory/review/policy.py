@@ -325,7 +325,8 @@ class ToolPolicy:
     def allows(self, tool: str) -> bool:
         """Whether every call of a tool runs without a decision, whatever its arguments.
 
-        False if that depends on the call, and in a subclass that chooses rules itself.
+        False if that depends on the call, and in a subclass that chooses rules itself, of the
+        policy or of a rule.
 
         >>> policy = ToolPolicy(Rule("search*", "allow"), Rule("*", "ask"))
         >>> policy.allows("search_mail"), policy.allows("refund")
@@ -334,6 +335,8 @@ class ToolPolicy:
         if type(self).rule_for is not ToolPolicy.rule_for:
             return False
         for rule in self.rules:
+            if type(rule).matches is not Rule.matches:
+                return False
             if rule.names(tool):
                 return rule.action == "allow" and rule.when is None
         return False
