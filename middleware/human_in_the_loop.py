@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, cast
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
 from langgraph.func import entrypoint
@@ -38,9 +38,12 @@ from agent_factory import (
 from agent_factory.review.approvals import ApprovalStore, StandingApproval, approval_store
 from agent_factory.review.policy import OPTIONS, DecisionType, Rule, ToolPolicy, When
 from agent_factory.review.records import (
+    EDITED,
+    REVIEWED,
     approved_digest,
     call_digest,
     digest,
+    last_records,
     original_of,
     split_decisions,
     tool_digest,
@@ -260,6 +263,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
+        if not self._may_ask(state["messages"]):
+            return None
         return run(self._review_turn(state, runtime or Runtime()))
 
     async def aafter_model(
@@ -268,7 +273,19 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Async variant of `after_model`, which a subclass may override alone."""
         if type(self).after_model is not HumanInTheLoopMiddleware.after_model:
             return self.after_model(state, runtime)
+        if not self._may_ask(state["messages"]):
+            return None
         return await arun(self._review_turn(state, runtime or Runtime()))
+
+    def _may_ask(self, messages: Sequence[AnyMessage]) -> bool:
+        """Whether the last message of the model has calls that may need a decision."""
+        for message in reversed(messages):
+            if isinstance(message, AIMessage):
+                for call in message.tool_calls:  # noqa: SIM110  # runs at each turn
+                    if not self.policy.allows(call["name"]):
+                        return True
+                return False
+        return False
 
     def _review_turn(
         self, state: AgentState[Any], runtime: Runtime[Any]
@@ -331,22 +348,27 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Ask about a call without a decision; report an edit to the model."""
-        call, messages = request.tool_call, request.state["messages"]
-        original = original_of(call, messages)
+        call, records = request.tool_call, last_records(request.state["messages"])
+        original = original_of(call, records) if EDITED in records else None
         approved: set[str | None] = set()
         # In per_call mode each decision is made here, so that none can be on record.
-        if self.interrupt_mode == "batched":
-            approved.add(approved_digest(call, messages, self.name))
+        if self.interrupt_mode == "batched" and REVIEWED in records:
+            approved.add(approved_digest(call, records, self.name))
         undecided = request
         while True:
-            settled = yield from self._settle(undecided, approved)
-            if isinstance(settled, ToolMessage):
-                return settled
-            if settled.tool_call is not undecided.tool_call:
-                request, original = settled, original or call
+            # Most calls are of tools whose calls all run. Such a call needs no decision, unless a
+            # layer further in makes it a call of another tool, which the guard notices.
+            allowed: str | None = undecided.tool_call["name"]
+            if not self.policy.allows(undecided.tool_call["name"]):
+                allowed = None
+                settled = yield from self._settle(undecided, approved)
+                if isinstance(settled, ToolMessage):
+                    return settled
+                if settled.tool_call is not undecided.tool_call:
+                    request, original = settled, original or call
             may_run = partial(self._may_run, approved, knows_tool=request.tool is not None)
             try:
-                with _Guard(request, may_run):
+                with _Guard(request, allowed, may_run):
                     result: ToolMessage | Command[Any] = yield request
                 break
             except CallChanged as changed:
@@ -570,22 +592,29 @@ def _remember(request: ToolCallRequest, decision: Any, store: ApprovalStore | No
 
 
 class _Guard(ToolCallRecorder):
-    """Refuses a call that a layer further in has changed since it was decided about."""
+    """Refuses a call that a layer further in has changed since it was decided about.
+
+    Calls of the `allowed` tool, if there is one, need no decision.
+    """
 
     def __init__(
-        self, request: ToolCallRequest, may_run: Callable[[ToolCallRequest], bool]
+        self,
+        request: ToolCallRequest,
+        allowed: str | None,
+        may_run: Callable[[ToolCallRequest], bool],
     ) -> None:
         super().__init__()
-        self._runtime, self._may_run = request.runtime, may_run
+        self._runtime, self._allowed, self._may_run = request.runtime, allowed, may_run
 
     def record(self, request: ToolCallRequest) -> None:
         """Raise CallChanged unless the call may run."""
-        # Tools of an agent inside of the tool have another place.
-        is_here = request.runtime is self._runtime or (
-            _place_of(request.runtime) == _place_of(self._runtime)
-        )
-        if is_here and not self._may_run(request):
-            raise CallChanged(request)
+        if request.tool_call["name"] != self._allowed:
+            # Tools of an agent inside of the tool have another place.
+            is_here = request.runtime is self._runtime or (
+                _place_of(request.runtime) == _place_of(self._runtime)
+            )
+            if is_here and not self._may_run(request):
+                raise CallChanged(request)
         super().record(request)
 
 

@@ -27,6 +27,8 @@ from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 
+_THREAD_COUNT, _RUN_COUNT = "thread_model_call_count", "run_model_call_count"
+
 
 class ModelCallLimitState(AgentState[Any]):
     """State of an agent with counted model calls.
@@ -122,7 +124,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """End the run if a limit is reached, even if other hooks jump back."""
-        message = self._final_message(*_counts(state))
+        message = self._final_message(state)
         if message is None:
             return None
         return {
@@ -139,9 +141,10 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Make and count the call; a call at the limit that bypassed `before_model` is not made."""
-        thread, run = _counts(request.state)
-        if message := self._final_message(thread, run):
+        state: Any = request.state
+        if message := self._final_message(state):
             return message
+        thread, run = state.get(_THREAD_COUNT, 0), state.get(_RUN_COUNT, 0)
         last_because = ""
         if self.exit_behavior == "answer":
             last_because = used_up(
@@ -151,19 +154,17 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             response = yield from request_final_answer(request, last_because)
         else:
             response = yield request
-        counted = {"thread_model_call_count": thread + 1, "run_model_call_count": run + 1}
+        counted = {_THREAD_COUNT: thread + 1, _RUN_COUNT: run + 1}
         return ExtendedModelResponse(response, Command(update=counted))
 
-    def _final_message(self, thread_count: int, run_count: int) -> AIMessage | None:
+    def _final_message(self, state: Any) -> AIMessage | None:
         """The message that ends the run; None if the model may be called."""
-        numbers = (thread_count, run_count, self.thread_limit, self.run_limit)
-        reached = used_up("model calls", *numbers)
-        if not reached:
+        thread_limit, run_limit = self.thread_limit, self.run_limit
+        if (thread_limit is None or state.get(_THREAD_COUNT, 0) < thread_limit) and (
+            run_limit is None or state.get(_RUN_COUNT, 0) < run_limit
+        ):
             return None
+        counts = state.get(_THREAD_COUNT, 0), state.get(_RUN_COUNT, 0)
         if self.exit_behavior == "error":
-            raise ModelCallLimitExceededError(*numbers)
-        return final_message(reached)
-
-
-def _counts(state: Any) -> tuple[int, int]:
-    return state.get("thread_model_call_count", 0), state.get("run_model_call_count", 0)
+            raise ModelCallLimitExceededError(*counts, thread_limit, run_limit)
+        return final_message(used_up("model calls", *counts, thread_limit, run_limit))

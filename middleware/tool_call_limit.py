@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import inf
 from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -60,15 +59,15 @@ _LIMITS = "tool_call_limits"
 _REFUSED_BY = "tool_call_limit"
 """Metadata key of a refused call's result: the name of the limit."""
 
-Counts = tuple[Mapping[str, int], Mapping[str, int]]
-"""The calls that have run in the thread and in the run, by the name of the tool."""
+Counts = Mapping[str, Any]
+"""A state, of which only the two counts are read."""
 
 
 def add_counts(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """The sum of two counts."""
     total = dict(counts)
-    for name, number in more.items():
-        total[name] = total.get(name, 0) + number
+    for name in more:
+        total[name] = total[name] + more[name] if name in total else more[name]
     return total
 
 
@@ -79,7 +78,7 @@ class RunCounts(UntrackedValue[dict[str, int]]):
         """Add what the tasks of a step have counted."""
         if not values:
             return False
-        total = self.get() if self.is_available() else {}
+        total = self.value if isinstance(self.value, dict) else {}  # LangGraph's MISSING
         for value in values:
             total = add_counts(total, value)
         self.value = total
@@ -128,20 +127,14 @@ class Limit:
 
     def used(self, counts: Counts) -> tuple[int, int]:
         """The calls in the thread and in the run that this limit counts."""
-        thread, run = counts
+        thread, run = (counts.get(key) or {} for key in (_THREAD_COUNTS, _RUN_COUNTS))
         if self.tool_name is None:
             return sum(thread.values()), sum(run.values())
         return thread.get(self.tool_name, 0), run.get(self.tool_name, 0)
 
-    def room(self, counts: Counts) -> float:
-        """How many more of the calls that this limit counts may run."""
-        thread, run = self.used(counts)
-        left = inf if self.thread_limit is None else self.thread_limit - thread
-        return left if self.run_limit is None else min(left, self.run_limit - run)
-
     def refuses(self, tool: str, counts: Counts) -> bool:
         """Whether one more call of the tool would exceed the limit."""
-        return self.tool_name in (None, tool) and self.room(counts) < 1
+        return self.tool_name in (None, tool) and not has_room(self, counts, 1)
 
     def reason(self, thread_count: int, run_count: int) -> str:
         """What is used up, as half a sentence; empty if nothing is."""
@@ -156,6 +149,17 @@ class Limit:
             f"call {self.tool_name or 'any tool'} again; go on with what you have.",
             response_metadata={_REFUSED_BY: self.name},
         )
+
+
+def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int) -> bool:
+    """Whether so many more of the calls that a limit counts may run."""
+    tool = limit.tool_name
+    for key, most in ((_THREAD_COUNTS, limit.thread_limit), (_RUN_COUNTS, limit.run_limit)):
+        if most is not None:
+            ran = counts.get(key) or {}
+            if (sum(ran.values()) if tool is None else ran.get(tool, 0)) + calls > most:
+                return False
+    return True
 
 
 _LIMIT_RECORDS = TypeAdapter(dict[str, Limit])
@@ -284,7 +288,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         self, state: ToolCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """End the run after a turn that exceeded the limit, even if other hooks jump back."""
-        stop = self._own_stop(state)
+        stop = self._own_stop(state) if _STOP in state else None
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
         messages: list[Any] = results_of_pending_calls(state["messages"])
@@ -305,9 +309,17 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Ask for the last answer if the run must end; otherwise refuse calls that can't run."""
-        stop = self._own_stop(request.state)
+        stop = self._own_stop(request.state) if _STOP in request.state else None
         if stop is None:
-            return self._without_impossible_calls(request, (yield request))
+            response: ModelResponse[Any] = yield request
+            calls: list[ToolCall] = []
+            for message in response.result:
+                if isinstance(message, AIMessage):
+                    calls = message.tool_calls
+            # With room for all calls of the turn, other limits need not know of this one.
+            if not calls or has_room(self, request.state, len(calls)):
+                return response
+            return self._without_impossible_calls(request, response)
         reason = self._limit.reason(stop["thread_count"], stop["run_count"])
         response = yield from request_final_answer(request, reason)
         done = not asks_for_retry(response)
@@ -315,14 +327,16 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run and count the call, or refuse it."""
-        call = request.tool_call
-        message, tail = last_turn(request.state["messages"])
-        limits, counts = limits_on(message, self._limit), _counts(request.state)
+        call, counts = request.tool_call, request.state
+        message, tail = last_turn(counts["messages"])
         refused: Refused = {}
         # One more than the message has calls, for a call that a layer has replaced.
         most = 1 + (len(message.tool_calls) if message else 0)
-        if any(limit.room(counts) < most for limit in limits):
-            refused = refusals(calls_in_order(call, message, tail), limits, counts)
+        has_records = message is not None and _LIMITS in message.response_metadata
+        if has_records or not has_room(self, counts, most):
+            limits = limits_on(message, self._limit)
+            if not all(has_room(limit, counts, most) for limit in limits):
+                refused = refusals(calls_in_order(call, message, tail), limits, counts)
         update: dict[str, Any] = _stop_update(refused) if refused else {}
         if call["id"] in refused:
             limit, used = refused[call["id"]]
@@ -361,12 +375,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         """The response with a record of this limit; calls that can't run need no review."""
         result: list[Any] = response.result
         message, tail = last_turn(result)
-        if message is None or not message.tool_calls:
-            return response
-        limit, counts = self._limit, _counts(request.state)
-        # With room for all calls of the turn, other limits need not know of this one.
-        if limit.room(counts) >= len(message.tool_calls):
-            return response
+        assert message is not None
+        limit, counts = self._limit, request.state
         metadata = message.response_metadata
         metadata = {**metadata, _LIMITS: {**metadata.get(_LIMITS, {}), limit.name: asdict(limit)}}
         recorded = message.model_copy(update={"response_metadata": metadata})
@@ -385,10 +395,6 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         limited = ModelResponse(result, response.structured_response)
         stop = _stop_update(refused)
         return ExtendedModelResponse(limited, Command(update=stop)) if stop else limited
-
-
-def _counts(state: Any) -> Counts:
-    return state.get(_THREAD_COUNTS) or {}, state.get(_RUN_COUNTS) or {}
 
 
 def _stop_update(refused: Refused) -> dict[str, Any]:
@@ -440,9 +446,10 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
         if limit is not None:
             refused[call["id"]] = limit, limit.used(counts)
             continue
-        thread, run = counts
-        one = {call["name"]: 1}
-        counts = add_counts(thread, one), add_counts(run, one)
+        counts = {
+            key: add_counts(counts.get(key) or {}, {call["name"]: 1})
+            for key in (_THREAD_COUNTS, _RUN_COUNTS)
+        }
     return refused
 
 

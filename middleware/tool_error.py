@@ -135,6 +135,8 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
             raise
         except Exception as error:
             return (yield from self._handled(error, request))
+        if not recorder.errors:
+            return result
         # A ToolRetryMiddleware further in reports its last failure to the model.
         failure = recorder.errors.get(call["id"])
         is_report = isinstance(result, ToolMessage) and result.status == "error"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -187,6 +188,19 @@ def test_a_subclass_that_chooses_rules_allows_no_tool_as_a_whole() -> None:
 
     assert ToolPolicy(Rule("*", "allow")).allows("pay")
     assert not NightPolicy(Rule("*", "allow")).allows("pay")
+
+    class DayRule(Rule):
+        def matches(self, request: ToolCallRequest) -> bool:
+            return False
+
+    assert not ToolPolicy(DayRule("*", "allow")).allows("pay")
+    assert not ToolPolicy(DayRule("read", "ask"), Rule("*", "allow")).allows("pay")
+    assert ToolPolicy(Rule("*", "allow"), DayRule("*", "ask")).allows("pay")
+
+
+@given(st.text("ab*?[]!-", max_size=5).filter(bool), st.text("ab*?[]!-", max_size=3))
+def test_a_rule_names_what_its_pattern_matches(pattern: str, tool: str) -> None:
+    assert Rule(pattern, "ask").names(tool) == fnmatchcase(tool, pattern)
 
 
 def test_a_policy_that_cannot_work_is_refused() -> None:

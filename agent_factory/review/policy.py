@@ -207,7 +207,10 @@ class Rule:
 
     def names(self, tool: str) -> bool:
         """Whether the rule is about a tool of this name."""
-        return self.tool == "*" or fnmatchcase(tool, self.tool)
+        pattern = self.tool
+        if "*" in pattern or "?" in pattern or "[" in pattern:
+            return pattern == "*" or fnmatchcase(tool, pattern)
+        return tool == pattern
 
     def matches(self, request: ToolCallRequest) -> bool:
         """Whether the rule is about a call."""
@@ -322,7 +325,8 @@ class ToolPolicy:
     def allows(self, tool: str) -> bool:
         """Whether every call of a tool runs without a decision, whatever its arguments.
 
-        False if that depends on the call, and in a subclass that chooses rules itself.
+        False if that depends on the call, and in a subclass that chooses rules itself, of the
+        policy or of a rule.
 
         >>> policy = ToolPolicy(Rule("search*", "allow"), Rule("*", "ask"))
         >>> policy.allows("search_mail"), policy.allows("refund")
@@ -331,6 +335,8 @@ class ToolPolicy:
         if type(self).rule_for is not ToolPolicy.rule_for:
             return False
         for rule in self.rules:
+            if type(rule).matches is not Rule.matches:
+                return False
             if rule.names(tool):
                 return rule.action == "allow" and rule.when is None
         return False

@@ -22,7 +22,8 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory.state.history import EDITED, REVIEWED
+from agent_factory.state.history import EDITED as EDITED
+from agent_factory.state.history import REVIEWED as REVIEWED
 from agent_factory.state.history import with_distinct_ids as with_distinct_ids
 
 REJECTED = (
@@ -116,24 +117,24 @@ def with_review(
     )
 
 
-def approved_digest(call: ToolCall, messages: Sequence[AnyMessage], reviewer: str) -> str | None:
+def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:
+    """The metadata of the last message of the model, which holds the records of its calls."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            return message.response_metadata
+    return {}
+
+
+def approved_digest(call: ToolCall, records: Mapping[str, Any], reviewer: str) -> str | None:
     """The digest of what a reviewer let run under the id of a call; None without a decision."""
-    approved: str | None = _last_record(messages, REVIEWED).get(reviewer, {}).get(call["id"])
+    approved: str | None = records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"])
     return approved
 
 
-def original_of(call: ToolCall, messages: Sequence[AnyMessage]) -> ToolCall | None:
+def original_of(call: ToolCall, records: Mapping[str, Any]) -> ToolCall | None:
     """The call as the model made it, if a reviewer replaced it."""
-    original: ToolCall | None = _last_record(messages, EDITED).get(call["id"])
+    original: ToolCall | None = records.get(EDITED, {}).get(call["id"])
     return original
-
-
-def _last_record(messages: Sequence[AnyMessage], key: str) -> Mapping[Any, Any]:
-    for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            record: Mapping[Any, Any] = message.response_metadata.get(key, {})
-            return record
-    return {}
 
 
 def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:

@@ -89,10 +89,10 @@ class FailureRecorder:
         errors: The exceptions, by the id of the tool call that failed.
     """
 
-    def __init__(self) -> None:
-        self.errors: dict[str | None, Exception] = {}
+    errors: dict[str | None, Exception]
 
     def __enter__(self) -> FailureRecorder:
+        self.errors = {}
         self._token = _recorder.set(self)
         return self
 

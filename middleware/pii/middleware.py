@@ -176,7 +176,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         Called without a run, it redacts all messages of the user and the last results of tools,
         and returns the whole list of messages if one of them changes.
         """
-        _raise_if_blocked(state)
+        if "pii_refused" in state:
+            _raise_if_blocked(state)
         marks = state.get("pii_looked_at", {})
         if self.name not in marks:  # `before_agent` has not run
             given = [*self._users(state), *self._last_results(state)]
@@ -223,7 +224,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
-        _raise_if_blocked(request.state)
+        if "pii_refused" in request.state:
+            _raise_if_blocked(request.state)
         if not self._guards_answers:
             response: ModelResponse[Any] = yield request
             return response

@@ -345,6 +345,20 @@ def test_a_call_that_a_layer_makes_a_risky_one_is_asked_about(go: Go, act: Act) 
     assert shop.ran == ["x"]  # it may run without a question
 
 
+@MODES
+def test_a_rule_that_decides_itself_is_asked_about_each_call(go: Go, act: Act, mode: Any) -> None:
+    class Small(Rule):
+        def matches(self, request: Any) -> bool:
+            return super().matches(request) and request.tool_call["args"]["euros"] < 10
+
+    shop = Shop(paying(5, 60))
+    agent = shop.agent([Small("pay", "allow")], interrupt_mode=mode)
+    go(agent, "Go")
+    assert [asked.args["euros"] for asked in pending(agent, ONE).calls] == [60]
+    act("reject", agent, "No.")
+    assert shop.ran == [(5, "Ann")]
+
+
 def test_a_call_that_a_later_node_changes_is_asked_about_again(go: Go, act: Act) -> None:
     shop = Shop(paying(5))
     agent = shop.agent([Rule("pay", "ask")], first=[Rewrites(7, layer=False)])
