@@ -105,7 +105,7 @@ def _reasons(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, metadata[key]
     for key, inner in _NESTED_KEYS:
         details = metadata.get(key)
-        if isinstance(details, Mapping):
+        if details and isinstance(details, Mapping):
             yield key, details.get(inner)
 
 
