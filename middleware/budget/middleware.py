@@ -53,7 +53,6 @@ from .state import (
     BudgetState,
     CallAccounting,
     LastUpdates,
-    RunClock,
     add_records,
     extra_key,
     run_record,
@@ -258,7 +257,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
         update: dict[str, Any] = {
-            "budget_clock": RunClock(name=self.name, began=monotonic()),
+            "budget_clock": (self.name, monotonic()),
             "budget_run": {self.name: None},
         }
         records = state.get("budget_run") or {}

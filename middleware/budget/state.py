@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Annotated, Any, Literal, NotRequired
 
 from langgraph.channels.untracked_value import UntrackedValue
-from typing_extensions import TypedDict
 
 from agent_factory import AgentState, PrivateStateAttr
 from agent_factory.upstream import task_identity
@@ -61,15 +60,12 @@ def add_named_records(
     return result
 
 
-class RunClock(TypedDict):
-    """When a middleware started a run with an empty record, in seconds of `time.monotonic`.
+RunClock = tuple[str, float]
+"""The name of a middleware, and when it started a run with an empty record.
 
-    The seconds in that record say until when time is recorded, so the clock need not be written at
-    each call. Records of other middleware may be older: a jump can pass their `before_agent`.
-    """
-
-    name: str
-    began: float
+The seconds in that record say until when time is recorded, so the clock need not be written at each
+call. Records of other middleware may be older, because a jump can pass their `before_agent`.
+"""
 
 
 class BudgetState(AgentState[Any]):
@@ -81,7 +77,7 @@ class BudgetState(AgentState[Any]):
         budget_thread: What was spent in this thread before this run, by the name of the
             middleware. It is written once a run instead of at each call.
         budget_clock: Until when time is recorded in this process, in seconds of `time.monotonic`.
-            In a new run it is a RunClock instead.
+            In a new run, the name of the middleware and when it started the run.
     """
 
     budget_run: NotRequired[Annotated[dict[str, Record], add_named_records, PrivateStateAttr]]
@@ -170,10 +166,11 @@ class CallAccounting:
         clock: float | RunClock | None = state.get("budget_clock")
         self._is_timed = clock is not None
         self._has_run_clock = False
-        if isinstance(clock, dict):
-            self._has_run_clock = clock["name"] == name
-            recorded = self.run.get("seconds", 0) if self._has_run_clock else 0
-            clock = clock["began"] + recorded
+        if isinstance(clock, tuple):
+            starter, clock = clock
+            if starter == name:
+                self._has_run_clock = True
+                clock += self.run.get("seconds", 0)
         if name in entries:
             clock = entries[name][1]
         self._since = monotonic() if clock is None else clock
@@ -227,7 +224,7 @@ class CallAccounting:
         A call that raised has not `ended`: its node may write nothing.
         """
         now = monotonic() if now is None else now
-        self.add({**amounts, "seconds": now - self._since})
+        self.added = add_records(self.added, {**amounts, "seconds": now - self._since})
         self._since = now
         if self._task is not None:
             entries = {**_node_entries(self._task), self._name: (self.added, now)}
