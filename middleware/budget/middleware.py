@@ -435,8 +435,8 @@ class Plan:
         if budget._ledger is _NO_LEDGER and not budget._counts_tokens:
             share = budget._warn_at[0] if budget._warn_at else 1
             if self._accounting.is_far_from(budget.run, budget.thread, share):
-                # A call takes a turn, and leaves at most one more and a tool call for later. So
-                # what follows would refuse nothing, warn about nothing, and choose this call too.
+                # The call takes a turn, and must leave room for at most one more and a tool call.
+                # So what follows would refuse nothing, warn about nothing and choose it too.
                 return Call(self._request, _ONE_TURN_RESERVED)
         accounts = self.accounts()
         models = [self._request.model]
