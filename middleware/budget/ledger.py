@@ -197,13 +197,10 @@ class NoLedger(Ledger):
         self._empty = self._account()
 
     def reserve(self, least: Spent, *, keep: Spent = NOTHING) -> Reservation:
-        return Reservation(self, 0, least)
+        return NoReservation(self, 0, least)
 
     def account(self) -> Account:
         return self._empty
-
-    def _settle(self, number: int, actual: Spent) -> bool:
-        return True
 
 
 class Reservation:
@@ -243,6 +240,16 @@ class Reservation:
 
     def __repr__(self) -> str:
         return f"Reservation({self._number})"
+
+
+class NoReservation(Reservation):
+    """Reservation in no ledger: settles nothing, so any number of calls may share it."""
+
+    def commit(self, actual: Spent) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 class LedgerHandler(BaseCallbackHandler):

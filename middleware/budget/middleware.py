@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, partial, reduce
-from operator import add
+from dataclasses import dataclass
+from functools import cached_property, partial
 from time import monotonic
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -47,8 +47,8 @@ from agent_factory.middleware._shared.token_counter import (
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
 from .ledger import Ledger, NoLedger, Reservation
-from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Spent
-from .prices import Price, PriceFunction, Prices, amount_of, completed, name_of, tokens, usage_of
+from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent
+from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
 from .state import (
     BudgetState,
     CallAccounting,
@@ -65,6 +65,8 @@ _WARNING = (
 )
 _ONE_TURN = Spent(turns=1)
 _ONE_TOOL_CALL = Spent(tool_calls=1)
+_NO_LEDGER = NoLedger()
+_ONE_TURN_RESERVED = _NO_LEDGER.reserve(_ONE_TURN)
 _ROUNDING = 1e-6
 """Error in tokens that dividing dollars may cause."""
 
@@ -230,7 +232,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self._limits_usd = "usd" in limited
         self._counts_tokens = not limited.isdisjoint(BOUGHT)
         self.prices = Prices(prices, needed=self._limits_usd)
-        self._ledger = ledger or NoLedger()
+        self._ledger = ledger or _NO_LEDGER
         self._updates = LastUpdates()
         self.warn_at = warn_at
         self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
@@ -254,7 +256,10 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
-        update: dict[str, Any] = {"budget_clock": monotonic(), "budget_run": {self.name: None}}
+        update: dict[str, Any] = {
+            "budget_clock": (self.name, monotonic()),
+            "budget_run": {self.name: None},
+        }
         records = state.get("budget_run") or {}
         record = records.get(self.name, {})
         missing = self._updates.missing(runtime, record, new_run=True)
@@ -271,7 +276,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End a run that is over but was sent back to the model by a hook."""
-        if not run_record(self.name, state).get("over"):
+        if "over" not in run_record(self.name, state):
             return None
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:
@@ -290,7 +295,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
         plan = Plan(self, request, accounting)
-        if accounting.run.get("over"):
+        if "over" in accounting.run:
             return self._over(accounting)
         while isinstance(call := plan.choose_call(), BudgetExceededError):
             if self.exit_behavior == "error":
@@ -315,21 +320,20 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                     reservation.commit(reservation.least)
                     accounting.model_update(reservation.least.as_record(), ended=False)
                 raise
-            unrecorded = spent
-            if self.ledger is not None:
+            if self._ledger is not _NO_LEDGER:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
-                recorded = [self.ledger.take_recorded(id_) for id_ in ids]
+                recorded = [self._ledger.take_recorded(id_) for id_ in ids]
                 # The handler of the ledger may have recorded the tokens and dollars already.
-                if any(recorded):
-                    unrecorded = Spent(turns=spent.turns)
-            reservation.commit(unrecorded)
+                unrecorded = {"turns": spent.get("turns", 0)} if any(recorded) else spent
+                reservation.commit(Spent.from_record(unrecorded))
+        now = monotonic()
         amounts = {
-            **spent.as_record(),
-            "slowest": monotonic() - began,
+            **spent,
+            "slowest": now - began,
             "warned": call.warned,
             "over": int(call.refused is not None),
         }
-        update = accounting.model_update(amounts)
+        update = accounting.model_update(amounts, now=now)
         if call.refused:
             reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
             response = final_response(call.request, response, reason)
@@ -404,7 +408,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         return True
 
 
-class Call(NamedTuple):
+@dataclass(slots=True)
+class Call:
     """A call that fits."""
 
     request: ModelRequest[Any]
@@ -426,7 +431,14 @@ class Plan:
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""
-        budget, accounts = self._budget, self.accounts()
+        budget = self._budget
+        if budget._ledger is _NO_LEDGER and not budget._counts_tokens:
+            share = budget._warn_at[0] if budget._warn_at else 1
+            if self._accounting.is_far_from(budget.run, budget.thread, share):
+                # The call takes a turn, and must leave room for at most one more and a tool call.
+                # So what follows would refuse nothing, warn about nothing and choose it too.
+                return Call(self._request, _ONE_TURN_RESERVED)
+        accounts = self.accounts()
         models = [self._request.model]
         if budget.cheaper is not None:
             if max(account.share(BOUGHT) for account in accounts) >= budget.cheaper_at:
@@ -457,21 +469,26 @@ class Plan:
                 return Call(request.override(messages=messages), reserved, marks[-1])
         return refusals[0]
 
-    def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
+    def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Record:
         """The cost of a response: as the model reports it, by estimate where it reports none."""
-        spent, prices = [], self._budget._recorded_prices
+        spent: Record = {}
+        prices = self._budget._recorded_prices
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
                 continue
             count = partial(self._count, [message])
             usage = completed(message.usage_metadata, lambda: self._input_size, count)
-            usd = 0.0
+            amounts: Record = {
+                "turns": 1,
+                "input_tokens": usage["input_tokens"],
+                "output_tokens": usage["output_tokens"],
+            }
             if prices:
                 asked = name_of(model, self._request.model_settings)
-                usd = prices.cost_of_response(message.response_metadata, asked, usage)
-            spent.append(amount_of(usage, usd, turns=1))
-        return reduce(add, spent) if spent else NOTHING
+                amounts["usd"] = prices.cost_of_response(message.response_metadata, asked, usage)
+            spent = add_records(spent, amounts) if spent else amounts
+        return spent
 
     def accounts(self) -> tuple[Account, ...]:
         """The limits of the run, the thread and the ledger, with what is spent up to now."""

@@ -237,7 +237,7 @@ def completed(
     return complete
 
 
-def amount_of(usage: UsageMetadata, usd: float, *, turns: int = 0) -> Spent:
+def amount_of(usage: UsageMetadata, usd: float) -> Spent:
     """What a usage adds to a budget."""
     read, written = tokens(usage, "input_tokens"), tokens(usage, "output_tokens")
-    return Spent(turns=turns, input_tokens=read, output_tokens=written, usd=usd)
+    return Spent(input_tokens=read, output_tokens=written, usd=usd)

@@ -30,13 +30,15 @@ def extra_key(scope: str, name: str) -> str:
 
 
 def add_records(record: Mapping[str, float], more: Mapping[str, float]) -> Record:
-    """The sum of two records; of some keys the larger value."""
-    if not record:
-        return dict(more)
+    """The sum of two records, without what adds 0; of some keys the larger value."""
     result = dict(record)
     for key, amount in more.items():
-        before = result.get(key, 0)
-        result[key] = before + amount if key not in _MAXIMA else max(before, amount)
+        if not amount:
+            continue
+        if key not in result or (key in _MAXIMA and amount > result[key]):
+            result[key] = amount
+        elif key not in _MAXIMA:
+            result[key] += amount
     return result
 
 
@@ -51,8 +53,19 @@ def add_named_records(
     """State reducer: adds the records of each middleware; None resets a record."""
     result = dict(records or {})
     for name, record in (more or {}).items():
-        result[name] = {} if record is None else add_records(result.get(name, {}), record)
+        if record is None:
+            result[name] = {}
+        else:
+            result[name] = add_records(result[name], record) if name in result else record
     return result
+
+
+RunClock = tuple[str, float]
+"""The name of a middleware, and when it started a run with an empty record.
+
+The seconds in that record say until when time is recorded, so the clock need not be written at each
+call. Records of other middleware may be older, because a jump can pass their `before_agent`.
+"""
 
 
 class BudgetState(AgentState[Any]):
@@ -64,16 +77,17 @@ class BudgetState(AgentState[Any]):
         budget_thread: What was spent in this thread before this run, by the name of the
             middleware. It is written once a run instead of at each call.
         budget_clock: Until when time is recorded in this process, in seconds of `time.monotonic`.
+            In a new run, the name of the middleware and when it started the run.
     """
 
     budget_run: NotRequired[Annotated[dict[str, Record], add_named_records, PrivateStateAttr]]
     budget_thread: NotRequired[Annotated[dict[str, Record], add_named_records, PrivateStateAttr]]
     budget_clock: NotRequired[
-        Annotated[float, UntrackedValue(float, guard=False), PrivateStateAttr]
+        Annotated[float | RunClock, UntrackedValue(object, guard=False), PrivateStateAttr]
     ]
 
 
-_Entry = tuple[Record, float | None]
+_Entry = tuple[Record, float]
 """What a middleware has added within one node, and until when its time is recorded."""
 
 # A layer further out may call twice, and only the update of the last call is kept. So each update
@@ -97,9 +111,9 @@ class LastUpdates:
         """Keep what a node adds to the record that it found; `ended` unless it was cancelled."""
         info = getattr(runtime, "execution_info", None)
         if info is not None and info.thread_id is not None:
-            self._updates.pop(info.thread_id, None)
+            known = self._updates.pop(info.thread_id, None)
             self._updates[info.thread_id] = before, added, ended
-            if len(self._updates) > self.MAX_THREADS:
+            if known is None and len(self._updates) > self.MAX_THREADS:
                 del self._updates[next(iter(self._updates))]
 
     def missing(self, runtime: Any, record: Record, *, new_run: bool = False) -> Record:
@@ -115,8 +129,8 @@ class LastUpdates:
 
 def run_record(name: str, state: Mapping[str, Any]) -> Record:
     """What the state says a BudgetMiddleware has spent in this run."""
-    record: Record = (state.get("budget_run") or {}).get(name, {})
-    return record
+    records: dict[str, Record] | None = state.get("budget_run")
+    return records[name] if records and name in records else {}
 
 
 def _node_entries(task: object) -> dict[str, _Entry]:
@@ -134,25 +148,38 @@ class CallAccounting:
         runtime: object = None,
         updates: LastUpdates | None = None,
     ) -> None:
-        # In a tool the runtime is None: its updates are never dropped.
-        self._task = task_identity(runtime)
+        self._name = name
+        self._state = state
         self._runtime = runtime
         self._updates = updates
+        # In a tool the runtime is None: its updates are never dropped.
+        self._task = task_identity(runtime)
         self._before = run_record(name, state)
-        missing = updates.missing(runtime, self._before) if updates else {}
-        found: _Entry = missing, state.get("budget_clock")
-        added, since = _node_entries(self._task).get(name, found)
-        self.added: Record = added  # the part of the record of this run that this node adds
-        self._began = monotonic()
-        self._is_timed = since is not None
-        self._since: float = self._began if since is None else since
-        self._name = name
-        self._thread: Record = (state.get("budget_thread") or {}).get(name, {})
+        entries = _node_entries(self._task)
+        self.added: Record = {}  # the part of the record of this run that this node adds
+        if name in entries:
+            self.added = entries[name][0]
+        elif updates:
+            self.added = updates.missing(runtime, self._before)
+        # The record of this run when the call begins, with what this node has added before.
+        self.run = add_records(self._before, self.added) if self.added else self._before
+        clock: float | RunClock | None = state.get("budget_clock")
+        self._is_timed = clock is not None
+        self._has_run_clock = False
+        if isinstance(clock, tuple):
+            starter, clock = clock
+            if starter == name:
+                self._has_run_clock = True
+                clock += self.run.get("seconds", 0)
+        if name in entries:
+            clock = entries[name][1]
+        self._since = monotonic() if clock is None else clock
 
     @property
-    def run(self) -> Record:
-        """The record of this run, with what this node adds."""
-        return add_records(self._before, self.added) if self.added else self._before
+    def _thread(self) -> Record:
+        """The record of this thread before this run."""
+        records: dict[str, Record] | None = self._state.get("budget_thread")
+        return records[self._name] if records and self._name in records else {}
 
     @property
     def unrecorded_seconds(self) -> float:
@@ -160,37 +187,58 @@ class CallAccounting:
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, Account]:
         """The limits of the run and of the thread, with what is spent up to now."""
-        of_run = dict(self.run)
+        of_run = add_records(self._before, self.added)
         of_run["seconds"] = of_run.get("seconds", 0) + self.unrecorded_seconds
-        of_thread = add_records(self._thread, of_run) if self._thread else of_run
+        of_thread = add_records(self._thread, of_run)
         return _account("run", run, of_run), _account("thread", thread, of_thread)
+
+    def is_far_from(self, run: Limits, thread: Limits, share: float) -> bool:
+        """Whether only turns and tool calls are limited, and two more stay below a share of them.
+
+        It looks at no clock and makes no estimates.
+        """
+        limited = [(run, self.run)]
+        if thread._given:
+            limited.append((thread, add_records(self._thread, self.run)))
+        for limits, spent in limited:
+            for name, limit in limits._given.items():
+                if name not in ("turns", "tool_calls") or not limit:
+                    return False
+                if (spent.get(name, 0) + 2) / limit >= share:
+                    return False
+        return True
 
     def add(self, amounts: Mapping[str, float]) -> None:
         """Add some amounts; those that are 0 are left out."""
-        self.added = add_records(self.added, {key: n for key, n in amounts.items() if n})
+        self.added = add_records(self.added, amounts)
 
     def update(self) -> dict[str, Any]:
         """The state update with everything that was added within this node."""
         return {"budget_run": {self._name: self.added}}
 
-    def model_update(self, amounts: Mapping[str, float], *, ended: bool = True) -> dict[str, Any]:
+    def model_update(
+        self, amounts: Mapping[str, float], *, now: float | None = None, ended: bool = True
+    ) -> dict[str, Any]:
         """The state update of a model's node: adds some amounts, and the time up to now.
 
         A call that raised has not `ended`: its node may write nothing.
         """
-        now = monotonic()
-        self.add({**amounts, "seconds": now - self._since})
+        now = monotonic() if now is None else now
+        self.added = add_records(self.added, {**amounts, "seconds": now - self._since})
         self._since = now
         if self._task is not None:
-            entries = {**_node_entries(self._task), self._name: (self.added, self._since)}
+            entries = {**_node_entries(self._task), self._name: (self.added, now)}
             _NODE.set((self._task, entries))
         if self._updates is not None:
             self._updates.keep(self._runtime, self._before, self.added, ended=ended)
-        return {**self.update(), "budget_clock": self._since}
+        update: dict[str, Any] = {"budget_run": {self._name: self.added}}
+        if not self._has_run_clock:
+            update["budget_clock"] = now
+        return update
 
     def tool_update(self) -> dict[str, Any]:
         """The state update of a tool; it starts the clock if a resumed run has none yet."""
-        return self.update() if self._is_timed else {**self.update(), "budget_clock": self._began}
+        return self.update() if self._is_timed else {**self.update(), "budget_clock": self._since}
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:

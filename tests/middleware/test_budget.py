@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -108,6 +111,48 @@ def test_the_last_call_that_fits_answers_from_the_work_so_far(ask: Ask, limits: 
     assert "too little is left for more" in last_texts(model)[-1]
     assert set(result) == {"messages"}
     model.assert_done()
+
+
+@given(
+    run=st.tuples(st.none() | st.integers(0, 9), st.integers(0, 9) | st.just(99)),
+    in_thread=st.tuples(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9)),
+    warn_at=st.none() | st.lists(st.sampled_from([0.1, 0.5, 0.8, 1.0]), max_size=2),
+    exit_behavior=st.sampled_from(["answer", "end", "error"]),
+    looks=st.lists(st.integers(1, 3), max_size=5),
+)
+@settings.get_profile("costly")
+def test_far_limits_choose_calls_as_near_ones_do(
+    run: tuple[Any, Any], in_thread: tuple[Any, Any], looks: list[int], **choices: Any
+) -> None:
+    """With a ledger, even one without limits, all amounts are added up before each call."""
+    limits: Any = {
+        "run": Limits(turns=run[0], tool_calls=run[1]),
+        "thread": Limits(turns=in_thread[0], tool_calls=in_thread[1]),
+    }
+    seen = []
+    for ledger in (None, Ledger(Limits())):
+        steps = [
+            *(
+                [{"name": "look", "args": {}, "id": f"{turn}_{n}"} for n in range(count)]
+                for turn, count in enumerate(looks)
+            ),
+            "done",
+        ]
+        model = ScriptedChatModel(steps * 2)
+        budget = BudgetMiddleware(**limits, **choices, ledger=ledger)
+        agent = create_agent(model, [look], middleware=[budget], **thread())
+        for _ in range(2):
+            with suppress(BudgetExceededError):
+                agent.invoke({"messages": [HumanMessage("Go on")]}, ONE)
+        state = agent.get_state(ONE).values
+        requests = [[m.text for m in request.messages] for request in model.requests]
+        records = [
+            {name: n for name, n in record.items() if name not in ("seconds", "slowest")}
+            for key in ("budget_run", "budget_thread")
+            for record in state.get(key, {}).values()
+        ]
+        seen.append((requests, [m.text for m in state["messages"]], records))
+    assert seen[0] == seen[1]
 
 
 def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(ask: Ask) -> None:
@@ -419,6 +464,64 @@ def test_seconds_count_while_the_run_works_and_not_while_it_waits(
     assert len(model.requests) == 2
 
 
+def seconds_of(agent: Any) -> dict[str, float]:
+    """What each middleware has recorded of a run."""
+    records = agent.get_state(ONE).values["budget_run"]
+    return {name: record["seconds"] for name, record in records.items()}
+
+
+def test_each_instance_records_the_time_of_a_run_that_is_resumed(
+    ask: Ask, call: Ask, clock: Clock
+) -> None:
+    """One of them is new, so their records differ when the run goes on."""
+
+    def slow(_: Any) -> Any:
+        clock.sleep(10)
+        return [{"name": "wait"}]
+
+    def agent(*names: str) -> Any:
+        stack = [BudgetMiddleware(run=Limits(turns=9), name=name) for name in names]
+        model = ScriptedChatModel([slow] * 4)
+        return create_agent(model, [wait], middleware=stack, checkpointer=saver)
+
+    saver = InMemorySaver()
+    ask(agent("old"), ONE)
+    clock.sleep(1000)
+    both = agent("old", "new")
+    call(both, Command(resume="yes"), ONE)
+    assert seconds_of(both) == {"old": 20, "new": 10}
+    clock.sleep(1000)
+    call(both, Command(resume="yes"), ONE)
+    assert seconds_of(both) == {"old": 30, "new": 20}
+    ask(both, ONE)
+    assert seconds_of(both) == {"old": 10, "new": 10}
+
+
+class AnswersAfterTimeouts(AgentMiddleware[Any, Any]):
+    """Calls a tool where the model does not answer in time."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        try:
+            return (yield request)
+        except TimeoutError:
+            return response(looks=1)
+
+
+def test_the_time_of_a_call_that_timed_out_counts_once(ask: Ask, clock: Clock) -> None:
+    def late(_: Any) -> AIMessage:
+        clock.sleep(10)
+        raise TimeoutError
+
+    def slow(_: Any) -> AIMessage:
+        clock.sleep(5)
+        return response("done")
+
+    stack: list[Any] = [AnswersAfterTimeouts(), BudgetMiddleware(run=Limits(turns=9))]
+    agent = create_agent(ScriptedChatModel([late, slow]), [look], middleware=stack, **thread())
+    ask(agent, ONE)
+    assert seconds_of(agent) == {"BudgetMiddleware": 15}
+
+
 def test_time_is_reserved_for_the_last_answer(ask: Ask, clock: Clock) -> None:
     def slow() -> str:
         """Be slow."""
@@ -655,8 +758,8 @@ def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) ->
     agent = create_agent(Talks(), middleware=[budget], **thread())
 
     async def abandon() -> None:
-        for given in (GO_ON, None):
-            stream: Any = agent.astream(given, ONE, stream_mode="messages")
+        for messages in (GO_ON, None):
+            stream: Any = agent.astream(messages, ONE, stream_mode="messages")
             await anext(stream)
             await stream.aclose()
 
