@@ -193,11 +193,12 @@ class _Flows(ABC):
 
     def steps(self, request: Any) -> Flow[Any]:
         """Yield the requests of the innermost flow, and the effects of all flows."""
-        running: list[Flow[Any]] = [self._flows[0](request)]
-        last_outcomes: list[Any] = [None] * len(self._flows)
-        at, innermost = 0, len(self._flows) - 1
+        flows, kind, visible = self._flows, self.kind, self.visible
+        running: list[Flow[Any]] = [flows[0](request)]
+        last_outcomes: list[Any] = [None] * len(flows)
+        at, innermost = 0, len(flows) - 1
         advance: Callable[[Any], Any] = running[0].send
-        visible, value = self.visible, None
+        value = None
         while True:
             try:
                 yielded, finished = advance(value), False
@@ -210,19 +211,19 @@ class _Flows(ABC):
                 continue
             try:
                 if finished:
-                    del running[at]
+                    running.pop()
                     at -= 1
                     outcome = self.outcome(self._names[at + 1], yielded, last_outcomes[at + 1])
                     if at < 0:
                         return outcome
                     last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
-                elif not isinstance(yielded, self.kind):
+                elif not isinstance(yielded, kind):
                     if not isinstance(yielded, EFFECTS):
                         raise _bad_request(self._names[at], yielded, self.kind)
                     with setting(calling_layer, self._names[at]):
                         value = yield yielded
                 elif at < innermost:
-                    running.append(self._flows[at + 1](yielded))
+                    running.append(flows[at + 1](yielded))
                     at += 1
                     last_outcomes[at] = value = None
                 else:
