@@ -128,13 +128,19 @@ class StateView:
             if channels[key].is_messages and not _overwrites(value):
                 value = with_ids(value)
             named.append((key, value))
-            given.setdefault(key, []).append(value)
+            if key in given:
+                given[key].append(value)
+            else:
+                given[key] = [value]
         if not named:  # most hooks write nothing
             return Preview(now.persistent, {}, now.written, {}, order) if now.ephemeral else now
         persistent, written, opaque = dict(now.persistent), dict(now.written), False
         ephemeral: dict[str, Any] = {}
         for key, values in given.items():
             channel = channels[key]
+            if channel.is_single and len(values) == 1:  # nearly all
+                persistent[key], written[key] = values[0], values
+                continue
             if channel.is_ephemeral:
                 ephemeral[key] = self._apply(key, channel, values)
                 continue
@@ -165,8 +171,6 @@ class StateView:
 
     def _apply(self, key: str, viewed: ViewedChannel, values: list[Any]) -> Any:
         """Return the value of a key after some writes."""
-        if viewed.is_single and len(values) == 1:
-            return values[0]
         channel: Any = viewed.channel
         if not viewed.is_reduced:
             channel = channel.copy()

@@ -35,8 +35,6 @@ from agent_factory.tools.registry import agent_tools
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
 
-_CONTAINERS = frozenset({dict, list, set})
-
 
 class StateCopies:
     """Makes copies of states, in which each dict, list and set of the state is a copy too.
@@ -49,11 +47,12 @@ class StateCopies:
 
     def copy(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a state, without the signals of tools, which the engine reads."""
-        own = {
-            key: value.copy() if type(value) in _CONTAINERS and key != "messages" else value
-            for key, value in state.items()
-            if key != TOOL_SIGNALS
-        }
+        own = dict(state)
+        own.pop(TOOL_SIGNALS, None)
+        for key, value in state.items():  # for each hook: so the types are compared one by one
+            kind = type(value)
+            if (kind is dict or kind is list or kind is set) and key != "messages":
+                own[key] = value.copy()
         if type(messages := own.get("messages")) is list:
             # Many hooks see the same history, of 1,000 messages perhaps: they share one copy, as
             # long as none of them adds or removes a message in it.

@@ -186,11 +186,11 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         last_id, _ = marks[self.name]
         new_users = []
         for message in reversed(state["messages"]):
-            if message.id == last_id:
-                break
             # A run's own messages are scanned at each of its turns, so the scan calls no function.
             if type(message) in (AIMessage, ToolMessage):
                 continue
+            if message.id == last_id:
+                break
             if has_role(message, HumanMessage):
                 new_users.append(message)
         if not new_users:
