@@ -224,10 +224,13 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         """Call the model, unless the run has to end because it repeats itself."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
         stopped: str = request.state.get(_KEY, "")  # type: ignore[assignment]
+        if not stopped and self._comparison.is_progress(messages):
+            response: ModelResponse[Any] = yield request
+            return response
         turns = Turns(messages, lambda: self._start(request, len(messages)))
         repetition = self._comparison.repetition(turns, lambda: _names_of(request))
         if repetition is None and not stopped:
-            response: ModelResponse[Any] = yield request
+            response = yield request
             return response
         if repetition and repetition.excess >= self.answer_after - self.remark_after:
             stopped = stopped or str(repetition)

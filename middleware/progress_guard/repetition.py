@@ -129,6 +129,34 @@ class Comparison:
     ignored_arguments: Collection[str]
     result_key: Callable[[ToolMessage], Any] | None
 
+    def is_progress(self, messages: Sequence[Any]) -> bool:
+        """Whether the last turn certainly repeats nothing, as nearly all do.
+
+        Its result is no error, and the turns before it have not made its first call.
+        """
+        if not messages or messages[-1].type != "tool" or messages[-1].status == "error":
+            return False
+        if self.ignored_arguments:
+            return False
+        first: Any = None
+        earlier = 0
+        for at in range(len(messages) - 1, -1, -1):
+            message = messages[at]
+            if message.type not in ("ai", "AIMessageChunk"):
+                continue
+            if first is None:
+                if not message.tool_calls:
+                    return False
+                first = message.tool_calls[0]
+                continue
+            for call in message.tool_calls:
+                if call["name"] == first["name"] and call["args"] == first["args"]:
+                    return False
+            earlier += 1
+            if earlier == LONGEST_CYCLE:
+                break
+        return first is not None
+
     def repetition(self, turns: Turns, known: Callable[[], Collection[str]]) -> Repetition | None:
         """What the turns repeat, if that has reached its mark; `known` names the tools offered."""
         found = self.of_calls(turns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import chain, cycle, pairwise
 from typing import Any
 
@@ -44,6 +45,7 @@ from agent_factory.middleware import (
     ProgressGuardMiddleware,
     ToolCallLimitMiddleware,
 )
+from agent_factory.middleware.progress_guard.repetition import Turns
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
 from samples import Answer, last_text
@@ -515,6 +517,19 @@ def repeated_turns() -> st.SearchStrategy[Any]:
     calls = known | st.builds(lambda number: none("nobody", number=number), st.integers(0, 2))
     turns = st.lists(calls, min_size=1, max_size=2)
     return st.tuples(st.lists(turns, max_size=4), st.lists(turns, min_size=1, max_size=4))
+
+
+@settings.get_profile("costly")
+@given(turns=repeated_turns())
+def test_what_counts_as_progress_repeats_nothing(turns: Any) -> None:
+    before, loop = turns
+    messages = Stage([*before, *loop], []).run(BOTH["sync"], [*before, *loop, *loop, "Done."])
+    comparison = ProgressGuardMiddleware(remark_after=1, error_after=1)._comparison
+    for at in range(len(messages)):
+        seen = messages[:at]
+        if comparison.is_progress(seen):
+            read = Turns(seen, partial(len, seen))
+            assert comparison.repetition(read, lambda: {"search", "read"}) is None
 
 
 @pytest.mark.parametrize("exit_behavior", ["answer", "end"])
