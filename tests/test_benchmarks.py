@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
-from benchmarks import harness, readme, report
+from benchmarks import harness, instructions, readme, report
 from benchmarks.efforts import Effort
 from benchmarks.goals import GOALS, goals_table
 from benchmarks.groups import GROUPS
@@ -326,3 +327,56 @@ def test_without_a_terminal_each_group_is_a_line(
     command.main([])
     shown = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
     assert shown == ["check", "ready"]
+
+
+# Instructions
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the contenders of a group "two" have done."""
+    done: list[str] = []
+
+    @contextmanager
+    def opened() -> Iterator[dict[str, Contender]]:
+        steps = (partial(done.append, step) for step in ("run", "prepare", "tidy"))
+        yield {"a": Contender(*steps), "b": Contender(partial(done.append, "b"))}
+
+    match = Match("two", "a match", opened, 1, [Pair("a", "b"), Pair("a", None)])
+    monkeypatch.setattr(instructions, "GROUPS", {"two": lambda effort: iter([match])})
+    monkeypatch.setattr("gc.disable", lambda: None)
+    return done
+
+
+def test_a_contender_runs_alone_where_its_instructions_are_counted(ran: list[str]) -> None:
+    assert instructions.main(["two", "--alone", "a match", "a", "2"]) == 0
+    assert ran == ["prepare", "run", "tidy"] * 2
+
+
+def test_the_start_of_a_process_does_not_count(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = {"a": 1_000_000, "b": 3_000_000}
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr(
+        instructions,
+        "_instructions",
+        lambda match, name, runs: starts[name] + runs * {"a": 3_000_000, "b": 2_000_000}[name],
+    )
+    assert instructions.main(["two"]) == 0
+    row = "| two: a match | a / b | 1.500 | 3.00 / 2.00 million a run |"
+    assert capsys.readouterr().out.splitlines()[2:] == [row]
+
+
+def test_the_report_of_valgrind_is_read() -> None:
+    assert instructions.counted("==7== \n==7== I refs:        1,234,567\n") == 1_234_567
+    with pytest.raises(RuntimeError, match="has counted no instructions: killed"):
+        instructions.counted("killed")
+
+
+def test_a_missing_valgrind_is_named(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert instructions.main(["two"]) == 1
+    assert capsys.readouterr().err == "Valgrind is missing: apt-get install valgrind\n"
