@@ -231,7 +231,7 @@ _ALL = (
         "",
         1.15,
         None,
-        "counted in instructions it was 1.16",
+        "a stack that does nothing in as many layers, and writes the same keys, reads 1.12",
     ),
     Goal(
         "guards",
@@ -240,7 +240,7 @@ _ALL = (
         "",
         1.01,
         None,
-        "called alone, they take 5 and 3 microseconds of a turn of 0.6 milliseconds",
+        "counted in instructions, they add 0.7 % and 0.3 %",
     ),
     Goal(
         "prefix",
@@ -248,7 +248,7 @@ _ALL = (
         "",
         1.02,
         None,
-        "digests of the two messages that a turn adds take 4 microseconds",
+        "counted in instructions, it takes 0.6 %, and 1.5 % without middleware",
     ),
     Goal(
         "service",
