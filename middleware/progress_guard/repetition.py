@@ -132,7 +132,7 @@ class Comparison:
     def is_progress(self, messages: Sequence[Any]) -> bool:
         """Whether the last turn certainly repeats nothing, as nearly all do.
 
-        Its result is no error, and the turns before it have not made its first call.
+        Its last result is not an error, and the turns before it have not made its first call.
         """
         if not messages or messages[-1].type != "tool" or messages[-1].status == "error":
             return False
