@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired
@@ -226,7 +227,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             )
         state: Any = request.state
         kept: list[str] = (state.get("offloaded_results") or {}).get(self.name, [])
-        chosen, limit = set(kept), self.threshold
+        chosen, limit = set(kept), inf if self.threshold is None else self.threshold
         written: dict[str, ToolMessage] = {}
         sizes: list[int] = []
 
@@ -237,11 +238,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             sizes.append(text_size(message))
             return short
 
-        # What is summarized need not be shortened.
-        messages = given = with_summaries(request)
+        messages = given = with_summaries(request)  # what is summarized need not be shortened
         for index, message in enumerate(given):
-            content = message.content
-            if not chosen and isinstance(content, str) and (limit is None or len(content) <= limit):
+            if not chosen and isinstance(message.content, str) and len(message.content) <= limit:
                 continue  # nearly all messages, at each call: so without a call of a function
             if isinstance(message, ToolMessage) and self._is_large(message, chosen, limit):
                 if messages is given:
@@ -282,9 +281,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             update["offloaded_results"] = {self.name: [*kept, *sorted(new)]}
         return with_update(request, response, update) if update else response
 
-    def _is_large(self, message: ToolMessage, chosen: Any, limit: int | None) -> bool:
+    def _is_large(self, message: ToolMessage, chosen: Any, limit: float) -> bool:
         """Whether a result is to be offloaded: it is larger than a limit, or chosen by its id."""
-        if message.id not in chosen and (limit is None or text_size(message) <= limit):
+        if message.id not in chosen and text_size(message) <= limit:
             return False
         is_short = _MARK in message.response_metadata or is_cleared(message)
         return not is_short and message.name != self.tool_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import version
 from inspect import isawaitable
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
+from packaging.version import Version
 
 from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
@@ -162,10 +164,11 @@ def other_state(request: Any, execute: Any) -> Any:
     return execute(request.override(state={"user": "Eve"}))
 
 
-def test_c68_langgraph_ignores_another_state_in_the_request(run: Any, ask: Any) -> None:
+def test_c68_langgraph_ignored_another_state_in_the_request(run: Any, ask: Any) -> None:
     state = {"messages": ask(("user", {})), "user": "Ada"}
     (message,) = run(wrapped(LangGraphToolNode, other_state, [user]), state)["messages"]
-    assert message.text == "Ada"
+    ignores = Version(version("langgraph-prebuilt")) < Version("1.1.3")
+    assert message.text == ("Ada" if ignores else "Eve")
 
 
 def test_c68_another_state_in_the_request_reaches_the_tool_here(run: Any, ask: Any) -> None:
