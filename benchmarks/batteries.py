@@ -143,14 +143,14 @@ def _idle_hooks() -> tuple[Any, Any]:
 
 
 @contextmanager
-def opened(mode: Mode, turns: int) -> Iterator[dict[str, Contender]]:
+def opened(mode: Mode, turns: int, *, fused: bool = True) -> Iterator[dict[str, Contender]]:
     """An agent with all built-ins, and one with their hook nodes alone."""
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
         model = ReportingModel(turns=turns)
         stack = built_ins(model, folder)
         yield {
-            "built-ins": _run(model, stack, mode, runner),
-            "bare hooks": _run(model, bare_hooks(stack), mode, runner),
+            "built-ins": _run(model, stack, mode, runner, fused=fused),
+            "bare hooks": _run(model, bare_hooks(stack), mode, runner, fused=fused),
         }
 
 
@@ -179,12 +179,18 @@ def guarded(mode: Mode, turns: int) -> Iterator[dict[str, Contender]]:
 
 
 def _run(
-    model: ReportingModel, stack: list[Member], mode: Mode, runner: asyncio.Runner
+    model: ReportingModel,
+    stack: list[Member],
+    mode: Mode,
+    runner: asyncio.Runner,
+    *,
+    fused: bool = True,
 ) -> Contender:
     saver = InMemorySaver()
-    agent: Any = create_agent(model, [add], middleware=stack, checkpointer=saver)
+    agent: Any = create_agent(model, [add], middleware=stack, checkpointer=saver, fused=fused)
     asked = {"messages": [("user", "Count.")]}
-    config: Any = {"configurable": {"thread_id": "one"}}
+    # Hook by hook, a turn takes ten steps.
+    config: Any = {"configurable": {"thread_id": "one"}, "recursion_limit": 1000}
 
     def forget() -> None:
         saver.delete_thread("one")

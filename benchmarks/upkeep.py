@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from agent_factory import plan_agent
@@ -78,18 +79,21 @@ def _drop(decision: Any) -> None:
 
 def batteries(effort: Effort) -> Iterator[Match]:
     """What all built-ins cost that have nothing to do, beyond the nodes of their hooks."""
-    for mode in Mode:
-        opened = partial(_idle, mode, effort.turns)
-        pairs = [Pair("built-ins", "bare hooks", "batteries")]
-        scale = per(effort.turns, "ms a turn")
-        yield Match("batteries", str(mode), opened, 2 * effort.runs, pairs, scale)
+    for mode, fused in product(Mode, (False, True)):
+        opened = partial(_idle, mode, effort.turns, fused=fused)
+        pairs = [Pair("built-ins", "bare hooks", "batteries fused" if fused else "batteries")]
+        name, scale = (
+            f"{mode}, {'fused' if fused else 'hook by hook'}",
+            per(effort.turns, "ms a turn"),
+        )
+        yield Match("batteries", name, opened, 2 * effort.runs, pairs, scale)
 
 
-def _idle(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
+def _idle(mode: Mode, turns: int, *, fused: bool) -> AbstractContextManager[Mapping[str, Timed]]:
     # Only here: the built-ins are much to import where another group is asked for.
     from benchmarks import batteries
 
-    return batteries.opened(mode, turns)
+    return batteries.opened(mode, turns, fused=fused)
 
 
 def guards(effort: Effort) -> Iterator[Match]:
