@@ -83,6 +83,19 @@ def test_the_keyboard_is_enough(desk: Desk, thread: str, new_page: NewPage) -> N
     expect(page.locator(f"#wait-{wait}")).to_contain_text("Rejected by local")
 
 
+def test_a_list_that_is_replaced_keeps_the_focus(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    wait = desk.waiting(thread)
+    page = new_page(f"/inbox?text={thread}")
+    page.keyboard.press("j")
+    page.evaluate("document.querySelector('#waits li').id = 'old'")
+    page.evaluate("document.body.dispatchEvent(new Event('changed'))")
+    page.locator("#old").wait_for(state="detached")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/inbox/{wait}")
+
+
 def test_a_decision_needs_no_javascript(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread)
     page = new_page("/inbox", java_script_enabled=False)

@@ -76,9 +76,9 @@
     } else part.focus();
   });
 
-  // A list that is replaced keeps what was chosen in it. One that is scrolled is replaced once it is
-  // back at its top.
-  let chosen = new Set();
+  // A list that is replaced keeps what was chosen in it, and the row that has the focus. One that is
+  // scrolled is replaced once it is back at its top.
+  let chosen = new Set(), focused = null;
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const { target, requestConfig } = event.detail;
     if (target === requestConfig.elt && target.matches(".rows") && target.scrollTop > 0) {
@@ -88,11 +88,15 @@
     }
     const boxes = target.querySelectorAll?.("input[name=wait]:checked") || [];
     chosen = new Set([...boxes].map((box) => box.value));
+    const active = document.activeElement;
+    focused = target.contains?.(active) ? active.getAttribute("href") : null;
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
     for (const box of event.detail.target.querySelectorAll?.("input[name=wait]") || []) {
       box.checked = chosen.has(box.value);
     }
+    if (focused === null) return;
+    event.detail.target.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   });
   document.addEventListener("scroll", ({ target }) => {
     if (target.scrollTop > 0 || target.dataset?.stale === undefined) return;
