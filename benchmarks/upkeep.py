@@ -82,10 +82,8 @@ def batteries(effort: Effort) -> Iterator[Match]:
     for mode, fused in product(Mode, (False, True)):
         opened = partial(_idle, mode, effort.turns, fused=fused)
         pairs = [Pair("built-ins", "bare hooks", "batteries fused" if fused else "batteries")]
-        name, scale = (
-            f"{mode}, {'fused' if fused else 'hook by hook'}",
-            per(effort.turns, "ms a turn"),
-        )
+        name = f"{mode}, {'fused' if fused else 'hook by hook'}"
+        scale = per(effort.turns, "ms a turn")
         yield Match("batteries", name, opened, 2 * effort.runs, pairs, scale)
 
 

@@ -39,6 +39,9 @@ from ._shared.summaries import with_summaries
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
 from ._shared.validation import check_bool, check_choice, check_count, check_state_schema
 
+_RESULTS = ("tool", "ToolMessageChunk")
+"""The types of messages with results of tools."""
+
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware", "ContextEditingState"]
 
 
@@ -139,7 +142,7 @@ class ClearToolUsesEdit:
     ) -> list[AnyMessage]:
         """Clear old results in the list, which is returned, if the request is too large."""
         # Not by `isinstance`, which is slow for classes of pydantic that do not match.
-        results = [i for i, message in enumerate(messages) if message.type == "tool"]
+        results = [i for i, message in enumerate(messages) if message.type in _RESULTS]
         if len(results) <= self.keep or count_tokens(messages) <= self.trigger:
             return messages
         calls = calls_of_results(messages)
