@@ -22,6 +22,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
+from agent_factory.state.history import DECIDED as DECIDED
 from agent_factory.state.history import EDITED as EDITED
 from agent_factory.state.history import REVIEWED as REVIEWED
 from agent_factory.state.history import with_distinct_ids as with_distinct_ids
@@ -115,6 +116,18 @@ def with_review(
             "response_metadata": {**metadata, **{k: v for k, v in record.items() if v}},
         }
     )
+
+
+def without_decisions(message: AIMessage) -> AIMessage:
+    """The message without what was decided about its calls. Edited calls stay, with their record.
+
+    >>> message = AIMessage("", response_metadata={REVIEWED: {"R": {"1": "a"}}, "model": "m"})
+    >>> without_decisions(message).response_metadata
+    {'model': 'm'}
+    """
+    decided = {REVIEWED, DECIDED}
+    kept = {k: v for k, v in message.response_metadata.items() if k not in decided}
+    return message.model_copy(update={"response_metadata": kept})
 
 
 def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:

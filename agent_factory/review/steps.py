@@ -27,7 +27,7 @@ from agent_factory.review.pending_calls import (
     recorded_decisions,
     with_decisions,
 )
-from agent_factory.review.records import split_decisions, with_review
+from agent_factory.review.records import split_decisions, with_review, without_decisions
 from agent_factory.runtime.spec import identity
 from agent_factory.topology.model import TOOLS
 from agent_factory.topology.topology import Topology
@@ -165,6 +165,29 @@ def plan_input(input: Any) -> StepPlanner:
             if messages:
                 writes.append(({"messages": messages}, TOOLS))
         return Step(tuple(writes), new_turn)
+
+    return plan_step
+
+
+def plan_repetition(*, earlier: bool, pauses: bool) -> StepPlanner:
+    """Plan to go on without a decision: calls without a result are reviewed again.
+
+    The turn goes on after the answer of the model. What was decided about it is dropped.
+
+    Args:
+        earlier: Whether it goes on from an earlier checkpoint, whose tasks all run again.
+        pauses: Whether the run pauses before its next step.
+    """
+
+    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+        if topology is None or pending.message is None or not pending.unanswered:
+            return Step(((None, COPY_BRANCH),) if pauses else (), runs=not pauses)
+        writes: list[tuple[dict[str, Any] | None, str]] = []
+        if pending.finished and not earlier:
+            writes.append((None, CLEAR_TASKS))
+        message = without_decisions(pending.message)
+        writes.append(({"messages": [message]}, topology.style.model))
+        return Step(tuple(writes), runs=not pauses)
 
     return plan_step
 

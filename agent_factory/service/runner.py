@@ -9,6 +9,7 @@ import logging
 import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from itertools import chain
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
@@ -24,6 +25,7 @@ from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_ef
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
 from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
+from agent_factory.review.steps import aapply, apply, plan_repetition
 from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import (
     AGENT_KEY,
@@ -44,6 +46,7 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.usage import UsageHandler
+from agent_factory.upstream import RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -275,19 +278,24 @@ class _Attempt:
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work["tenant"], in_run=True)
+        own, graph = agent.graph, agent.stored_in(self.saver, store)
         stops = {
-            "interrupt_before_nodes": submitted.get("interrupt_before"),
-            "interrupt_after_nodes": submitted.get("interrupt_after"),
+            "interrupt_before_nodes": (own.interrupt_before_nodes, submitted.get("interrupt_before")),
+            "interrupt_after_nodes": (own.interrupt_after_nodes, submitted.get("interrupt_after")),
         }
-        self._graph = agent.stored_in(self.saver, store).copy(
-            update={name: nodes for name, nodes in stops.items() if nodes is not None}
+        self._graph = graph.copy(
+            # A run adds pauses to those that the author of the agent has set.
+            update={
+                name: "*" if "*" in nodes else list(dict.fromkeys(chain(nodes[0], nodes[1] or ())))
+                for name, nodes in stops.items()
+            }
         )
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,
             "configurable": {**given.get("configurable", {}), "thread_id": work["thread"]},
             "metadata": {
-                **submitted["metadata"],
+                **{key: value for key, value in submitted["metadata"].items() if key != RUN_ID},
                 RUN_KEY: work["run"],
                 JOB_KEY: job,
                 AGENT_KEY: agent.name,
@@ -324,10 +332,10 @@ class _Attempt:
         given = load(b64decode(self._work["input"]))
         if stored is not None and (rolled_back := self._work.get("rollback")):
             stored = self._roll_back(rolled_back)
-        if self._work["checkpoint"] is not None:
+        if self._work["checkpoint"] not in (None, self.saver.latest):
             self._from = self._work["checkpoint"]
         if given is None:
-            return self._stream(None, options)
+            return self._go_on(options)
         snapshot = self._graph.get_state(self._place())
         unread: list[Any] = []  # what interrupted runs had not written to the state yet
         for run, input in self._work.get("before", ()):
@@ -343,6 +351,38 @@ class _Attempt:
             return self._reviewed(add_input, aadd_input, given, options)
         return self._stream(given, options)
 
+    def _go_on(self, options: Mapping[str, Any]) -> Any:
+        """Go on without a message. A decision holds for the run that it was made in, and no other.
+
+        So a client cannot let a call run that was decided about before, by going on after a
+        cancelled run, from an earlier checkpoint, or in a copy of the thread.
+        """
+        place = self._place()
+        if not pending(self._graph, place):
+            return self._stream(None, options)
+        self.paused = self._pauses_at(place)
+        plan = plan_repetition(earlier=self._from is not None, pauses=self.paused)
+        act = aapply if self.agent.asynchronous else apply
+        return act(self._graph, place, plan, {"stream": True, **options})
+
+    def _pauses_at(self, place: RunnableConfig) -> bool:
+        """Whether the agent's own `interrupt_before` or `interrupt_after` stop a run there.
+
+        LangGraph passes the pause at which a run begins.
+        """
+        before, after = self.agent.graph.interrupt_before_nodes, self.agent.graph.interrupt_after_nodes
+        snapshot: StateSnapshot = self._graph.get_state(place)
+        following = {*snapshot.next} - {START}
+        if following and (before == "*" or not following.isdisjoint(before)):
+            return True
+        source = (snapshot.metadata or {}).get("source")
+        if not (following and after) or source == "input":
+            return False
+        if source != "loop" or snapshot.parent_config is None or after == "*":
+            return True  # a write to the state does not say which node it was made for
+        ended = self._graph.get_state(snapshot.parent_config).next
+        return not set(ended).isdisjoint(after)
+
     def pending(self) -> Pending:
         """What the thread waits for; MissingNode if the agent does not have the node."""
         return pending(self._graph, self._config)
@@ -356,7 +396,9 @@ class _Attempt:
         # wrote to the thread is another source: its run still has to continue.
         stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
         from_loop = (snapshot.metadata or {}).get("source") == "loop"
-        self.paused = bool(snapshot.interrupts or (snapshot.next and stops and from_loop))
+        goes_on = self._work["kind"] == "message" and load(b64decode(self._work["input"])) is None
+        may_stop = snapshot.next and stops and (from_loop or goes_on)
+        self.paused = bool(snapshot.interrupts or may_stop)
         self.continues = True
         # A step that has finished and has no checkpoint yet is missing from `next`.
         return self._stream(None, options) if snapshot.tasks and not self.paused else None
