@@ -29,7 +29,7 @@ from agent_factory.review.pending_calls import (
 )
 from agent_factory.review.records import split_decisions, with_review, without_decisions
 from agent_factory.runtime.spec import identity
-from agent_factory.topology.model import TOOLS
+from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
 
@@ -165,29 +165,6 @@ def plan_input(input: Any) -> StepPlanner:
             if messages:
                 writes.append(({"messages": messages}, TOOLS))
         return Step(tuple(writes), new_turn)
-
-    return plan_step
-
-
-def plan_repetition(*, earlier: bool, pauses: bool) -> StepPlanner:
-    """Plan to go on without a decision: calls without a result are reviewed again.
-
-    The turn goes on after the answer of the model. What was decided about it is dropped.
-
-    Args:
-        earlier: Whether it goes on from an earlier checkpoint, whose tasks all run again.
-        pauses: Whether the run pauses before its next step.
-    """
-
-    def plan_step(pending: Pending, topology: Topology | None) -> Step:
-        if topology is None or pending.message is None or not pending.unanswered:
-            return Step(((None, COPY_BRANCH),) if pauses else (), runs=not pauses)
-        writes: list[tuple[dict[str, Any] | None, str]] = []
-        if pending.finished and not earlier:
-            writes.append((None, CLEAR_TASKS))
-        message = without_decisions(pending.message)
-        writes.append(({"messages": [message]}, topology.style.model))
-        return Step(tuple(writes), runs=not pauses)
 
     return plan_step
 
@@ -476,6 +453,50 @@ def _apply(
 async def _no_parts() -> AsyncIterator[Any]:
     return
     yield  # makes it a generator
+
+
+def repeat_review(agent: Any, config: RunnableConfig, *, earlier: bool) -> str | None:
+    """Take back what was decided about the calls of a thread that have no result.
+
+    Their turn goes on after the answer of the model, so that they are reviewed again. The same
+    holds for agents that are nodes of a graph.
+
+    Args:
+        agent: An agent, or a graph around agents, with a checkpointer.
+        config: A config with the `thread_id`.
+        earlier: Whether the config names an earlier checkpoint: all tasks run again there.
+
+    Returns:
+        The node after which the agent goes on; None if nothing was written to its own turn.
+    """
+    snapshot: StateSnapshot = agent.get_state(config)
+    inner = [] if earlier else [(agent, task) for task in snapshot.tasks if task.state]
+    for graph, task in inner:
+        part, nested = dict(graph.get_subgraphs())[task.name], agent.get_state(task.state)
+        _repeat_turn(agent, task.state, nested, topology_or_none(part), earlier=False)
+        inner += [(part, one) for one in nested.tasks if one.state]
+    return _repeat_turn(agent, config, snapshot, topology_or_none(agent), earlier=earlier)
+
+
+def _repeat_turn(
+    agent: Any,
+    config: RunnableConfig,
+    snapshot: StateSnapshot,
+    topology: Topology | None,
+    *,
+    earlier: bool,
+) -> str | None:
+    turn = read_pending(snapshot, topology)
+    if topology is None or turn.message is None or not turn.unanswered:
+        return None
+    hooks = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+    if hooks.union([TOOLS]).isdisjoint(turn.next):
+        return None
+    if turn.finished and not earlier:
+        config = agent.update_state(config, None, CLEAR_TASKS)
+    model = topology.style.model
+    agent.update_state(config, {"messages": [without_decisions(turn.message)]}, model)
+    return model
 
 
 def topology_or_none(agent: Any) -> Topology | None:

@@ -25,7 +25,7 @@ from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_ef
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
 from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
-from agent_factory.review.steps import aapply, apply, plan_repetition
+from agent_factory.review.steps import repeat_review
 from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import (
     AGENT_KEY,
@@ -46,7 +46,7 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.usage import UsageHandler
-from agent_factory.upstream import RUN_ID
+from agent_factory.upstream import COPY_BRANCH, RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -358,30 +358,38 @@ class _Attempt:
         cancelled run, from an earlier checkpoint, or in a copy of the thread.
         """
         place = self._place()
-        if not pending(self._graph, place):
+        ended = repeat_review(self._graph, place, earlier=self._from is not None)
+        if ended is not None:
+            self._from = None
+        self.paused = self._pauses(ended)
+        if not self.paused:
             return self._stream(None, options)
-        self.paused = self._pauses_at(place)
-        plan = plan_repetition(earlier=self._from is not None, pauses=self.paused)
-        act = aapply if self.agent.asynchronous else apply
-        return act(self._graph, place, plan, {"stream": True, **options})
+        if self._from is not None:
+            self._graph.update_state(place, None, COPY_BRANCH)
+        return None
 
-    def _pauses_at(self, place: RunnableConfig) -> bool:
-        """Whether the agent's own `interrupt_before` or `interrupt_after` stop a run there.
+    def _pauses(self, ended: str | None) -> bool:
+        """Whether the agent's own `interrupt_before` or `interrupt_after` stop a run where it goes on.
 
-        LangGraph passes the pause at which a run begins.
+        LangGraph passes a pause at which a run begins.
+
+        Args:
+            ended: The node that has written the state; None if that is to be found out.
         """
-        before, after = self.agent.graph.interrupt_before_nodes, self.agent.graph.interrupt_after_nodes
-        snapshot: StateSnapshot = self._graph.get_state(place)
+        own = self.agent.graph
+        before, after = own.interrupt_before_nodes, own.interrupt_after_nodes
+        snapshot: StateSnapshot = self._graph.get_state(self._place())
         following = {*snapshot.next} - {START}
         if following and (before == "*" or not following.isdisjoint(before)):
             return True
         source = (snapshot.metadata or {}).get("source")
         if not (following and after) or source == "input":
             return False
-        if source != "loop" or snapshot.parent_config is None or after == "*":
-            return True  # a write to the state does not say which node it was made for
-        ended = self._graph.get_state(snapshot.parent_config).next
-        return not set(ended).isdisjoint(after)
+        if after == "*" or ended is not None:
+            return after == "*" or ended in after
+        if source != "loop" or snapshot.parent_config is None:
+            return True  # the checkpoint does not say which node was written for
+        return not set(self._graph.get_state(snapshot.parent_config).next).isdisjoint(after)
 
     def pending(self) -> Pending:
         """What the thread waits for; MissingNode if the agent does not have the node."""
