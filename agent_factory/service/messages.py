@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.review.records import without_claims
 from agent_factory.service.backend import Backend, Busy
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.events import dump
@@ -100,7 +101,8 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
         ) from error
     if messages and messages[-1].id is None:
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
-    return {**given, "messages": messages}
+    inputs: dict[str, Any] = without_claims({**given, "messages": messages})
+    return inputs
 
 
 def as_text(given: Mapping[str, Any] | None) -> str:
