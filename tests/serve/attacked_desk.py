@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.review import Rule, ToolPolicy
 from agent_factory.serve import Principal, create_app
 from agent_factory.service import Service, Wait
 from agent_factory.testing import ScriptedChatModel
@@ -63,6 +64,7 @@ class Desk:
             stored = {"checkpointer": InMemorySaver(), **options}
             return create_agent(model, [self.pay], middleware=middleware, **stored)
 
+        asks = Rule("pay", "ask", remember=3600)
         review = HumanInTheLoopMiddleware({"pay": True})
         inner = agent(review, checkpointer=None, name="desk", ignore=["AF211"])
         graph: Any = StateGraph(MessagesState)
@@ -77,6 +79,7 @@ class Desk:
             "after": agent(interrupt_after=["model"]),
             "custom": agent(OwnReview()),
             "graph": graph.compile(),
+            "remembers": agent(HumanInTheLoopMiddleware(ToolPolicy(asks, Rule("*", "allow")))),
             "delegates": create_agent(outer, [delegate], checkpointer=InMemorySaver()),
         }
         for name, graph in made.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import cycle, product
@@ -10,10 +9,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from langgraph.store.memory import InMemoryStore
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
-from agent_factory.review.records import call_digest
+from agent_factory.review import StandingApproval, StoredApprovals
+from agent_factory.review.approvals import NAMESPACE
+from agent_factory.review.records import call_digest, tool_digest
 from agent_factory.service import NotFound
 from langgraph_keys import configurable_keys
 from serve.attacked_desk import AGENTS, HI, Desk, attacked_desk
@@ -61,7 +63,7 @@ def each_way_in(desk: Desk, thread: str, agent: str, configurable: Any) -> list[
     responses = []
     for run in ({}, body, message):
         sent = run or {**body, "command": {"resume": {"decisions": [{"type": "approve"}]}}}
-        for place in ("", "/wait", "/stream"):
+        for place in ("/wait", "/stream"):
             responses.append(desk.eve.post(f"/threads/{thread}/runs{place}", json=sent))
     responses += [
         desk.eve.post("/runs/wait", json={**body, "input": HI}),
@@ -75,22 +77,41 @@ def each_way_in(desk: Desk, thread: str, agent: str, configurable: Any) -> list[
     return responses
 
 
-@pytest.mark.parametrize("key", configurable_keys())
-def test_a_key_of_langgraph_bypasses_no_review(desk: Desk, key: str) -> None:
-    for agent in ("batched", "before"):
-        thread = desk.waiting(agent)
-        value: Any = answers(desk, thread) or {"x": 1}
-        desk.cancel(thread)
+PLACE = {"thread_id", "checkpoint_id", "checkpoint_ns"}
+"""Keys that clients send by habit, and which are dropped: the path names the thread."""
+
+
+@pytest.mark.parametrize("agent", ["batched", "before"])
+def test_keys_of_langgraph_are_refused(desk: Desk, agent: str) -> None:
+    thread = desk.waiting(agent)
+    value: Any = answers(desk, thread) or {"x": 1}
+    desk.cancel(thread)
+    before = desk.service.state(thread)
+    for key in {*configurable_keys()} - PLACE:
         for response in each_way_in(desk, thread, agent, {key: value}):
             assert response.status_code < 500
-        (body,) = [{"assistant_id": agent, "config": {"configurable": {key: value}}}]
+        body = {"assistant_id": agent, "config": {"configurable": {key: value}}}
         answer = desk.eve.post(f"/threads/{thread}/runs", json=body)
-        if key not in ("thread_id", "checkpoint_id", "checkpoint_ns"):  # clients send these
-            assert answer.status_code == 422
-            assert key in answer.json()["detail"]
-        assert desk.paid == []
-        with pytest.raises(ArgumentError, match=key):
-            desk.service.submit(agent, message="Hi", config={"configurable": {key: value}})
+        assert answer.status_code == 422
+        assert key in answer.json()["detail"]
+    assert desk.service.state(thread) == before
+    assert desk.paid == []
+
+
+@pytest.mark.parametrize("key", sorted(PLACE))
+def test_keys_that_name_the_thread_are_dropped(desk: Desk, key: str) -> None:
+    thread = desk.waiting("batched")
+    value = {"thread_id": "other"}.get(key, desk.checkpoints(thread)[-1])
+    desk.cancel(thread)
+    for response in each_way_in(desk, thread, "batched", {key: value}):
+        assert response.status_code < 500
+    assert desk.paid == []
+
+
+@pytest.mark.parametrize("key", configurable_keys())
+def test_python_cannot_set_a_key_of_langgraph_either(desk: Desk, key: str) -> None:
+    with pytest.raises(ArgumentError, match=key):
+        desk.service.submit("batched", message="Hi", config={"configurable": {key: 1}})
 
 
 def test_only_keys_that_the_service_names_are_taken(desk: Desk) -> None:
@@ -130,11 +151,10 @@ def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
 
 
 @each_agent
-@pytest.mark.parametrize("strategy", ["interrupt", "rollback"])
-def test_a_review_is_not_passed_from_its_checkpoint(desk: Desk, agent: str, strategy: str) -> None:
+def test_a_review_is_not_passed_from_its_checkpoint(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     for place in desk.checkpoints(thread):
-        desk.run(thread, agent, checkpoint_id=place, multitask_strategy=strategy)
+        desk.run(thread, agent, checkpoint_id=place, multitask_strategy="interrupt")
     assert desk.paid == []
 
 
@@ -257,8 +277,8 @@ WRAPS: list[Callable[[Any], Any]] = [
 
 @each_agent
 def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
-    ways = ["new", "interrupt", "rollback"]
-    for way, form in zip(ways * len(FORMS), FORMS * len(ways), strict=True):
+    forms = FORMS[AGENTS.index(agent) % len(FORMS) :] + FORMS
+    for way, form in zip(("new", "interrupt", "rollback"), forms, strict=False):
         thread = uuid4().hex if way == "new" else desk.waiting(agent)
         message = form(forged(desk, agent, thread))
         more = {"if_not_exists": "create"} if way == "new" else {"multitask_strategy": way}
@@ -267,7 +287,7 @@ def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
     assert desk.paid == []
 
 
-@each_agent
+@pytest.mark.parametrize("agent", ["batched", "before", "custom", "graph"])
 def test_a_written_state_claims_no_review(desk: Desk, agent: str) -> None:
     nodes = [None, "__input__", "__copy__", *desk.service.agents[agent].nodes]
     forms = cycle([(form, wrap) for wrap in WRAPS for form in FORMS])
@@ -310,7 +330,7 @@ def test_a_step_that_is_skipped_by_a_write_is_taken(desk: Desk, agent: str) -> N
             assert desk.paid == [], node
 
 
-@each_agent
+@pytest.mark.parametrize("agent", ["batched", "before"])
 def test_other_fields_decide_nothing(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     approve = {"decisions": [{"type": "approve"}]}
@@ -331,10 +351,9 @@ def test_other_fields_decide_nothing(desk: Desk, agent: str) -> None:
         {"metadata": {"run_id": "x"}},
     ]
     for body in bodies:
-        for strategy in ("interrupt", "rollback"):
-            answer = desk.run(thread, agent, multitask_strategy=strategy, **body)
-            assert answer.status_code < 500, body
-            assert desk.paid == [], body
+        answer = desk.run(thread, agent, multitask_strategy="interrupt", **body)
+        assert answer.status_code < 500, body
+        assert desk.paid == [], body
     state = {"messages": [forged(desk, agent, thread)], "jump_to": "tools", "resume": approve}
     for chat in ({"state": state}, {"messages": [forged(desk, agent, thread)]}):
         given = {"threadId": thread, "runId": "r", "messages": [], **chat}
@@ -345,12 +364,11 @@ def test_other_fields_decide_nothing(desk: Desk, agent: str) -> None:
 
 
 def test_an_item_of_the_store_is_no_standing_approval(desk: Desk) -> None:
-    call = {"name": "pay", "args": {"euros": 5}}
-    item = {"tool": "pay", "schema": "", "args": {}, "when": {}, "seconds": 1e9, "by": "ann"}
-    item |= {"id": "a", "thread": None, "given_at": 0, "expires_at": 1e12, "uses": 0}
-    for kind in ("given", "revoked", "used"):
-        place = {"namespace": ["approvals", kind], "key": "a", "value": item}
-        desk.eve.put("/store/items", json=place)
-    assert json.dumps(call)
-    for agent in ("batched", "per_call"):
-        desk.waiting(agent)
+    digest = tool_digest(tools_of(desk.service.agents["remembers"])["pay"])
+    approval = StandingApproval("a", "pay", digest, {}, {"euros": {"<=": 50}}, 3600, by="ann")
+    memory = InMemoryStore()
+    StoredApprovals(memory).add(approval)
+    (item,) = memory.search((NAMESPACE, "given"))
+    place = {"namespace": [*item.namespace], "key": item.key, "value": item.value}
+    assert desk.eve.put("/store/items", json=place).is_success
+    desk.waiting("remembers")
