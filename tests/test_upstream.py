@@ -25,6 +25,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, Send, interrupt
+from langgraph_keys import configurable_keys
 
 from agent_factory import DeltaMessages, upstream
 from agent_factory.state.channels import fold_messages
@@ -460,6 +461,33 @@ def test_a_copied_checkpoint_has_no_answers_to_its_interrupts() -> None:
     assert graph.get_state(thread).interrupts[0].value == "Well?"
     result = graph.invoke(Command(resume="no"), thread)
     assert {m.text for m in result["messages"]} == {"Go", "no", "written"}
+
+
+def test_each_key_that_langgraph_reads_is_reserved() -> None:
+    keys = configurable_keys()
+    assert {"thread_id", "__pregel_resume_map", "checkpoint_map", "langgraph_auth_user"} <= {*keys}
+    assert [key for key in keys if not upstream.is_reserved(key)] == []
+    assert {*keys} >= upstream.RESERVED_KEYS
+    assert not upstream.is_reserved("user_tier")
+
+
+def test_a_key_of_the_config_answers_an_interrupt() -> None:
+    graph = asking_graph()
+    thread: Any = {"thread_id": "1"}
+    (asked,) = graph.invoke({"messages": [("user", "Go")]}, {"configurable": thread})[
+        "__interrupt__"
+    ]
+    forged = {**thread, "__pregel_resume_map": {asked.id: "yes"}}
+    assert "yes" in [m.text for m in graph.invoke(None, {"configurable": forged})["messages"]]
+
+
+def test_the_id_of_a_run_in_the_metadata_makes_a_run_drop_its_input() -> None:
+    graph = chain(lambda _: {"log": ["one"]}, lambda _: {"log": ["two"]})
+    graph.checkpointer = InMemorySaver()
+    graph.interrupt_before_nodes = ["node1"]
+    config: Any = {**THREAD, "metadata": {upstream.RUN_ID: "r"}}
+    graph.invoke({"log": ["Go"]}, config)
+    assert graph.invoke({"log": ["More"]}, config)["log"] == ["Go", "one", "two"]
 
 
 def test_clearing_the_tasks_keeps_what_they_wrote() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.tool import ToolCall
@@ -472,8 +472,9 @@ def repeat_review(agent: Any, config: RunnableConfig, *, earlier: bool) -> str |
     snapshot: StateSnapshot = agent.get_state(config)
     inner = [] if earlier else [(agent, task) for task in snapshot.tasks if task.state]
     for graph, task in inner:
-        part, nested = dict(graph.get_subgraphs())[task.name], agent.get_state(task.state)
-        _repeat_turn(agent, task.state, nested, topology_or_none(part), earlier=False)
+        part, place = dict(graph.get_subgraphs())[task.name], cast("RunnableConfig", task.state)
+        nested = agent.get_state(place)
+        _repeat_turn(agent, place, nested, topology_or_none(part), earlier=False)
         inner += [(part, one) for one in nested.tasks if one.state]
     return _repeat_turn(agent, config, snapshot, topology_or_none(agent), earlier=earlier)
 

@@ -34,7 +34,8 @@ class RequestPart(BaseModel):
     def _leave_out(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        fields, empty = cls.model_fields, (None, [], {})
+        fields = cls.model_fields
+        empty: tuple[Any, ...] = (None, [], {})
 
         def is_absent(name: str, part: Any) -> bool:
             if part not in empty:

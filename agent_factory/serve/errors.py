@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review import NoThread, NothingPending, ReviewError
+from agent_factory.review import NothingPending, NoThread, ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (
     AlreadyDecided,

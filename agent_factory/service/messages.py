@@ -148,8 +148,8 @@ def as_config(
         ConfigNotAllowed: It has a part or a key that may not be set.
         ArgumentError: A part has another type.
     """
-    absent = (None, [], (), {})
-    parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
+    empty: list[Any] = [None, [], (), {}]
+    parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in empty}
     if others := sorted(parts.keys() - _PARTS):
         takes = f"It takes {', '.join(_PARTS)}."
         raise ConfigNotAllowed("config", f"cannot set {', '.join(others)} of a run.", takes)

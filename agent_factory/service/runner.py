@@ -9,7 +9,6 @@ import logging
 import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from itertools import chain
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
@@ -278,18 +277,13 @@ class _Attempt:
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work["tenant"], in_run=True)
-        own, graph = agent.graph, agent.stored_in(self.saver, store)
-        stops = {
-            "interrupt_before_nodes": (own.interrupt_before_nodes, submitted.get("interrupt_before")),
-            "interrupt_after_nodes": (own.interrupt_after_nodes, submitted.get("interrupt_after")),
-        }
-        self._graph = graph.copy(
-            # A run adds pauses to those that the author of the agent has set.
-            update={
-                name: "*" if "*" in nodes else list(dict.fromkeys(chain(nodes[0], nodes[1] or ())))
-                for name, nodes in stops.items()
-            }
-        )
+        stops: dict[str, Any] = {}
+        for name in ("interrupt_before", "interrupt_after"):
+            own, more = getattr(agent.graph, f"{name}_nodes"), submitted.get(name) or ()
+            # A run adds pauses to those of the agent, which may be reviews, and removes none.
+            everywhere = "*" in (own, more)
+            stops[f"{name}_nodes"] = "*" if everywhere else [*dict.fromkeys([*own, *more])]
+        self._graph = agent.stored_in(self.saver, store).copy(update=stops)
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,
@@ -369,7 +363,7 @@ class _Attempt:
         return None
 
     def _pauses(self, ended: str | None) -> bool:
-        """Whether the agent's own `interrupt_before` or `interrupt_after` stop a run where it goes on.
+        """Whether a run that goes on stops at once, at a pause that the agent itself has set.
 
         LangGraph passes a pause at which a run begins.
 

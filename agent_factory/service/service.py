@@ -156,13 +156,16 @@ class Service(ThreadService):
         """The agents that were added, by their names."""
         return {name: one.graph for name, one in self._backend.agents.items()}
 
-    def configurable(self, agent: str) -> frozenset[str]:
-        """The keys of `config["configurable"]` that clients may set, as `add` says.
+    def client_config(self, agent: str, config: RunnableConfig | None) -> RunnableConfig:
+        """The config of a run that a client sends, for `submit`.
 
         Raises:
             NotFound: There is no such agent.
+            ConfigNotAllowed: `add` does not name a key of `configurable`, or the config has a part
+                that a run of the service cannot have.
+            ArgumentError: A part has a type that cannot be used.
         """
-        return self._backend.agent(agent).configurable
+        return as_config(config, self._backend.agent(agent).configurable)
 
     def limit(
         self, tenant: str, *, concurrency: int | None = None, per_minute: int | None = None

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from langgraph.store.memory import InMemoryStore
+from langgraph_keys import configurable_keys
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
@@ -17,7 +18,6 @@ from agent_factory.review import StandingApproval, StoredApprovals
 from agent_factory.review.approvals import NAMESPACE
 from agent_factory.review.records import call_digest, tool_digest
 from agent_factory.service import NotFound
-from langgraph_keys import configurable_keys
 from serve.attacked_desk import AGENTS, HI, Desk, attacked_desk
 
 each_agent = pytest.mark.parametrize("agent", AGENTS)
@@ -209,8 +209,8 @@ def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
 def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: Any) -> None:
     for name in ("interrupt_before", "interrupt_after"):
         thread = uuid4().hex
-        run = desk.service.submit(agent, thread=thread, message="Hi", tenant="acme", **{name: nodes})
-        run.result(30)
+        stops = {name: nodes}
+        desk.service.submit(agent, thread=thread, message="Hi", tenant="acme", **stops).result(30)
         stop = {name: nodes, "if_not_exists": "create"}
         threads = [thread, uuid4().hex]
         assert desk.run(threads[1], agent, input=HI, **stop).status_code == 200
@@ -320,7 +320,8 @@ def test_a_record_of_a_review_is_not_written_by_clients(desk: Desk) -> None:
 def test_a_step_that_is_skipped_by_a_write_is_taken(desk: Desk, agent: str) -> None:
     for node in desk.service.agents[agent].nodes:
         thread = desk.waiting(agent)
-        for values in ({"messages": []}, None):
+        empty: list[Any] = [{"messages": []}, None]
+        for values in empty:
             body = {"values": values, "as_node": node}
             desk.eve.post(f"/threads/{thread}/state", json=body)
             desk.run(thread, agent)

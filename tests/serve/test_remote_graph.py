@@ -51,7 +51,7 @@ def thread() -> Any:
 
 async def resumed(graph: Any, way: str, answer: Any, config: Any) -> Any:
     """The state after an answer, by each method of RemoteGraph that gives one."""
-    command = Command(resume=answer)
+    command: Command[Any] = Command(resume=answer)
     if way == "invoke":
         return graph.invoke(command, config)
     if way == "ainvoke":
@@ -92,7 +92,7 @@ def test_none_is_an_answer_too(remote: Remote, url: str, thread: Any) -> None:
 
 
 def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread: Any) -> None:
-    config = {
+    config: Any = {
         **thread,
         "run_name": "call 7",
         "max_concurrency": 3,
@@ -102,9 +102,8 @@ def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread
     remote("echo").invoke(HI, config)
     (run,) = service.runs(thread["configurable"]["thread_id"])
     assert run.info.metadata == {"from": "mail"}
-    state = service.state(thread["configurable"]["thread_id"])
-    assert state.metadata is not None
-    assert (state.metadata["from"], state.metadata["agent_factory_run"]) == ("mail", run.id)
+    metadata: Any = service.state(thread["configurable"]["thread_id"]).metadata
+    assert (metadata["from"], metadata["agent_factory_run"]) == ("mail", run.id)
 
 
 # As a node of a graph
@@ -140,7 +139,9 @@ def test_its_steps_are_those_of_a_subgraph(remote: Remote, thread: Any) -> None:
     assert said(parts[-1][1]["remote"])[-1] == "You said: Hi"
 
 
-def test_its_review_pauses_the_graph_around_it(service: Service, remote: Remote, thread: Any) -> None:
+def test_its_review_pauses_the_graph_around_it(
+    service: Service, remote: Remote, thread: Any
+) -> None:
     name = thread["configurable"]["thread_id"]
     (asked,) = around(remote, "desk").invoke(HI, thread)["__interrupt__"]
     assert asked.value["action_requests"][0]["args"] == {"euros": 5}

@@ -780,6 +780,23 @@ def test_a_run_has_settings_of_its_own(service: Service, thread: str) -> None:
     assert "de 50" in run.result(WAIT)["messages"][2].text  # a decision goes on with them
 
 
+def test_a_run_id_of_the_caller_drops_no_message(service: Service, thread: str) -> None:
+    for text in ("One", "Two"):
+        # LangGraph takes the input of a run for nothing if the last one had the same.
+        run = service.submit("echo", thread=thread, message=text, metadata={"run_id": "r"})
+        assert run.result(WAIT)["messages"][-1].text == f"You said: {text}"
+        assert run.info.metadata == {"run_id": "r"}
+
+
+def test_the_metadata_of_a_config_are_noted(service: Service, thread: str) -> None:
+    metadata = {"from": "mail", "agent_factory_run": "x", "__x": 1, "run_id": "r"}
+    run = service.submit(
+        "echo", thread=thread, message="Hi", config={"metadata": metadata}, metadata={"case": 7}
+    )
+    run.result(WAIT)
+    assert run.info.metadata == {"from": "mail", "case": 7}
+
+
 # Arguments
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, RootModel, model_validator
-from typing_extensions import Self
 
 from agent_factory.serve.body import Keeps, RequestPart, StrictBody
 

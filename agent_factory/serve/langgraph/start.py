@@ -16,7 +16,6 @@ from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
 from agent_factory.service import Run, Service, ThreadBusy, Wait
-from agent_factory.service.messages import as_config
 from agent_factory.service.public_state import INTERRUPT
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
@@ -40,7 +39,7 @@ def start_run(
         ArgumentError: A part of the body cannot be used.
     """
     tenant, modes = principal.tenant, recorded_modes(body)
-    config = as_config(body.settings, service.configurable(agent))
+    config = service.client_config(agent, body.settings)
     resume: Callable[..., Run] = partial(
         service.resume,
         by=principal.name,
@@ -93,9 +92,7 @@ def start_run(
         raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
 
 
-def _check_command(
-    service: Service, agent: str, thread: str, body: NewRun, tenant: str
-) -> None:
+def _check_command(service: Service, agent: str, thread: str, body: NewRun, tenant: str) -> None:
     """Raise HTTPException if a command is about another agent, or an earlier state."""
     info = service.thread(thread, tenant=tenant)
     if info.agent and info.agent != agent:
@@ -176,7 +173,7 @@ def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
         waits = service.inbox(tenant).waits(thread=thread, limit=1000)
         if any(wait.kind not in ("pause", "result") for wait in waits):
             raise HTTPException(
-                422, "The thread waits for an answer. Send command: {\"resume\": ...}, or an input."
+                422, 'The thread waits for an answer. Send command: {"resume": ...}, or an input.'
             )
         return True
     return bool(info.agent and service.state(thread, tenant=tenant).next)
