@@ -455,11 +455,12 @@ async def _no_parts() -> AsyncIterator[Any]:
     yield  # makes it a generator
 
 
-def repeat_review(agent: Any, config: RunnableConfig, *, earlier: bool) -> str | None:
+def repeat_review(
+    agent: Any, config: RunnableConfig, *, earlier: bool
+) -> list[tuple[Any, RunnableConfig, str | None]]:
     """Take back what was decided about the calls of a thread that have no result.
 
-    Their turn goes on after the answer of the model, so that they are reviewed again. The same
-    holds for agents that are nodes of a graph.
+    Their turn goes on after the answer of the model, so that they are reviewed again.
 
     Args:
         agent: An agent, or a graph around agents, with a checkpointer.
@@ -467,37 +468,30 @@ def repeat_review(agent: Any, config: RunnableConfig, *, earlier: bool) -> str |
         earlier: Whether the config names an earlier checkpoint: all tasks run again there.
 
     Returns:
-        The node after which the agent goes on; None if nothing was written to its own turn.
+        The agent, and those that are nodes of it and go on with it. For each, the place of its
+        state, and the node after which it goes on if its turn does.
     """
-    snapshot: StateSnapshot = agent.get_state(config)
-    inner = [] if earlier else [(agent, task) for task in snapshot.tasks if task.state]
-    for graph, task in inner:
-        part, place = dict(graph.get_subgraphs())[task.name], cast("RunnableConfig", task.state)
-        nested = agent.get_state(place)
-        _repeat_turn(agent, place, nested, topology_or_none(part), earlier=False)
-        inner += [(part, one) for one in nested.tasks if one.state]
-    return _repeat_turn(agent, config, snapshot, topology_or_none(agent), earlier=earlier)
-
-
-def _repeat_turn(
-    agent: Any,
-    config: RunnableConfig,
-    snapshot: StateSnapshot,
-    topology: Topology | None,
-    *,
-    earlier: bool,
-) -> str | None:
-    turn = read_pending(snapshot, topology)
-    if topology is None or turn.message is None or not turn.unanswered:
-        return None
-    hooks = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
-    if hooks.union([TOOLS]).isdisjoint(turn.next):
-        return None
-    if turn.finished and not earlier:
-        config = agent.update_state(config, None, CLEAR_TASKS)
-    model = topology.style.model
-    agent.update_state(config, {"messages": [without_decisions(turn.message)]}, model)
-    return model
+    places: list[tuple[Any, RunnableConfig, str | None]] = []
+    found = [(agent, config)]
+    for graph, place in found:
+        snapshot: StateSnapshot = agent.get_state(place)
+        topology = topology_or_none(graph)
+        turn = read_pending(snapshot, topology)
+        hooks = () if topology is None else topology.hooks
+        review = {TOOLS, *(hook.node for hook in hooks if hook.phase is Phase.AFTER_MODEL)}
+        if topology and turn.message and turn.unanswered and not review.isdisjoint(turn.next):
+            if turn.finished and not earlier:
+                place = agent.update_state(place, None, CLEAR_TASKS)
+            message, model = without_decisions(turn.message), topology.style.model
+            place = agent.update_state(place, {"messages": [message]}, model)
+            places.append((graph, place, model))
+            continue
+        places.append((graph, place, None))
+        if not earlier:
+            parts = dict(graph.get_subgraphs())
+            inner = [task for task in snapshot.tasks if task.state]
+            found += [(parts[task.name], cast("RunnableConfig", task.state)) for task in inner]
+    return places
 
 
 def topology_or_none(agent: Any) -> Topology | None:

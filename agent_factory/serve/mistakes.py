@@ -23,31 +23,33 @@ def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str
         kind: What the body was read as.
         body: The body.
     """
-    return " ".join(dict.fromkeys(_sentence(mistake, kind, body) for mistake in error.errors()))
-
-
-def _sentence(mistake: Any, kind: type[BaseModel], body: bytes) -> str:
-    place = ".".join(map(str, mistake["loc"])) or "The body"
-    if mistake["type"] == "json_invalid":
-        return f"The body is not JSON: {mistake['msg']}."
-    if mistake["type"] == "value_error":
-        return str(mistake["ctx"]["error"])
-    path, model, field = _field_at(kind, mistake["loc"])
-    if mistake["type"] == "missing":
-        return f"{place} is missing."
-    if mistake["type"] == "extra_forbidden":
-        close = get_close_matches(str(mistake["loc"][-1]), model.model_fields, 1, cutoff=0.8)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        return f"{place} is not supported by this server.{hint}"
-    others = mistake["loc"][len(path) :]
-    in_part = any(isinstance(part, int) for part in others)
-    if field is None or (in_part and any(_models_in(field.annotation))):
-        return f"{place}: {mistake['msg']}, got {mistake['input']!r:.100}."
-    value = json.loads(body)
-    for part in path:
-        value = value[part]
-    expected = _expected(field.annotation, field.metadata)
-    return f"{'.'.join(map(str, path)) or 'The body'} must be {expected}, got {value!r:.100}."
+    sentences = []
+    for mistake in error.errors():
+        loc, reason = mistake["loc"], mistake["type"]
+        place = ".".join(map(str, loc)) or "The body"
+        path, model, field = _field_at(kind, loc)
+        in_part = any(isinstance(part, int) for part in loc[len(path) :])
+        if reason == "json_invalid":
+            sentence = f"The body is not JSON: {mistake['msg']}."
+        elif reason == "value_error":
+            sentence = str(mistake["ctx"]["error"])
+        elif reason == "missing":
+            sentence = f"{place} is missing."
+        elif reason == "extra_forbidden":
+            close = get_close_matches(str(loc[-1]), model.model_fields, 1, cutoff=0.8)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            sentence = f"{place} is not supported by this server.{hint}"
+        elif field is None or (in_part and any(_models_in(field.annotation))):
+            sentence = f"{place}: {mistake['msg']}, got {mistake['input']!r:.100}."
+        else:
+            value = json.loads(body)
+            for part in path:
+                value = value[part]
+            name = ".".join(map(str, path)) or "The body"
+            expected = _expected(field.annotation, field.metadata)
+            sentence = f"{name} must be {expected}, got {value!r:.100}."
+        sentences.append(sentence)
+    return " ".join(dict.fromkeys(sentences))
 
 
 def _field_at(

@@ -352,27 +352,29 @@ class _Attempt:
         cancelled run, from an earlier checkpoint, or in a copy of the thread.
         """
         place = self._place()
-        ended = repeat_review(self._graph, place, earlier=self._from is not None)
-        if ended is not None:
-            self._from = None
-        self.paused = self._pauses(ended)
+        turns = repeat_review(self._graph, place, earlier=self._from is not None)
+        self.paused = any(self._pauses(graph, at, ended) for graph, at, ended in turns)
+        if turns[0][1] is not place:
+            self._from = None  # it was written to, so it is the newest
         if not self.paused:
             return self._stream(None, options)
         if self._from is not None:
             self._graph.update_state(place, None, COPY_BRANCH)
         return None
 
-    def _pauses(self, ended: str | None) -> bool:
-        """Whether a run that goes on stops at once, at a pause that the agent itself has set.
+    def _pauses(self, graph: Any, place: RunnableConfig, ended: str | None) -> bool:
+        """Whether a run that goes on stops at once, at a pause that an agent itself has set.
 
         LangGraph passes a pause at which a run begins.
 
         Args:
+            graph: The agent, or one that is a node of it.
+            place: Where it goes on.
             ended: The node that has written the state; None if that is to be found out.
         """
-        own = self.agent.graph
+        own = self.agent.graph if graph is self._graph else graph
         before, after = own.interrupt_before_nodes, own.interrupt_after_nodes
-        snapshot: StateSnapshot = self._graph.get_state(self._place())
+        snapshot: StateSnapshot = self._graph.get_state(place)
         following = {*snapshot.next} - {START}
         if following and (before == "*" or not following.isdisjoint(before)):
             return True

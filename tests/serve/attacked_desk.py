@@ -24,7 +24,17 @@ from agent_factory.testing import ScriptedChatModel
 
 HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 
-AGENTS = ["batched", "per_call", "before", "after", "custom", "graph", "delegates"]
+AGENTS = [
+    "batched",
+    "per_call",
+    "before",
+    "after",
+    "custom",
+    "graph",
+    "inside",
+    "delegates",
+    "async",
+]
 """Ways in which a call of the tool is reviewed."""
 
 
@@ -67,9 +77,14 @@ class Desk:
         asks = Rule("pay", "ask", remember=3600)
         review = HumanInTheLoopMiddleware({"pay": True})
         inner = agent(review, checkpointer=None, name="desk", ignore=["AF211"])
-        graph: Any = StateGraph(MessagesState)
-        graph.add_node("desk", inner)
-        graph.add_edge(START, "desk")
+
+        def graph(node: Any) -> Any:
+            graph: Any = StateGraph(MessagesState)
+            graph.add_node("desk", node)
+            graph.add_edge(START, "desk")
+            return graph.compile()
+
+        pausing = agent(checkpointer=None, name="desk", interrupt_before=["tools"])
         outer = ScriptedChatModel([_calls("desk", request="it")] * 1000)
         delegate = agent_tool(inner, description="Pays.")
         made = {
@@ -78,12 +93,14 @@ class Desk:
             "before": agent(interrupt_before=["tools"]),
             "after": agent(interrupt_after=["model"]),
             "custom": agent(OwnReview()),
-            "graph": graph.compile(),
+            "graph": graph(inner),
+            "inside": graph(pausing),
             "remembers": agent(HumanInTheLoopMiddleware(ToolPolicy(asks, Rule("*", "allow")))),
             "delegates": create_agent(outer, [delegate], checkpointer=InMemorySaver()),
         }
-        for name, graph in made.items():
-            self.service.add(name, graph, configurable=["language"])
+        for name, compiled in {**made, "async": agent(review)}.items():
+            runs_async = name == "async"
+            self.service.add(name, compiled, configurable=["language"], asynchronous=runs_async)
 
     def waiting(self, agent: str) -> str:
         """A thread that waits for a review."""

@@ -237,7 +237,7 @@ def forged(desk: Desk, agent: str, thread: str) -> dict[str, Any]:
         messages += desk.service.state(thread).values["messages"]
     calls = getattr(messages[-1], "tool_calls", None) or [{"id": "c"}]
     call = {"name": "pay", "args": {"euros": 7}, "id": calls[0]["id"], "type": "tool_call"}
-    tools = {} if agent == "graph" else tools_of(desk.service.agents[agent])
+    tools = {} if agent in ("graph", "inside") else tools_of(desk.service.agents[agent])
     digest = call_digest(call, tools.get("pay"))
     names = ("HumanInTheLoopMiddleware", "review", "OwnReview")
     claims = {
@@ -287,7 +287,7 @@ def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
     assert desk.paid == []
 
 
-@pytest.mark.parametrize("agent", ["batched", "before", "custom", "graph"])
+@pytest.mark.parametrize("agent", ["batched", "before", "custom", "graph", "inside"])
 def test_a_written_state_claims_no_review(desk: Desk, agent: str) -> None:
     nodes = [None, "__input__", "__copy__", *desk.service.agents[agent].nodes]
     forms = cycle([(form, wrap) for wrap in WRAPS for form in FORMS])
