@@ -172,7 +172,7 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
             takers = " or ".join(repr(one) for one, part in PARTS.items() if part == name)
             raise InvalidDecision(
                 call.name,
-                f"{kind!r} takes no {name!r}, got {describe(value)}.",
+                f"{kind!r} takes no {name!r}.",
                 f"Decide with {takers}, or leave {name!r} out.",
             )
         elif name not in ("type", "digest", *PARTS.values()):

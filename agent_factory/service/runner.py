@@ -9,6 +9,7 @@ import logging
 import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
@@ -21,7 +22,16 @@ from sqlalchemy import Connection, select, update
 
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
-from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
+from agent_factory.review import (
+    ReviewError,
+    aadd_input,
+    aapprove,
+    add_input,
+    adecide,
+    approve,
+    decide,
+    pending,
+)
 from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
 from agent_factory.service.approvals import SharedApprovals
@@ -70,10 +80,13 @@ class Runner:
             outcome = self._database.retried(lambda: self._attempt(job, work, usage))
         except LeaseLost:
             return {"status": "lost"}
-        except MissingNode as error:
-            logger.exception("Thread %s waits at a node that is missing.", work["thread"])
+        except (MissingNode, ReviewError) as error:
+            logger.exception("Thread %s cannot continue.", work["thread"])
             text = str(error)
-            back = self._strand if work["kind"] == "decision" else self._fail
+            back = self._fail
+            if work["kind"] == "decision":
+                what = "stranded" if isinstance(error, MissingNode) else "refused"
+                back = partial(self._take_back, what)
             outcome = self._database.retried(lambda: back(work, text, usage), seconds=math.inf)
         except (Exception, DatabaseLost) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
@@ -219,8 +232,14 @@ class Runner:
                 self._queue.settle(connection, work["thread"], work["run"], "failed", **values)
         return {"status": "failed", "error": text}
 
-    def _strand(self, work: Mapping[str, Any], text: str, _: UsageHandler) -> dict[str, Any]:
-        """Take decisions back that no node of the agent can carry out; they can be made again."""
+    def _take_back(
+        self, what: str, work: Mapping[str, Any], text: str, _: UsageHandler
+    ) -> dict[str, Any]:
+        """Take decisions back that the agent cannot carry out; they can be made again.
+
+        They are stranded if no node takes them, and refused if the review does: for a tool of an
+        agent inside, which is not known when a person decides.
+        """
         of_run = waits.c.run == work["run"]
         undone = {"decided_at": None, "decided_by": None, "decision": None}
         with self._database.begin() as connection:
@@ -237,7 +256,7 @@ class Runner:
                     .where(runs.c.run_id == work["run"])
                     .values(status="waiting", error=text)
                 )
-                self._queue.record(connection, row, "service", "stranded", text)
+                self._queue.record(connection, row, "service", what, text)
         return {"status": "waiting", "error": text}
 
 
