@@ -70,7 +70,7 @@ def make_service(url: str) -> Service:
     """A service with both desks."""
     service = Service(url)
     for mode in ("batched", "per_call"):
-        service.add(mode, make_desk(mode))  # type: ignore[arg-type]
+        service.add(mode, make_desk(mode))
     return service
 
 
@@ -210,7 +210,7 @@ OUTCOMES = [
         moved("look", order_id="A1"),
         ("look", {"order_id": "A1"}),
     ),
-    Outcome("an edit into a tool that is reviewed", moved("gift", euros=9), asks="gift"),
+    Outcome("an edit into a reviewed tool", moved("gift", euros=9), asks="gift"),
     Outcome("a rejection", {"type": "reject"}),
     Outcome("a rejection with a reason", {"type": "reject", "message": "Fraud"}),
 ]

@@ -228,21 +228,18 @@ class Form(Way):
             return INEXPRESSIBLE
         with httpx.Client(base_url=self.url) as client:
             page = client.get(f"/inbox/{self.wait.id}").text
-            token = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+            token = re.findall(r'name="csrf_token" value="([^"]+)"', page)[0]
             digest = self.wait.digest
-            fields = {"csrf": token, "digest": digest, "decision": kind}
+            fields = {"csrf_token": token, "digest": digest, "decision": kind}
             fields |= {} if message is None else {kind: str(message)}
             arguments = {} if action is None else action.get("args", {})
             fields |= {f"arg.{name}": str(value) for name, value in arguments.items()}
-            answer = client.post(f"/inbox/{self.wait_id(page)}/decision", data=fields)
+            answer = client.post(f"/inbox/{self.wait.id}/decision", data=fields)
         if answer.status_code == 303:
             return None
         problem = re.findall(r'class="problem"[^>]*>([^<]+)<', answer.text)
         assert problem, answer.text
         raise Refused(problem[0])
-
-    def wait_id(self, page: str) -> str:
-        return self.wait.id
 
 
 class Sdk(Way):
@@ -310,13 +307,9 @@ WAYS: dict[type[Way], str | None] = {
 """The ways in, and what the audit calls them."""
 
 
-def refusal_in(error: BaseException) -> str:
+def refusal_in(error: Any) -> str:
     """The text of a refusal in what a client of HTTP has raised."""
-    response = getattr(error, "response", None)
-    if response is not None:
-        with_detail = response.json()
-        return str(with_detail["detail"])
-    return str(error)
+    return str(error.response.json()["detail"])
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +338,16 @@ def ran_in(thread: str) -> list[tuple[str, dict[str, Any]]]:
     return [(tool, args) for place, tool, args in RAN if place == thread]
 
 
+def refusal(way: Way, decision: Any) -> Any:
+    """Why a decision is refused; INEXPRESSIBLE if it cannot be said there."""
+    try:
+        result = way.decide(decision)
+    except Refused as error:
+        return str(error)
+    assert result is INEXPRESSIBLE, decision
+    return result
+
+
 def decisions_in(way: Way) -> list[Any]:
     """The decisions in the audit of a thread, the oldest first."""
     entries = way.service.inbox().audit(thread=way.thread)
@@ -359,17 +362,11 @@ def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> 
     reference.ask()
     refused = 0
     for mistake in MISTAKES:
-        with pytest.raises(Refused) as expected:
-            reference.decide(mistake.decision)
-        assert mistake.text in str(expected.value), mistake.name
-        try:
-            result = way.decide(mistake.decision)
-        except Refused as error:
-            refused += 1
-            if not isinstance(way, Form) or "edited arguments" not in str(expected.value):
-                assert str(expected.value) in str(error), mistake.name
-        else:
-            assert result is INEXPRESSIBLE, mistake.name
+        expected = refusal(reference, mistake.decision)
+        assert mistake.text in expected, mistake.name
+        text = refusal(way, mistake.decision)
+        assert text is INEXPRESSIBLE or expected in text, mistake.name
+        refused += text is not INEXPRESSIBLE
         assert (ran_in(way.thread), way.asked()) == ([], ["refund"]), mistake.name
     assert refused >= 4
     assert way.via is None or decisions_in(way) == []
