@@ -220,7 +220,8 @@ class Service(ThreadService):
         stops = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         goes_on = message is None and (checkpoint is not None or thread is not None)
         given = None if goes_on else as_input(message, message_id)
-        run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
+        place = json.dumps([tenant, thread_id, message_id])
+        run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         payload = {
             "kind": "message",
             "run": run_id,
