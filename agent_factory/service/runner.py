@@ -346,24 +346,32 @@ class _Attempt:
         given = load(b64decode(self._work["input"]))
         if stored is not None and (rolled_back := self._work.get("rollback")):
             stored = self._roll_back(rolled_back)
+        unread = self._unread(stored) if self._work.get("before") else []
         if self._work["checkpoint"] is not None:
             self._from = self._work["checkpoint"]
         if given is None:
             return self._stream(None, options)
-        snapshot = self._graph.get_state(self._place())
-        unread: list[Any] = []  # what interrupted runs had not written to the state yet
-        for run, input in self._work.get("before", ()):
-            reached = stored is not None and stored.metadata.get(RUN_KEY) == run
-            unread = [] if reached else unread
-            message = load(b64decode(input))
-            if message is not None and (not reached or START in snapshot.next):
-                unread.append(message)
         for earlier in reversed(unread):
             given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
+        snapshot = self._graph.get_state(self._place())
         # A run that failed or was cancelled leaves a thread in the middle of a turn.
         if snapshot.tasks and START not in snapshot.next:
             return self._reviewed(add_input, aadd_input, given, options)
         return self._stream(given, options)
+
+    def _unread(self, stored: CheckpointTuple | None) -> list[Any]:
+        """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""
+        snapshot = self._graph.get_state(self._config)
+        unread: list[Any] = []
+        for run, input, checkpoint in self._work["before"]:
+            reached = stored is not None and stored.metadata.get(RUN_KEY) == run
+            unread = [] if reached else unread
+            if checkpoint is not None and not reached:
+                self._from = checkpoint
+            message = load(b64decode(input))
+            if message is not None and (not reached or START in snapshot.next):
+                unread.append(message)
+        return unread
 
     def pending(self) -> Pending:
         """What the thread waits for; MissingNode if the agent does not have the node."""
