@@ -9,6 +9,7 @@ import logging
 import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
@@ -63,10 +64,16 @@ class Runner:
         """Carry out a job, or continue it where another worker was cut short.
 
         Returns:
-            The outcome: its `status` is "done", "waiting", "failed" or "lost". It is lost if
-            another worker has taken over or the run was cancelled.
+            The outcome: its `status` is "done", "waiting", "failed", "lost" or "passed on". It is
+            lost if another worker has taken over or the run was cancelled, and passed on if only
+            other workers have the agent.
         """
         work = json.loads(payload)
+        if work["agent"] not in self._backend.agents:
+            # Other workers have it: this one is older or newer than they are.
+            pass_on = partial(self._queue.pass_on, work["agent"], work["tenant"])
+            self._database.retried(pass_on, seconds=math.inf)
+            return {"status": "passed on"}
         begun, usage = monotonic(), UsageHandler()
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work, usage))

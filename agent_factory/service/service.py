@@ -489,6 +489,9 @@ class Service(ThreadService):
         """Submit the message of a schedule; workers call this."""
         given = json.loads(payload)
         name = given.pop("name")
+        if given["agent"] not in self._backend.agents:
+            self._backend.queue.pass_on(given["agent"], given["tenant"])
+            return
         thread = given.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
         # Two workers that fire a schedule at once submit one message.
         message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
@@ -532,7 +535,7 @@ class Service(ThreadService):
         return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
+        """The workers that are alive: `id`, `host`, `process`, `slots`, `agents`, `draining`."""
         self._backend.create()
         return known_workers(self._backend.database)
 
