@@ -97,6 +97,11 @@ class Desk:
         self.seen += self.service.inbox().waits(thread=self.thread)
 
 
+def is_denial(text: str) -> bool:
+    """Whether a result says that the call did not run."""
+    return any(claim in text for claim in CLAIMS)
+
+
 def say(desk: Desk, tools: list[str], waiting: Any) -> None:
     with suppress(AgentFactoryError):
         text = " ".join(tools)
@@ -169,19 +174,35 @@ STEPS = st.one_of(
 )
 
 
-def decided(desk: Desk) -> tuple[set[Call], set[str]]:
-    """What the audit says: the calls that run, and the ids of those that do not."""
-    runs: set[Call] = set()
-    withheld: set[str] = set()
-    for entry in desk.service.inbox().audit(thread=desk.thread, limit=1000):
-        if not isinstance(entry.detail, dict) or "call" not in entry.detail:
+def replayed(desk: Desk) -> set[Call]:
+    """The calls that run, as the audit says, with the decisions in their order.
+
+    Decisions about calls that wait together are carried out together, or not at all if one of the
+    questions is withdrawn. The last decision about a call of a run counts.
+    """
+    inbox = desk.service.inbox()
+    entries = list(reversed(inbox.audit(thread=desk.thread, limit=1000)))
+    steps: dict[Any, dict[str, Any]] = {}
+    withdrawn = set()
+    for entry in entries:
+        if entry.wait_id is None or entry.what == "refused":
             continue
-        call, action = entry.detail["call"], entry.detail.get("runs")
-        if action is None:
-            withheld.add(call["id"])
+        wait = inbox.get(entry.wait_id)
+        step = (wait.run, wait.checkpoint_id)
+        steps[step] = {**steps.pop(step, {}), wait.call_id: None}
+        if entry.what == "withdraw":
+            withdrawn.add(step)
         else:
-            runs.add((call["id"], action["name"], action["args"].get("euros")))
-    return runs, withheld
+            steps[step][wait.call_id] = entry.detail["runs"]
+    last: dict[Any, Any] = {}
+    for (run, place), calls in steps.items():
+        for call_id, action in calls.items():
+            last[run, call_id] = None if (run, place) in withdrawn else action
+    return {
+        (call_id, action["name"], action["args"]["euros"])
+        for (_, call_id), action in last.items()
+        if action is not None
+    }
 
 
 @pytest.fixture(scope="module")
@@ -215,15 +236,12 @@ def test_what_people_decide_is_what_happens(
             desk.service.decide(wait.id, "approve", by="ann")
         desk.carry_out()
     assert desk.service.thread(desk.thread).status in ("idle", "failed")
-    approved, withheld = decided(desk)
-    for call in desk.ran:
-        assert call[1] == "look" or call in approved, (call, approved)
-    if not desk.forks:
-        # Without another branch, each call has one end: it ran, or it was withheld.
-        ids = {call[0] for call in desk.ran}
+    # What the model looks at needs no decision; a look into which a call was edited has one.
+    ran = {call for call in desk.ran if (call[1], call[2]) != ("look", 40)}
+    assert ran == replayed(desk)
+    if not desk.forks:  # in another branch, the same call has run
         messages = desk.service.state(desk.thread).values["messages"]
-        for message in messages:
-            if isinstance(message, ToolMessage) and message.tool_call_id in ids:
-                assert not any(claim in message.text for claim in CLAIMS), message
-        results = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-        assert {id_ for id_, _, _ in desk.ran} <= results
+        ids = {call_id for call_id, _, _ in desk.ran}
+        results = {m.tool_call_id: m.text for m in messages if isinstance(m, ToolMessage)}
+        assert ids <= results.keys()
+        assert not [text for id_, text in results.items() if id_ in ids and is_denial(text)]
