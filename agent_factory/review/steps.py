@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -322,7 +321,7 @@ def _apply(
             raise NothingPending(
                 "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
             )
-        return pending, planner(pending, topology, judge_of(agent, snapshot.values))
+        return pending, planner(pending, topology, judge_of(agent, lambda: snapshot.values))
 
     pending, step = yield from plan(config)
     checkpoint_id = config["configurable"].get("checkpoint_id")
@@ -352,18 +351,19 @@ def _apply(
     return (yield invoke(step.input, config, **options))
 
 
-def judge_of(agent: Any, state: Any) -> Judge:
+def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
     """What judges decisions about the calls of an agent, by its tools and its policies.
 
     Args:
         agent: The agent, or a graph around agents, whose tools are not known here.
-        state: The state of the thread.
+        state: Returns the state of the thread. An edit alone needs it.
     """
     if topology_or_none(agent) is None:
         return judge
     tools = tools_of(agent)
-    rules = partial(rules_about, agent, state)
-    return lambda call, decision: judge(call, decision, tools, rules)
+    return lambda call, decision: judge(
+        call, decision, tools, lambda edit: rules_about(agent, state(), edit)
+    )
 
 
 async def _no_parts() -> AsyncIterator[Any]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, func, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.decision import Judge, Judgement, judge
-from agent_factory.review.errors import DecisionNotAllowed, ReviewError
+from agent_factory.review.errors import DecisionNotAllowed, InvalidDecision, ReviewError
 from agent_factory.review.pending_calls import Allowed, Kind, PendingCall
 from agent_factory.review.steps import judge_of
 from agent_factory.service.audit import AuditEntry
@@ -336,10 +336,6 @@ class Inbox:
         """
         wait = self.get(wait_id)
         self._check_right(wait, by)
-        if isinstance(decision, Mapping) and isinstance(decision.get("remember"), Mapping):
-            decision = {**decision, "remember": {**decision["remember"], "by": by}}
-        is_edit = isinstance(decision, Mapping) and decision.get("type") == "edit"
-        judge_one = self._judge_of(wait) if is_edit else judge
         try:
             if not is_reviewer(wait.reviewers, by, roles):
                 raise DecisionNotAllowed(
@@ -347,22 +343,28 @@ class Inbox:
                     f"{by!r} may not decide about this call.",
                     f"Reviewers: {', '.join(wait.reviewers)}.",
                 )
-            judgement = judge_one(_call_of(wait), decision)
+            judgement = self._judge_of(wait)(_call_of(wait), decision)
+            json.dumps(judgement.decision)
         except ReviewError as error:
             return error
+        except (TypeError, ValueError) as error:
+            reason = f"a decision is stored as JSON, and this one cannot be: {error}."
+            return InvalidDecision(wait.tool, reason, "Pass strings, numbers, lists and dicts.")
+        if "remember" in judgement.decision:
+            judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}
         runs = judgement.runs
         if runs is not None and (runs["name"], runs["args"]) != (wait.tool, wait.args):
             self._check_right(replace(wait, tool=runs["name"], args=runs["args"]), by)
         return judgement
 
     def _judge_of(self, wait: Wait) -> Judge:
-        """What judges an edit: by the tools and the policies of the agent, if it was added here."""
+        """What judges a decision, by the tools and the policies of the agent if it was added."""
         agent = self._backend.agents.get(wait.agent)
         if agent is None:
             return judge
         place: RunnableConfig = {"configurable": {"thread_id": wait.thread_id}}
         graph = agent.stored_in(FencedSaver(self._database))
-        return judge_of(graph, graph.get_state(place).values)
+        return judge_of(graph, lambda: graph.get_state(place).values)
 
     def _write(
         self,

@@ -294,3 +294,12 @@ def test_a_decision_that_an_agent_inside_refuses_can_be_made_again(
     assert what == ["refused", "edit"]
     service.decide(wait.id, "edit", args={"euros": 6}, by="ann").result(WAIT)
     assert ran == [6]
+
+
+def test_a_decision_that_json_cannot_hold_is_refused(service: Service, ran: list[Any]) -> None:
+    service.add("desk", desk(ran, Rule("pay", "ask")))
+    service.start()
+    wait = asked(service, 5)
+    with pytest.raises(InvalidDecision, match="is stored as JSON, and this one cannot be"):
+        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
+    assert service.inbox().get(wait.id).decided_at is None
