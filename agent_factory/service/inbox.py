@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import Connection, Row, func, select, update
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError
 from agent_factory.review.decision import Judge, Judgement, judge
 from agent_factory.review.errors import DecisionNotAllowed, InvalidDecision, ReviewError
 from agent_factory.review.pending_calls import Allowed, Kind, PendingCall
@@ -206,7 +206,6 @@ class Inbox:
         return self._claim(wait_id, by, None, None, "release")
 
     def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
-        _check_name(by)
         self._check_right(self.get(wait_id), by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
@@ -299,7 +298,6 @@ class Inbox:
         undo: bool = False,
         stream: Collection[str] | None = None,
     ) -> str:
-        _check_name(by)
         # No lock is held while a decision is judged: that reads the thread, and asks `may_decide`.
         judged = {id_: self._judge(id_, one, by, roles) for id_, one in decisions.items()}
         kinds = {one.decision["type"] for one in judged.values() if isinstance(one, Judgement)}
@@ -517,13 +515,6 @@ class Inbox:
                 "Decide about another one, or wait until the claim is released or expires.",
             )
         return row
-
-
-def _check_name(by: Any) -> None:
-    if not isinstance(by, str) or not by.strip():
-        raise ArgumentError(
-            "by", f"must be the name of the one who decides, got {describe(by)}.", "Pass by='ann'."
-        )
 
 
 def _call_of(wait: Wait) -> PendingCall:

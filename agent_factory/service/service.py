@@ -23,7 +23,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
-from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
+from agent_factory.service.arguments import check_choice, check_name, nodes_of, seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.database import Database
@@ -220,14 +220,13 @@ class Service(ThreadService):
             ThreadBusy: The thread is busy, and `busy` is "reject"; or it waits, and `waiting` is.
             ArgumentError: An argument cannot be used.
         """
+        check_name(by)
         known = self._backend.agent(agent)
         waiting_or_busy = waiting or busy or known.waiting
         busy = busy or known.busy
         check_choice("busy", busy, get_args(Busy))
         if waiting is not None:
             check_choice("waiting", waiting, get_args(Waiting))
-        if not by:
-            raise ArgumentError("by", "must name who submits the message, got ''.")
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())

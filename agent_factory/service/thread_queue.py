@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from agent_factory.service.arguments import check_name
 from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.engine import Engine, Job, queue_of
@@ -183,7 +184,12 @@ class ThreadQueue:
     def record(
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any = None
     ) -> None:
-        """Add an entry to the audit, about the row of a thread or of a wait."""
+        """Add an entry to the audit, about the row of a thread or of a wait.
+
+        Raises:
+            ArgumentError: `who` is not a name.
+        """
+        check_name(who)
         append_entry(
             self._database,
             connection,

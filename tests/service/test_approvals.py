@@ -247,13 +247,19 @@ def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any],
     service.start()
     wait = asked(service, 5)
     inbox = service.inbox()
+    thread = wait.thread_id
     for act in (
+        lambda: service.submit("desk", thread=thread, message="1", waiting="interrupt", by=by),
+        lambda: service.run(wait.run).cancel(by=by),
+        lambda: service.update_state(thread, {"messages": []}, by=by),
+        lambda: service.copy_thread(thread, by=by),
+        lambda: service.delete_thread(thread, by=by),
         lambda: service.decide(wait.id, "approve", by=by),
         lambda: service.resume(wait.thread_id, {"decisions": [{"type": "approve"}]}, by=by),
         lambda: inbox.claim(wait.id, by=by),
         lambda: inbox.release(wait.id, by=by),
     ):
-        with pytest.raises(ArgumentError, match="must be the name of the one who decides, got"):
+        with pytest.raises(ArgumentError, match="must be the name of the one who does this, got"):
             act()
     assert (ran, inbox.audit(thread=wait.thread_id)) == ([], [])
 

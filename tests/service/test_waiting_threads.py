@@ -205,7 +205,7 @@ def test_what_undoes_a_run_is_not_interrupted(service: Service, thread: str, how
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [({"waiting": "rollback"}, "waiting: must be one of"), ({"by": ""}, "by: must name")],
+    [({"waiting": "rollback"}, "waiting: must be one of"), ({"by": ""}, "by: must be the name")],
 )
 def test_wrong_arguments(service: Service, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
