@@ -355,7 +355,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     settled = yield from self._settle(undecided, made)
                     if isinstance(settled, ToolMessage):
                         return settled
-                    if _differ(settled.tool_call, undecided.tool_call):
+                    wanted, decided = undecided.tool_call, settled.tool_call
+                    if (wanted["name"], wanted["args"]) != (decided["name"], decided["args"]):
                         request, original = settled, original or call
                 knows_tool = request.tool is not None
                 may_run = partial(self._may_run, made.approved, knows_tool=knows_tool)
@@ -541,10 +542,6 @@ def _asks(rule: Rule) -> bool:
 def _denied(call: ToolCall, reason: str) -> ToolMessage:
     reason = reason and f"{reason.removesuffix('.')}. "
     return error_result(call, _DENIED.format(name=call["name"], reason=reason))
-
-
-def _differ(call: ToolCall, other: ToolCall) -> bool:
-    return (call["name"], call["args"]) != (other["name"], other["args"])
 
 
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:

@@ -334,6 +334,12 @@ class Inbox:
         """
         wait = self.get(wait_id)
         self._check_right(wait, by)
+        agent = self._backend.agents.get(wait.agent)
+        judge_one: Judge = judge
+        if agent is not None:
+            place: RunnableConfig = {"configurable": {"thread_id": wait.thread_id}}
+            graph = agent.stored_in(FencedSaver(self._database))
+            judge_one = judge_of(graph, lambda: graph.get_state(place).values)
         try:
             if not is_reviewer(wait.reviewers, by, roles):
                 raise DecisionNotAllowed(
@@ -341,7 +347,7 @@ class Inbox:
                     f"{by!r} may not decide about this call.",
                     f"Reviewers: {', '.join(wait.reviewers)}.",
                 )
-            judgement = self._judge_of(wait)(_call_of(wait), decision)
+            judgement = judge_one(_call_of(wait), decision)
             json.dumps(judgement.decision)
         except ReviewError as error:
             return error
@@ -354,15 +360,6 @@ class Inbox:
         if runs is not None and (runs["name"], runs["args"]) != (wait.tool, wait.args):
             self._check_right(replace(wait, tool=runs["name"], args=runs["args"]), by)
         return judgement
-
-    def _judge_of(self, wait: Wait) -> Judge:
-        """What judges a decision, by the tools and the policies of the agent if it was added."""
-        agent = self._backend.agents.get(wait.agent)
-        if agent is None:
-            return judge
-        place: RunnableConfig = {"configurable": {"thread_id": wait.thread_id}}
-        graph = agent.stored_in(FencedSaver(self._database))
-        return judge_of(graph, lambda: graph.get_state(place).values)
 
     def _write(
         self,
