@@ -32,6 +32,7 @@ from agent_factory.runtime.composition import (
     first_without_mode,
 )
 from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.handoffs import command_to_parent, targets_of
 from agent_factory.runtime.routing import (
     DIRECT,
     INVALID_CALL,
@@ -276,7 +277,7 @@ def translate_command(command: Command[Any]) -> Command[Any]:
     signals = {}
     if command.goto in (END, [END], (END,)):
         signals["jump_to"] = "end"
-    elif nodes := [target for target in _targets(command) if not isinstance(target, Send)]:
+    elif nodes := [target for target in targets_of(command) if not isinstance(target, Send)]:
         raise CommandNotSupported(
             "a tool",
             f"returned a Command with goto={nodes!r}, and the edge of the tools would be taken "
@@ -319,21 +320,10 @@ def pending_exit(state: State, rules: Rules) -> Any:
                 "returned a Command to the parent graph, and this agent has no parent.",
                 "Add the agent to a graph as a node, or leave out graph=Command.PARENT.",
             )
-        if len(commands) == 1:
-            return commands[0]
-        # LangGraph would let only the first one pass.
-        return Command(
-            graph=Command.PARENT,
-            update=[pair for command in commands for pair in pairs_of(command, "a tool")],
-            goto=[target for command in commands for target in _targets(command)],
-        )
+        return command_to_parent(commands, state["messages"])
     ends = state.get("jump_to") == "end" or state.get("structured_response") is not None
     if not ends:
         message, tail = last_turn(state["messages"])
         ends = message is not None and rules.returns(message, tail)
     return {"jump_to": "end"} if ends else None
 
-
-def _targets(command: Command[Any]) -> list[Any]:
-    goto = command.goto
-    return list(goto) if isinstance(goto, list | tuple) else [goto]

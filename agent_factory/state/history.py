@@ -6,7 +6,7 @@ message while calls were pending, an edit. It changes as little as it can.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -18,7 +18,12 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from agent_factory.structured_output.strategies import EXPLANATION
 
-UNANSWERED = "Error: this call has no result: it did not run, or was stopped before it ended."
+MAY_HAVE_RUN = (
+    "It may have run: find out whether it did before you make it again, or say that it is uncertain."
+)
+"""What a model reads about a call without a result, unless it is known that the call did not run."""
+
+UNANSWERED = f"Error: the result of this call is missing. {MAY_HAVE_RUN}"
 """Content of the tool message that answers a call without a result."""
 
 REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
@@ -120,6 +125,87 @@ def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[An
 def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
     """Return the tool messages among some messages, by the id of the call they answer."""
     return {m.tool_call_id: m for m in tail if isinstance(m, ToolMessage)}
+
+
+def messages_in(update: Any, key: str = "messages") -> list[Any]:
+    """Return the messages that an update writes, which may be dicts; a mapping or pairs are read."""
+    pairs: Any = update.items() if isinstance(update, Mapping) else update
+    if not isinstance(update, Mapping | list | tuple):
+        return []
+    values = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[:1] == (key,)]
+    return [m for value in values for m in (value if isinstance(value, list) else [value])]
+
+
+def stray_result(
+    messages: Sequence[Any], ids: Collection[str], history: Sequence[AnyMessage]
+) -> str | None:
+    """Return the `tool_call_id` of a result that does not belong among new messages, or None.
+
+    Args:
+        messages: The new messages. They may repeat messages of the history, as a handoff does that
+            passes it on, and bring calls along with their results, as those of a subagent.
+        ids: The ids of the calls that the messages may answer.
+        history: The messages in the state.
+    """
+    known: set[str] | None = None
+    brought: set[str] = set()
+    for message in messages:
+        answered, calls = _field(message, "tool_call_id"), _ids_of_calls(message)
+        if answered in ids or answered in brought or (answered is None and not calls):
+            continue
+        if known is None:  # nearly always there is only the result of the call
+            known = {m.id for m in history if m.id}
+        if _field(message, "id") in known or message in history:
+            continue
+        if answered is not None:
+            return str(answered)
+        brought.update(calls)
+    return None
+
+
+def results_of(ids: Collection[str], messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the results of the calls of one turn among messages, by the ids of the calls.
+
+    Ids may recur in a thread: if the messages hold the turn, only those after it count.
+    """
+    start = 0
+    for index, message in enumerate(messages):
+        if not set(ids).isdisjoint(_ids_of_calls(message)):
+            start = index + 1
+    tail = messages[start:]
+    return {id: m for m in tail if (id := _field(m, "tool_call_id")) in ids}
+
+
+def with_results(messages: list[Any], results: Mapping[str, Any]) -> list[Any]:
+    """Return messages with the results that the last turn of these calls lacks, in its order.
+
+    Args:
+        messages: Messages, which may be dicts.
+        results: Results by the ids of their calls.
+    """
+    for index in range(len(messages) - 1, -1, -1):
+        ids = _ids_of_calls(messages[index])
+        if results.keys().isdisjoint(ids):
+            continue
+        start, end = index + 1, index + 1
+        while end < len(messages) and _field(messages[end], "tool_call_id") in ids:
+            end += 1
+        answered = results_of(ids, messages)
+        missing = [results[id] for id in ids if id in results and id not in answered]
+        tail = [*messages[start:end], *missing]
+        tail.sort(key=lambda message: ids.index(_field(message, "tool_call_id")))
+        return [*messages[:start], *tail, *messages[end:]] if missing else messages
+    return messages
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+
+
+def _ids_of_calls(message: Any) -> list[str]:
+    if isinstance(message, AIMessage):
+        return call_ids(message)
+    return [call["id"] for call in _field(message, "tool_calls") or ()]
 
 
 def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:
