@@ -39,7 +39,7 @@ from agent_factory.hooks.flows import (
     then,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
-from agent_factory.tools.results import check_result
+from agent_factory.tools.results import LAYER_HINT, check_results
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from agent_factory.upstream import current_config, streams_events
@@ -451,7 +451,7 @@ def _checked_result(name: str, request: ToolCallRequest, result: Any) -> Any:
             "unanswered.",
             _return_hint(result) or "Return what the handler returned, a ToolMessage or a Command.",
         )
-    check_result(name, request, result)
+    check_results(name, [request.tool_call], parts, request.state, LAYER_HINT)
     return result
 
 

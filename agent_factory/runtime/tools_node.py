@@ -50,6 +50,7 @@ from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
 from agent_factory.tools.injection import injection_of
+from agent_factory.tools.results import check_results
 from agent_factory.tools.tool_node import CallsWithState, layered_tool_node, with_context
 from agent_factory.topology.model import END, TOOLS
 
@@ -175,6 +176,8 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         """Return the update of the node, with ids for its messages."""
+        if self._toolbox.node is not None:
+            _check_results(input, output)
         if isinstance(output, dict):
             messages = _with_ids([*output["messages"], *refused])
             signal = {TOOL_SIGNALS: DIRECT} if self._may_answer(input, messages) else {}
@@ -238,6 +241,18 @@ def _compose(
 
     call = recorder.tools(call_layers)
     return call if around is None else around(call)
+
+
+def _check_results(input: Any, output: Any) -> None:
+    """Check the results of a ToolNode that the author brought."""
+    if isinstance(input, list):
+        calls, state = input, getattr(input, "state", {})
+    elif "__type" in input:
+        calls, state = [input["tool_call"]], input["state"]
+    else:
+        message, _ = last_turn(input["messages"])
+        calls, state = message.tool_calls if message else [], input
+    check_results("", calls, output["messages"] if isinstance(output, dict) else output, state)
 
 
 def _with_ids(messages: Any) -> Any:

@@ -136,31 +136,27 @@ def messages_in(update: Any, key: str = "messages") -> list[Any]:
     return [m for value in values for m in (value if isinstance(value, list) else [value])]
 
 
-def stray_result(
-    messages: Sequence[Any], ids: Collection[str], history: Sequence[AnyMessage]
-) -> str | None:
-    """Return the `tool_call_id` of a result that does not belong among new messages, or None.
+def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[str]:
+    """Return the ids of the calls in the history that new messages answer, as far as they say.
 
-    Args:
-        messages: The new messages. They may repeat messages of the history, as a handoff does that
-            passes it on, and bring calls along with their results, as those of a subagent.
-        ids: The ids of the calls that the messages may answer.
-        history: The messages in the state.
+    Messages may repeat those of the history, as a handoff does that passes it on, and bring calls
+    along with their results, as those of a subagent: neither counts.
     """
     known: set[str] | None = None
     brought: set[str] = set()
+    results: list[str] = []
     for message in messages:
         answered, calls = _field(message, "tool_call_id"), _ids_of_calls(message)
-        if answered in ids or answered in brought or (answered is None and not calls):
+        if (answered is None and not calls) or answered in brought:
             continue
-        if known is None:  # nearly always there is only the result of the call
+        if known is None:
             known = {m.id for m in history if m.id}
         if _field(message, "id") in known or message in history:
             continue
         if answered is not None:
-            return str(answered)
+            results.append(str(answered))
         brought.update(calls)
-    return None
+    return results
 
 
 def results_of(ids: Collection[str], messages: Sequence[Any]) -> dict[str, Any]:

@@ -1,55 +1,61 @@
-"""Check that the results of a tool call name the call that they answer."""
+"""Check that the results of tool calls name the calls that they answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import ToolCall, ToolMessage
-from langgraph.prebuilt.tool_node import ToolCallRequest
+from langchain_core.messages import ToolCall
 from langgraph.types import Command
 
 from agent_factory.errors import WrongToolCallId
-from agent_factory.state.history import messages_in, stray_result
+from agent_factory.state.history import messages_in, new_results
 
 TOOL_HINT = (
-    "Return the content alone, or write tool_call_id=tool_call_id in a tool with a parameter "
-    "`tool_call_id: Annotated[str, InjectedToolCallId]`."
+    "Return the content alone, or take `tool_call_id: Annotated[str, InjectedToolCallId]` and "
+    "write tool_call_id=tool_call_id."
 )
 LAYER_HINT = "Write tool_call_id=request.tool_call['id']."
 
 
-def check_result(name: str, request: ToolCallRequest, result: Any, hint: str = LAYER_HINT) -> None:
-    """Check that what a tool or a layer returned answers no other call than that of its request.
+def check_results(
+    name: str, calls: Sequence[ToolCall], results: Any, state: Any, hint: str = TOOL_HINT
+) -> None:
+    """Check that results answer these calls and no others.
 
     The history that a command passes on, and calls that it brings along, keep their results.
 
     Args:
-        name: The tool or the layer, for the error.
-        request: What it was called with.
-        result: What it returned: a message, a command, or a list of them.
-        hint: What to write instead.
+        name: The tool or the layer that returned them; empty for the tool of the call.
+        calls: The calls.
+        results: A message, a command, an update, or a list of them.
+        state: The state that the tools saw.
+        hint: What to write instead of a wrong id.
 
     Raises:
-        WrongToolCallId: A message has another `tool_call_id`.
+        WrongToolCallId: A message has the id of another call.
     """
-    if isinstance(result, ToolMessage) and result.tool_call_id == request.tool_call["id"]:
-        return  # nearly always
+    parts = results if isinstance(results, list) else [results]
+    if len(parts) == len(calls) > 1 and not any(getattr(part, "graph", None) for part in parts):
+        # In the order of the calls. LangGraph's ToolNode puts commands to a parent at the end.
+        for call, part in zip(calls, parts, strict=True):
+            check_results(name, [call], part, state, hint)
+        return
     messages: list[Any] = []
-    for part in result if isinstance(result, list) else [result]:
-        messages += messages_in(part.update) if isinstance(part, Command) else [part]
-    state = request.state
+    for part in parts:
+        update = part.update if isinstance(part, Command) else part
+        messages += messages_in(update) if update is not part or isinstance(part, Mapping) else [part]
     history = state.get("messages") or () if isinstance(state, Mapping) else ()
-    expected = request.tool_call["id"]
-    if (got := stray_result(messages, {expected}, history)) is not None:
-        raise wrong_call_id(name, expected, got, hint)
-
-
-def wrong_call_id(name: str, expected: Any, got: str, hint: str) -> WrongToolCallId:
-    """Return the error of a tool or a layer whose result names another call."""
-    return WrongToolCallId(
-        name,
-        f"returned a result with another tool_call_id than that of its call: expected "
-        f"{expected!r}, got {got!r}. The call may have had its effect.",
-        hint,
-    )
+    ids, answered = [call["id"] for call in calls], new_results(messages, history)
+    missing = [call for call in calls if call["id"] not in answered]
+    wrong = [id for id in answered if id not in ids]
+    if missing and len(calls) > 1:
+        wrong += [id for id in answered if answered.count(id) > 1]
+    if wrong:
+        call = (missing or calls)[0]
+        raise WrongToolCallId(
+            name or call["name"],
+            f"returned a result with the tool_call_id of another call: expected {call['id']!r}, "
+            f"got {wrong[0]!r}. The call may have run.",
+            hint,
+        )

@@ -48,7 +48,7 @@ from agent_factory.state.schema import LAST_NODE
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
-from agent_factory.tools.results import TOOL_HINT, check_result
+from agent_factory.tools.results import check_results
 from agent_factory.upstream import read_channels
 
 Execute = Callable[[Any], Any]
@@ -451,8 +451,8 @@ class _Execution:
 
     def finish(self, response: Any) -> None:
         """Set the result to what the tool returned, normalized."""
-        if self._node._is_in_agent:
-            check_result(self._request.tool_call["name"], self._request, response, TOOL_HINT)
+        if self._node._is_in_agent and not _answers(response, call := self._request.tool_call):
+            check_results("", [call], response, self._request.state)
         self.result = self.checked(response)
 
     def checked(self, response: Any, *, is_answered: bool = False) -> Any:
