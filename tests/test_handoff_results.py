@@ -157,7 +157,9 @@ def test_several_handoffs_of_one_turn_pass_on_all_results_once(
     model = ScriptedChatModel([calls("to_carol", "add", "to_bob")])
     team = Team(create_agent(model, tools, fused=fused), "bob", "carol")
     out = call(team.graph, GO)
-    assert sorted(team.read_by("bob")) == sorted(team.read_by("carol")) == ["3", "to bob", "to carol"]
+    assert (
+        sorted(team.read_by("bob")) == sorted(team.read_by("carol")) == ["3", "to bob", "to carol"]
+    )
     assert_valid_history(out["messages"])
     assert len(results(out["messages"])) == 3
 
@@ -271,9 +273,12 @@ def test_an_agent_that_hands_over_to_the_parent_of_its_team(call: Any) -> None:
     """Two graphs deep: the agent leaves a team that is a node of an agent's parent."""
     alice = create_agent(ScriptedChatModel([calls("add", "to_bob")]), [add, handoff("bob")])
     inner = StateGraph(MessagesState).add_node("alice", alice).add_edge(START, "alice")
-    inner.add_node("bob", lambda state: Command(
-        graph=Command.PARENT, goto="bob", update={"messages": state["messages"]}
-    ))
+    inner.add_node(
+        "bob",
+        lambda state: Command(
+            graph=Command.PARENT, goto="bob", update={"messages": state["messages"]}
+        ),
+    )
     team = Team(inner.compile(), "bob")
     call(team.graph, GO)
     assert team.read_by("bob") == ["3", "to bob"]

@@ -1,4 +1,4 @@
-"""Handoffs: commands of tools to the parent graph, and the results of the calls beside them."""
+"""Handoffs: commands of tools to the parent graph, with the results of parallel calls."""
 
 from __future__ import annotations
 
@@ -75,28 +75,24 @@ def _with_results(
         update = _completed(command.update, missing)
         # Only once: the updates of several handoffs are written one after the other.
         missing = {id: missing[id] for id in missing.keys() - results_of(ids, messages_in(update))}
-        goto = [_sent(target, results) for target in targets_of(command)]
+        goto = [_completed(target, results) for target in targets_of(command)]
         completed.append(replace(command, update=update, goto=goto))
     return completed
 
 
-def _sent(target: Any, results: Mapping[str, Any]) -> Any:
-    if not isinstance(target, Send):
-        return target
-    sent = copy(target)
-    sent.arg = _completed(target.arg, results)
-    return sent
-
-
-def _completed(update: Any, results: Mapping[str, Any]) -> Any:
-    """Return an update, or the input of a node, whose messages have the results that they lack."""
-    if isinstance(update, Mapping):
-        return dict(_completed([*update.items()], results))
-    if not messages_in(update):
-        return update
+def _completed(written: Any, results: Mapping[str, Any]) -> Any:
+    """Return an update or a target of a command, whose messages get the results that they lack."""
+    if isinstance(written, Send):
+        sent = copy(written)
+        sent.arg = _completed(written.arg, results)
+        return sent
+    if isinstance(written, Mapping):
+        return dict(_completed([*written.items()], results))
+    if not messages_in(written):
+        return written
     return [
         (key, with_results(value, results))
         if key == "messages" and isinstance(value, list)
         else (key, value)
-        for key, value in update
+        for key, value in written
     ]

@@ -176,8 +176,16 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         """Return the update of the node, with ids for its messages."""
-        if self._toolbox.node is not None:
-            _check_results(input, output)
+        if self._toolbox.node is not None:  # a node of ours checks the result of each call
+            if isinstance(input, list):
+                calls, state = input, getattr(input, "state", {})
+            elif "__type" in input:
+                calls, state = [input["tool_call"]], input["state"]
+            else:
+                message, _ = last_turn(input["messages"])
+                calls, state = message.tool_calls if message else [], input
+            results = output["messages"] if isinstance(output, dict) else output
+            check_results("", calls, results, state)
         if isinstance(output, dict):
             messages = _with_ids([*output["messages"], *refused])
             signal = {TOOL_SIGNALS: DIRECT} if self._may_answer(input, messages) else {}
@@ -241,18 +249,6 @@ def _compose(
 
     call = recorder.tools(call_layers)
     return call if around is None else around(call)
-
-
-def _check_results(input: Any, output: Any) -> None:
-    """Check the results of a ToolNode that the author brought."""
-    if isinstance(input, list):
-        calls, state = input, getattr(input, "state", {})
-    elif "__type" in input:
-        calls, state = [input["tool_call"]], input["state"]
-    else:
-        message, _ = last_turn(input["messages"])
-        calls, state = message.tool_calls if message else [], input
-    check_results("", calls, output["messages"] if isinstance(output, dict) else output, state)
 
 
 def _with_ids(messages: Any) -> Any:
@@ -341,4 +337,3 @@ def pending_exit(state: State, rules: Rules) -> Any:
         message, tail = last_turn(state["messages"])
         ends = message is not None and rules.returns(message, tail)
     return {"jump_to": "end"} if ends else None
-

@@ -18,12 +18,10 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from agent_factory.structured_output.strategies import EXPLANATION
 
-MAY_HAVE_RUN = (
-    "It may have run: find out whether it did before you make it again, or say that it is uncertain."
-)
-"""What a model reads about a call without a result, unless it is known that the call did not run."""
+MAY_HAVE_RUN = "It may have run: find out before you make it again, or say that it is uncertain."
+"""What a model reads about a call without a result, if nobody knows that it did not run."""
 
-UNANSWERED = f"Error: the result of this call is missing. {MAY_HAVE_RUN}"
+UNANSWERED = f"Error: this call has no result. {MAY_HAVE_RUN}"
 """Content of the tool message that answers a call without a result."""
 
 REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
@@ -127,20 +125,20 @@ def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
     return {m.tool_call_id: m for m in tail if isinstance(m, ToolMessage)}
 
 
-def messages_in(update: Any, key: str = "messages") -> list[Any]:
-    """Return the messages that an update writes, which may be dicts; a mapping or pairs are read."""
+def messages_in(update: Any) -> list[Any]:
+    """Return the messages in an update, a mapping or pairs. They may be dicts."""
     pairs: Any = update.items() if isinstance(update, Mapping) else update
     if not isinstance(update, Mapping | list | tuple):
         return []
-    values = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[:1] == (key,)]
+    values = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[:1] == ("messages",)]
     return [m for value in values for m in (value if isinstance(value, list) else [value])]
 
 
 def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[str]:
-    """Return the ids of the calls in the history that new messages answer, as far as they say.
+    """Return the ids of the calls that new messages answer in a history.
 
-    Messages may repeat those of the history, as a handoff does that passes it on, and bring calls
-    along with their results, as those of a subagent: neither counts.
+    Two kinds of results do not count: those that repeat a message of the history, as in a handoff
+    that passes it on, and those of calls that the new messages bring along, as of a subagent.
     """
     known: set[str] | None = None
     brought: set[str] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import ToolCall
+from langchain_core.messages import ToolCall, ToolMessage
 from langgraph.types import Command
 
 from agent_factory.errors import WrongToolCallId
@@ -44,7 +44,7 @@ def check_results(
     messages: list[Any] = []
     for part in parts:
         update = part.update if isinstance(part, Command) else part
-        messages += messages_in(update) if update is not part or isinstance(part, Mapping) else [part]
+        messages += [part] if isinstance(part, ToolMessage) else messages_in(update)
     history = state.get("messages") or () if isinstance(state, Mapping) else ()
     ids, answered = [call["id"] for call in calls], new_results(messages, history)
     missing = [call for call in calls if call["id"] not in answered]

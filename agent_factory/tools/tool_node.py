@@ -358,13 +358,15 @@ class ToolNode(LangGraphToolNode):
                         "does not support sync invocation, as it has only a coroutine function.",
                         "Run the agent with ainvoke or astream, or give it a sync function.",
                     )
-                execution.finish(tool.invoke(execution.call, request.runtime.config))
+                response = tool.invoke(execution.call, request.runtime.config)
+                execution.result = execution.checked(response)
         return execution.result
 
     async def _aexecute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
-                execution.finish(await tool.ainvoke(execution.call, request.runtime.config))
+                response = await tool.ainvoke(execution.call, request.runtime.config)
+                execution.result = execution.checked(response)
         return execution.result
 
 
@@ -449,18 +451,15 @@ class _Execution:
         self.call = {**call, "type": "tool_call"}
         return tool
 
-    def finish(self, response: Any) -> None:
-        """Set the result to what the tool returned, normalized."""
-        if self._node._is_in_agent and not _answers(response, call := self._request.tool_call):
-            check_results("", [call], response, self._request.state)
-        self.result = self.checked(response)
-
     def checked(self, response: Any, *, is_answered: bool = False) -> Any:
         """Return what the tool returned, normalized; a command is copied."""
+        call, key = self._request.tool_call, self._node._key
+        checks = self._node._is_in_agent and not is_answered
+        if checks and getattr(response, "tool_call_id", None) != call["id"]:
+            check_results("", [call], response, self._request.state)
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
             return response
-        call, key = self._request.tool_call, self._node._key
         if isinstance(response, list):
             self._check_list(response)
             return [self.checked(part, is_answered=True) for part in response]
