@@ -239,6 +239,12 @@ class BadReturn(TurnError, TypeError):
     code = "AF304"
 
 
+class WrongToolCallId(BadReturn):
+    """A tool or a layer returned a result for another call than its own. The tool may have run."""
+
+    code = "AF317"
+
+
 class CommandNotSupported(TurnError, NotImplementedError):
     """A Command asks for something that is not supported where it was returned."""
 

@@ -55,6 +55,8 @@ AF315 agent_factory.errors.EndlessLoop
 AF316 agent_factory.errors.MissingNode
     Pass `moved={"OldName": "NewName"}` to `create_agent` if a middleware was renamed, or send a new
     message with `review.add_input`; `.nodes` says where the thread waits.
+AF317 agent_factory.errors.WrongToolCallId
+    Return the content alone, or write the id that the message expects.
 AF320 agent_factory.prebuilt.validation_node.NothingToValidate
     Put the node right after the model.
 AF321 agent_factory.prebuilt.react_errors.ReactHistoryError

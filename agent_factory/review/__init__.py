@@ -319,10 +319,11 @@ async def adecide(
 
 
 def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
-    """Send a new message of the user: pending calls do not run, and a new turn begins.
+    """Send a new message of the user: pending calls do not go on, and a new turn begins.
 
-    Each pending call is answered with an error that says so. Results of calls that ran in parallel
-    are kept.
+    Each pending call is answered with an error. It says that the call did not run if the thread
+    waits before its tools, as for a review; else that the call may have run. Results of calls that
+    ran in parallel are kept.
 
     Args:
         agent: An agent with a checkpointer.

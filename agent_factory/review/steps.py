@@ -30,12 +30,19 @@ from agent_factory.review.pending_calls import (
 from agent_factory.review.policy import rules_about
 from agent_factory.review.records import split_decisions, with_review
 from agent_factory.runtime.spec import identity
-from agent_factory.topology.model import TOOLS
+from agent_factory.state.history import MAY_HAVE_RUN
+from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
 
 SUPERSEDED = "This call of {name} did not run: the user sent a new message instead."
-"""Result of a call that was pending when the user sent a new message."""
+"""Result of a call whose tool had not been started when the user sent a new message."""
+
+UNFINISHED = (
+    "This call of {name} has no result: the user sent a new message before it had one. "
+    + MAY_HAVE_RUN
+)
+"""Result of any other call that was pending then."""
 
 REVIEWER = "review"
 """Name of the reviewer in the record that the model's message keeps."""
@@ -113,9 +120,13 @@ def plan_input(input: Any) -> StepPlanner:
             # written.
             writes.append((None, CLEAR_TASKS))
         if topology is not None and TOOLS in topology.nodes:
+            # Between the model and the tools, no call has begun. At the tools, nobody knows: the
+            # thread is the same before them, and if its process died while they ran.
+            before = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+            text = SUPERSEDED if before.issuperset(pending.next) else UNFINISHED
             messages = [
                 ToolMessage(
-                    SUPERSEDED.format(name=call["name"]),
+                    text.format(name=call["name"]),
                     tool_call_id=call["id"],
                     name=call["name"],
                     status="error",

@@ -39,6 +39,7 @@ from agent_factory.hooks.flows import (
     then,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.tools.results import LAYER_HINT, check_results
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from agent_factory.upstream import current_config, streams_events
@@ -195,6 +196,7 @@ class _Flows(ABC):
         """Yield the requests of the innermost flow, and the effects of all flows."""
         flows, kind, visible = self._flows, self.kind, self.visible
         running: list[Flow[Any]] = [flows[0](request)]
+        requests: list[Any] = [request] * len(flows)
         last_outcomes: list[Any] = [None] * len(flows)
         at, innermost = 0, len(flows) - 1
         advance: Callable[[Any], Any] = running[0].send
@@ -213,7 +215,8 @@ class _Flows(ABC):
                 if finished:
                     running.pop()
                     at -= 1
-                    outcome = self.outcome(self._names[at + 1], yielded, last_outcomes[at + 1])
+                    last = last_outcomes[at + 1]
+                    outcome = self.outcome(self._names[at + 1], requests[at + 1], yielded, last)
                     if at < 0:
                         return outcome
                     last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
@@ -225,6 +228,7 @@ class _Flows(ABC):
                 elif at < innermost:
                     running.append(flows[at + 1](yielded))
                     at += 1
+                    requests[at] = yielded
                     last_outcomes[at] = value = None
                 else:
                     last_outcomes[at] = outcome = yield yielded
@@ -234,7 +238,7 @@ class _Flows(ABC):
                 advance, value = _throw_into(running, error), error
 
     @abstractmethod
-    def outcome(self, name: str, result: Any, last: Any) -> Any:
+    def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
         """Return the outcome of a flow, from its result and the last one it was resumed with."""
 
 
@@ -338,7 +342,9 @@ class _ModelFlows(_Flows):
     kind = ModelRequest
     visible = attrgetter("response")
 
-    def outcome(self, name: str, result: Any, last: ModelOutcome | None) -> ModelOutcome:
+    def outcome(
+        self, name: str, request: Any, result: Any, last: ModelOutcome | None
+    ) -> ModelOutcome:
         if last is None:
             return _outcome_of(name, result, ())
         if result is last.response and type(result.result) is list:
@@ -409,7 +415,7 @@ class _ToolLayer:
         if not isinstance(request, ToolCallRequest):
             raise _bad_request(self.caller, request, ToolCallRequest)
         name, layer = self.named
-        return then(layer(request, self.inner), partial(_checked_result, name))
+        return then(layer(request, self.inner), partial(_checked_result, name, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,13 +436,13 @@ class _InnermostToolCall:
 class _ToolFlows(_Flows):
     kind = ToolCallRequest
 
-    def outcome(self, name: str, result: Any, last: Any) -> Any:
-        return _checked_result(name, result)
+    def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
+        return _checked_result(name, request, result)
 
 
-def _checked_result(name: str, result: Any) -> Any:
-    if type(result) in (ToolMessage, Command):  # nearly always
-        return result
+def _checked_result(name: str, request: ToolCallRequest, result: Any) -> Any:
+    if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
+        return result  # nearly always
     parts = result if isinstance(result, list) and result else [result]
     if not all(isinstance(part, ToolMessage | Command) for part in parts):
         raise BadReturn(
@@ -445,6 +451,7 @@ def _checked_result(name: str, result: Any) -> Any:
             "unanswered.",
             _return_hint(result) or "Return what the handler returned, a ToolMessage or a Command.",
         )
+    check_results(name, [request.tool_call], parts, request.state, LAYER_HINT)
     return result
 
 

@@ -436,7 +436,7 @@ class Inbox:
                     )
                     self._queue.record(connection, row, SYSTEM, "escalate")
                     continue
-                text = "Nobody decided about this call in time, so it did not run."
+                text = "Nobody decided about this call in time, so it was not approved."
                 answer = {"reject": {"type": "reject", "message": text}}
                 answer["respond"] = {"type": "respond", "message": text}
                 allowed = row.allowed.split(",")

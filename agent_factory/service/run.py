@@ -240,7 +240,7 @@ class Run:
     def cancel(self, *, by: str = "api", undo: bool = False, roll_back: bool = False) -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.
 
-        What it has written stays in the thread. Calls that wait for a decision do not run.
+        What it has written stays in the thread. Calls that wait for a decision do not go on.
 
         Args:
             by: Who cancels it, for the audit.

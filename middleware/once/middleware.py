@@ -69,7 +69,8 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
 
     Before a tool runs, its call is recorded as started; after it, with its result. A call that runs
     again gets the stored result, and the tool does not run. If an earlier attempt was started and
-    has no result, its outcome is unknown: the process died, or the tool timed out or was cancelled.
+    has no result, its outcome is unknown: the process died, the tool timed out or was cancelled, or
+    its result cannot be used (`BadReturn`).
     What then happens is set for each tool:
 
     - "rerun": the tool runs again. For tools that pass their `idempotency_key` on.
