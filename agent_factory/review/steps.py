@@ -15,7 +15,14 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, StateSnapshot
 
-from agent_factory.errors import ArgumentError, TurnError, describe
+from agent_factory.errors import (
+    ArgumentError,
+    NothingPending,
+    NoThread,
+    ReviewError,
+    UnknownCall,
+    describe,
+)
 from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.hooks.flows import Flow, arun, run
 from agent_factory.review.approvals import remember_error
@@ -28,6 +35,7 @@ from agent_factory.review.pending_calls import (
     with_decisions,
 )
 from agent_factory.review.records import split_decisions, with_review
+from agent_factory.runtime.inputs import missing_thread, nothing_pending
 from agent_factory.runtime.spec import identity
 from agent_factory.topology.model import TOOLS
 from agent_factory.topology.topology import Topology
@@ -63,24 +71,6 @@ StepPlanner = Callable[[Pending, Topology | None], Step]
 # Errors: each one is raised before anything is written to the thread
 
 
-class ReviewError(TurnError):
-    """A decision about a paused thread cannot be applied. The thread is unchanged."""
-
-    code = "AF330"
-
-
-class NothingPending(ReviewError):
-    """The thread is not paused, or no tool call in it waits for a decision."""
-
-    code = "AF331"
-
-
-class UnknownCall(ReviewError, LookupError):
-    """No pending call has this id, or several calls are pending and no id was given."""
-
-    code = "AF332"
-
-
 class DecisionNotAllowed(ReviewError, ValueError):
     """This type of decision is not allowed for this call."""
 
@@ -91,12 +81,6 @@ class DecideTogether(ReviewError):
     """One interrupt asks about several calls and can only be answered for all of them at once."""
 
     code = "AF334"
-
-
-class NoThread(ReviewError):
-    """The agent has no checkpointer, the config no `thread_id`, or the thread no checkpoint."""
-
-    code = "AF335"
 
 
 # Planning
@@ -409,17 +393,9 @@ def _apply(
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
         snapshot, pending = yield from read_thread(agent, prefix, config, stranded=stranded)
         if snapshot.metadata is None:
-            ids = config["configurable"]
-            where = f" {ids['checkpoint_id']!r}" if ids.get("checkpoint_id") else ""
-            raise NoThread(
-                f"thread {ids['thread_id']!r}",
-                f"does not exist: the checkpointer has no checkpoint{where} of it.",
-                "Check the config, or start the thread with invoke().",
-            )
+            raise missing_thread(config["configurable"])
         if not pending:
-            raise NothingPending(
-                "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
-            )
+            raise nothing_pending()
         return pending, planner(pending, topology)
 
     pending, step = yield from plan(config)
