@@ -128,7 +128,7 @@ class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
         resumes = input is None or (isinstance(input, Command) and not input.goto)
         builder: Any = self.builder  # the AgentGraph, whose module imports this one
         unknown = self.has_unknown_keys(input) and not builder.spec.run_layers  # they checked it
-        if not (resumes or unknown or is_resumed(own) or is_resumed(context)):
+        if not (resumes or unknown or any(is_resumed(keys) for keys in (own, context) if keys)):
             return None
         configurable = self.effective_configurable(config)
         # A graph around this one passes on its state, in which other keys are ordinary.
