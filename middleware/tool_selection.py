@@ -109,9 +109,8 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     nothing to choose: with `max_tools` tools or fewer, with a single tool, or before the first user
     message.
 
-    The choice limits what is offered, and no more: if the model calls another tool of the agent
-    that it remembers from earlier turns, the tool runs. To forbid a tool, refuse it in a tool
-    layer.
+    If the model calls another tool of the agent, which it remembers from earlier turns, the call is
+    answered with an error and does not run.
 
     Put it outside (before) retries and fallbacks, so that a choice serves all their attempts, and
     inside (after) layers that change the tools or hide parts of the messages.
