@@ -141,7 +141,9 @@ class BuildCode:
     @property
     def ignorable(self) -> bool:
         """Whether `create_agent(..., ignore=[code])` suppresses it."""
-        return self.severity == "warning" or self.code in ("AF105", "AF118", "AF119", "AF120")
+        return self.severity == "warning" or self.code in (
+            *("AF105", "AF118", "AF119", "AF120", "AF124"),
+        )
 
 
 _BUILD_CODES = {
@@ -168,6 +170,7 @@ _BUILD_CODES = {
     "AF121": ("UnknownMember", "No middleware in a stack has this name, or several have it."),
     "AF122": ("MovedToNowhere", "`moved` gives a new name that no middleware in the stack has."),
     "AF123": ("OldNameInUse", "`moved` gives an old name that a middleware still has."),
+    "AF124": ("ToolMisspelt", "A middleware is configured for nearly the name of a tool."),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),
