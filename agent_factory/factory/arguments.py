@@ -522,7 +522,7 @@ _ALIKE = 0.8
 like "send_mail"."""
 
 
-def _misspelt(pattern: str, names: Collection[str]) -> str | None:
+def misspelt_tool(pattern: str, names: Collection[str]) -> str | None:
     """Return the name that is meant by a name or a pattern that matches none."""
     literal = "".join(character for character in pattern if character not in _WILDCARDS).casefold()
     # What a pattern leaves open at an end is not compared; the rest must not be too short for that.
@@ -565,13 +565,13 @@ def _tool_warnings(
         for name in sorted(expected):
             if any(fnmatchcase(tool, name) for tool in known):
                 continue
-            if right := _misspelt(name, known - expected):
+            if right := misspelt_tool(name, known - expected):
                 yield SpecError(
                     member.name,
                     f"is configured for the tool {name!r}, and would not act on {right!r}, which "
                     "the agent has.",
-                    f"Write {right!r}. If {name!r} is another tool, which is added at run time, pass "
-                    "ignore=['AF124'].",
+                    f"Write {right!r}. If {name!r} is another tool, which is added at run time, "
+                    "pass ignore=['AF124'].",
                     code="AF124",
                 )
             if right or _WILDCARDS.intersection(name):  # a pattern need not match any tool

@@ -96,7 +96,7 @@ class ModelNode(Runnable[Any, Any]):
         self._layers = spec.model_layers
         self._offered = spec.toolbox.offered
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
-        self._refused = recorder.refusing(_not_offered, MODEL, "not offered")
+        self._refused = recorder.refusing(refusal_of, MODEL, "not offered")
         self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
         self._call: ModelCall = self._ask
         self._acall: ModelCall = self._ask_async
@@ -311,7 +311,8 @@ class ModelNode(Runnable[Any, Any]):
         return [Command(update=merged)]
 
 
-def _not_offered(call: ToolCall, offered: str) -> ToolMessage:
+def refusal_of(call: ToolCall, offered: str) -> ToolMessage:
+    """Return the answer to a call of a tool that the request did not offer."""
     return ToolMessage(
         f"Error: the tool {call['name']} was not offered in this request, so this call did not run."
         f" Offered: {offered}.",
@@ -333,7 +334,7 @@ def _with_refusals(
         refusal
         for refusal in refusals
         if refusal.tool_call_id not in answered
-        # A layer may have replaced the call by one of its own.
+        # A layer may have replaced the call by another one.
         and calls.get(refusal.tool_call_id) == refusal.name
     ]
     return replace(response, result=[*response.result, *missing]) if missing else response
