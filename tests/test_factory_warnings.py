@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langgraph.checkpoint.memory import InMemorySaver
-
 from langchain_core.tools import tool as make_tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import (
     AgentFactoryWarning,
@@ -201,7 +200,9 @@ def test_a_built_agent_keeps_its_warnings() -> None:
 
 def configured(*tools: str) -> AgentMiddleware:
     """A middleware that names tools."""
-    return type("Limit", (Plain,), {"expected_tools": tools})("limit")
+    middleware = Plain("limit")
+    middleware.expected_tools = tools
+    return middleware
 
 
 @pytest.mark.parametrize(

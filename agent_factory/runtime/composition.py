@@ -31,6 +31,7 @@ from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupporte
 from agent_factory.hooks.base import policy_of
 from agent_factory.hooks.flows import (
     EFFECTS,
+    MAX_REFUSALS,
     Flow,
     FlowLayer,
     close,
@@ -196,7 +197,7 @@ class _Flows(ABC):
         flows, kind, visible = self._flows, self.kind, self.visible
         running: list[Flow[Any]] = [flows[0](request)]
         last_outcomes: list[Any] = [None] * len(flows)
-        at, innermost = 0, len(flows) - 1
+        at, innermost, refused = 0, len(flows) - 1, 0
         advance: Callable[[Any], Any] = running[0].send
         value = None
         while True:
@@ -231,18 +232,24 @@ class _Flows(ABC):
                     value = visible(outcome) if visible else outcome
                 advance = running[at].send
             except BaseException as error:
-                advance, value = _throw_into(running, error), error
+                refused += isinstance(error, BadReturn)
+                advance, value = _throw_into(running, error, refused > MAX_REFUSALS), error
 
     @abstractmethod
     def outcome(self, name: str, result: Any, last: Any) -> Any:
         """Return the outcome of a flow, from its result and the last one it was resumed with."""
 
 
-def _throw_into(running: Sequence[Flow[Any]], error: BaseException) -> Callable[[Any], Any]:
-    """Return `throw` of the innermost flow; control flow closes all flows and is raised."""
+def _throw_into(
+    running: Sequence[Flow[Any]], error: BaseException, is_last: bool = False
+) -> Callable[[Any], Any]:
+    """Return `throw` of the innermost flow.
+
+    Control flow, and an error that is the last one, closes all flows and is raised.
+    """
     if not running:
         raise error
-    if is_signal(error):
+    if is_last or is_signal(error):
         for flow in reversed(running):
             close(flow, error)
         raise error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -290,9 +290,7 @@ class ModelNode(Runnable[Any, Any]):
         retries = retry_count(state)
         response = outcome.response
         if self._layers:
-            response = self._reader.finish(response, retries)
-            if outcome.refusals:
-                response = _with_refusals(response, outcome.refusals)
+            response = self._reader.finish(response, retries, outcome.refusals)
         messages = map(without_records, response.result)  # type: ignore[arg-type]  # messages, all
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
@@ -321,23 +319,6 @@ def refusal_of(call: ToolCall, offered: str) -> ToolMessage:
         status="error",
         additional_kwargs=REFUSAL_KWARGS,
     )
-
-
-def _with_refusals(
-    response: ModelResponse[Any], refusals: Collection[ToolMessage]
-) -> ModelResponse[Any]:
-    """Return a response whose calls have the answers that a layer left out."""
-    message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
-    calls = {call["id"]: call["name"] for call in message.tool_calls} if message else {}
-    answered = answers_of(tail)
-    missing = [
-        refusal
-        for refusal in refusals
-        if refusal.tool_call_id not in answered
-        # A layer may have replaced the call by another one.
-        and calls.get(refusal.tool_call_id) == refusal.name
-    ]
-    return replace(response, result=[*response.result, *missing]) if missing else response
 
 
 class _ByIdentity(tuple[Any, ...]):
@@ -440,7 +421,9 @@ class ResponseReader:
         replies, value = self._replies(strategy, message, retries)
         return ModelResponse(result=[message, *replies], structured_response=value)
 
-    def finish(self, response: ModelResponse[Any], retries: int) -> ModelResponse[Any]:
+    def finish(
+        self, response: ModelResponse[Any], retries: int, refusals: Sequence[ToolMessage]
+    ) -> ModelResponse[Any]:
         """Add to a response what the layers left out.
 
         A layer may return a new answer, or the message without the replies to its calls.
@@ -455,6 +438,14 @@ class ResponseReader:
         if (distinct := with_distinct_ids(message)) is not message:
             result = [distinct if m is message else m for m in response.result]
             response, message = replace(response, result=result), distinct
+        for refusal in refusals:
+            # A layer may have replaced the call by another one, with the same id.
+            call = (refusal.tool_call_id, refusal.name)
+            if any((c["id"], c["name"]) == call for c in message.tool_calls) and (
+                refusal.tool_call_id not in answers_of(tail)
+            ):
+                tail = [*tail, refusal]
+                response = replace(response, result=[*response.result, refusal])
         strategy = strategy_for(self._format, self._model)
         if strategy is None and self._has_tools:
             return response  # the tools node answers every call
