@@ -231,8 +231,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
         self.interrupt_on = interrupt_on
         rules = self.policy.rules
-        names = [rule.tool for rule in rules if not set("*?[").intersection(rule.tool)]
-        self.expected_tools = tuple(dict.fromkeys(names))
+        self.expected_tools = tuple(dict.fromkeys(rule.tool for rule in rules))
         self.description_prefix = description_prefix
         self.edit_notice = edit_notice
         self.interrupt_mode = interrupt_mode

@@ -63,6 +63,9 @@ AF321 agent_factory.prebuilt.react_errors.ReactHistoryError
     Answer each tool call, or remove the message with the calls.
 AF322 agent_factory.prebuilt.react_errors.ReactPathNotSupported
     Use `ainvoke` or `astream`, or pass a synchronous function.
+AF323 agent_factory.errors.UnknownInput
+    Write the key that the message names, `Command(resume=...)` to answer, or declare the key in a
+    `state_schema`.
 AF330 agent_factory.review.ReviewError
     Use a decision that the message lists.
 AF331 agent_factory.review.NothingPending

@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from agent_factory.errors import NothingPending, NoThread, ReviewError, UnknownCall
 from agent_factory.hooks.flows import arun, run
 from agent_factory.review.approvals import (
     ApprovalStore,
@@ -30,10 +31,6 @@ from agent_factory.review.errors import (
     DecisionNotAllowed,
     InvalidAnswer,
     InvalidDecision,
-    NothingPending,
-    NoThread,
-    ReviewError,
-    UnknownCall,
 )
 from agent_factory.review.pending_calls import Pending, PendingCall
 from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table

@@ -15,11 +15,11 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, StateSnapshot
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, describe
 from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.hooks.flows import Flow, arun, run
 from agent_factory.review.decision import Judge, judge
-from agent_factory.review.errors import DecideTogether, NothingPending, NoThread, UnknownCall
+from agent_factory.review.errors import DecideTogether
 from agent_factory.review.pending_calls import (
     Pending,
     PendingCall,
@@ -29,6 +29,7 @@ from agent_factory.review.pending_calls import (
 )
 from agent_factory.review.policy import rules_about
 from agent_factory.review.records import split_decisions, with_review
+from agent_factory.runtime.inputs import missing_thread, nothing_pending
 from agent_factory.runtime.spec import identity
 from agent_factory.state.history import MAY_HAVE_RUN
 from agent_factory.topology.model import TOOLS, Phase
@@ -321,17 +322,9 @@ def _apply(
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
         snapshot, pending = yield from read_thread(agent, prefix, config, stranded=stranded)
         if snapshot.metadata is None:
-            ids = config["configurable"]
-            where = f" {ids['checkpoint_id']!r}" if ids.get("checkpoint_id") else ""
-            raise NoThread(
-                f"thread {ids['thread_id']!r}",
-                f"does not exist: the checkpointer has no checkpoint{where} of it.",
-                "Check the config, or start the thread with invoke().",
-            )
+            raise missing_thread(config["configurable"])
         if not pending:
-            raise NothingPending(
-                "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
-            )
+            raise nothing_pending()
         return pending, planner(pending, topology, judge_of(agent, lambda: snapshot.values))
 
     pending, step = yield from plan(config)

@@ -31,6 +31,7 @@ from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupporte
 from agent_factory.hooks.base import policy_of
 from agent_factory.hooks.flows import (
     EFFECTS,
+    MAX_REFUSALS,
     Flow,
     FlowLayer,
     close,
@@ -198,7 +199,7 @@ class _Flows(ABC):
         running: list[Flow[Any]] = [flows[0](request)]
         requests: list[Any] = [request] * len(flows)
         last_outcomes: list[Any] = [None] * len(flows)
-        at, innermost = 0, len(flows) - 1
+        at, innermost, refused = 0, len(flows) - 1, 0
         advance: Callable[[Any], Any] = running[0].send
         value = None
         while True:
@@ -235,18 +236,24 @@ class _Flows(ABC):
                     value = visible(outcome) if visible else outcome
                 advance = running[at].send
             except BaseException as error:
-                advance, value = _throw_into(running, error), error
+                refused += isinstance(error, BadReturn)
+                advance, value = _throw_into(running, error, refused > MAX_REFUSALS), error
 
     @abstractmethod
     def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
         """Return the outcome of a flow, from its result and the last one it was resumed with."""
 
 
-def _throw_into(running: Sequence[Flow[Any]], error: BaseException) -> Callable[[Any], Any]:
-    """Return `throw` of the innermost flow; control flow closes all flows and is raised."""
+def _throw_into(
+    running: Sequence[Flow[Any]], error: BaseException, is_last: bool = False
+) -> Callable[[Any], Any]:
+    """Return `throw` of the innermost flow.
+
+    Control flow, and an error that is the last one, closes all flows and is raised.
+    """
     if not running:
         raise error
-    if is_signal(error):
+    if is_last or is_signal(error):
         for flow in reversed(running):
             close(flow, error)
         raise error
@@ -289,10 +296,15 @@ def _fold(
 
 
 class ModelOutcome(NamedTuple):
-    """A model response, and the commands of the layers it passed, innermost first."""
+    """A model response, and the commands of the layers it passed, innermost first.
+
+    `refusals` answer calls of tools that the request did not offer. A layer may leave them out of
+    the response, together with the calls or without them.
+    """
 
     response: ModelResponse[Any]
     commands: tuple[Command[Any], ...] = ()
+    refusals: tuple[ToolMessage, ...] = ()
 
 
 ModelCall = Callable[[ModelRequest[Any]], Any]
@@ -300,17 +312,17 @@ ModelCall = Callable[[ModelRequest[Any]], Any]
 
 
 class _ModelHandler:
-    """Handler of a model layer, which keeps the commands of its last call that returned.
+    """Handler of a model layer, which keeps the outcome of its last call that returned.
 
     Only of that one: a layer that retries must not apply the commands of its failed attempts.
     """
 
-    __slots__ = ("_inner", "_name", "commands")
+    __slots__ = ("_inner", "_name", "last")
 
     def __init__(self, name: str, inner: ModelCall) -> None:
         self._name = name
         self._inner = inner
-        self.commands: tuple[Command[Any], ...] = ()
+        self.last: ModelOutcome | None = None
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
         if not isinstance(request, ModelRequest):
@@ -318,8 +330,8 @@ class _ModelHandler:
         return then(self._inner(request), self.keep)
 
     def keep(self, outcome: ModelOutcome) -> ModelResponse[Any]:
-        """Store the commands of an outcome, and return what the layer sees of it."""
-        self.commands = outcome.commands
+        """Store an outcome, and return what the layer sees of it."""
+        self.last = outcome
         return outcome.response
 
 
@@ -333,9 +345,7 @@ class _ModelLayer:
     def __call__(self, request: ModelRequest[Any]) -> Any:
         name, layer = self.named
         handler = _ModelHandler(name, self.inner)
-        return then(
-            layer(request, handler), lambda result: _outcome_of(name, result, handler.commands)
-        )
+        return then(layer(request, handler), lambda result: _outcome_of(name, result, handler.last))
 
 
 class _ModelFlows(_Flows):
@@ -345,15 +355,14 @@ class _ModelFlows(_Flows):
     def outcome(
         self, name: str, request: Any, result: Any, last: ModelOutcome | None
     ) -> ModelOutcome:
-        if last is None:
-            return _outcome_of(name, result, ())
-        if result is last.response and type(result.result) is list:
+        if last is not None and result is last.response and type(result.result) is list:
             return last  # nearly always
-        return _outcome_of(name, result, last.commands)
+        return _outcome_of(name, result, last)
 
 
-def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> ModelOutcome:
-    """Return what a layer returned, with the commands of the layers inside and its own."""
+def _outcome_of(name: str, result: Any, last: ModelOutcome | None) -> ModelOutcome:
+    """Return what a layer returned, with what is kept of its last call inward, if it made one."""
+    _, commands, refusals = last or (None, (), ())
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
         response, command = result.model_response, result.command
@@ -368,7 +377,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
             "messages, or an ExtendedModelResponse around one.",
         )
     if command is None:
-        return ModelOutcome(response, commands)
+        return ModelOutcome(response, commands, refusals)
     if not isinstance(command, Command):
         raise BadReturn(
             name,
@@ -382,7 +391,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
                 f"returned a Command with {field} from a model layer.",
                 "Only update is applied there; jump from a node hook instead.",
             )
-    return ModelOutcome(response, (*commands, command))
+    return ModelOutcome(response, (*commands, command), refusals)
 
 
 def _return_hint(result: Any) -> str:

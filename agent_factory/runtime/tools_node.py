@@ -98,7 +98,7 @@ class ToolsNode(Runnable[Any, Any]):
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
         self._view = spec.tool_state_view
-        self._refused = recorder.refusing(_invalid_arguments)
+        self._refused = recorder.refusing(_invalid_arguments, TOOLS, "invalid arguments")
         errors = spec.handle_tool_errors or DEFAULT_HANDLER
         if errors is not DEFAULT_HANDLER:
             errors = replace(errors, respond=recorder.handler(errors.respond))

@@ -10,9 +10,9 @@ from typing import Any, Literal, cast
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import Connection, Row, func, select, update
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.review.decision import Judge, Judgement, judge
-from agent_factory.review.errors import DecisionNotAllowed, InvalidDecision, ReviewError
+from agent_factory.review.errors import DecisionNotAllowed, InvalidDecision
 from agent_factory.review.pending_calls import Allowed, Kind, PendingCall
 from agent_factory.review.steps import judge_of
 from agent_factory.service.audit import AuditEntry
