@@ -207,7 +207,34 @@ def state_writer(node: Any) -> Runnable[Any, Any]:
     return writer
 
 
-# Configs of nodes
+# Configs of runs and nodes
+
+
+RESERVED_KEYS = frozenset(
+    ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "assistant_id", "graph_id")
+)
+"""Keys of `config["configurable"]` that LangGraph reads and whose names do not say so.
+
+langgraph/_internal/_constants.py, 1.2, and `_build_server_info` in pregel/main.py. All others begin
+with "__pregel_", or with "langgraph_auth_" where LangGraph's server has set them.
+"""
+
+
+def is_reserved(key: str) -> bool:
+    """Whether LangGraph itself reads a key of `config["configurable"]`.
+
+    Such a key changes how a run is carried out: langgraph/pregel/_loop.py, 1.2, takes the answers
+    to interrupts from `__pregel_resume_map`.
+    """
+    return key.startswith(("__", "langgraph_")) or key in RESERVED_KEYS
+
+
+RUN_ID = "run_id"
+"""Key in the metadata of a config by which LangGraph knows that a run continues another one.
+
+langgraph/pregel/_loop.py, 1.2: with the `run_id` that the last checkpoint has in its metadata, the
+input of a run is dropped and the thread goes on where it is, also past a pause.
+"""
 
 
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:

@@ -138,6 +138,8 @@ AF368 agent_factory.service.AuditTampered
     Compare entry `.number` with a backup, and find out who could write to the database.
 AF369 agent_factory.service.DecisionForbidden
     Let somebody decide to whom `may_decide` allows it.
+AF373 agent_factory.service.ConfigNotAllowed
+    Leave the key out, or name it in `Service.add(configurable=...)`.
 """
 
 ERROR_CODES: Final = {

@@ -28,7 +28,7 @@ from agent_factory.review.pending_calls import (
     with_decisions,
 )
 from agent_factory.review.policy import rules_about
-from agent_factory.review.records import split_decisions, with_review
+from agent_factory.review.records import split_decisions, with_review, without_decisions
 from agent_factory.runtime.inputs import missing_thread, nothing_pending
 from agent_factory.runtime.spec import identity
 from agent_factory.state.history import MAY_HAVE_RUN
@@ -373,6 +373,50 @@ def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
 async def _no_parts() -> AsyncIterator[Any]:
     return
     yield  # makes it a generator
+
+
+def repeat_review(agent: Any, config: RunnableConfig, *, earlier: bool) -> str | None:
+    """Take back what was decided about the calls of a thread that have no result.
+
+    Their turn goes on after the answer of the model, so that they are reviewed again. The same
+    holds for agents that are nodes of a graph.
+
+    Args:
+        agent: An agent, or a graph around agents, with a checkpointer.
+        config: A config with the `thread_id`.
+        earlier: Whether the config names an earlier checkpoint: all tasks run again there.
+
+    Returns:
+        The node after which the agent goes on; None if nothing was written to its own turn.
+    """
+    snapshot: StateSnapshot = agent.get_state(config)
+    inner = [] if earlier else [(agent, task) for task in snapshot.tasks if task.state]
+    for graph, task in inner:
+        part, nested = dict(graph.get_subgraphs())[task.name], agent.get_state(task.state)
+        _repeat_turn(agent, task.state, nested, topology_or_none(part), earlier=False)
+        inner += [(part, one) for one in nested.tasks if one.state]
+    return _repeat_turn(agent, config, snapshot, topology_or_none(agent), earlier=earlier)
+
+
+def _repeat_turn(
+    agent: Any,
+    config: RunnableConfig,
+    snapshot: StateSnapshot,
+    topology: Topology | None,
+    *,
+    earlier: bool,
+) -> str | None:
+    turn = read_pending(snapshot, topology)
+    if topology is None or turn.message is None or not turn.unanswered:
+        return None
+    hooks = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+    if hooks.union([TOOLS]).isdisjoint(turn.next):
+        return None
+    if turn.finished and not earlier:
+        config = agent.update_state(config, None, CLEAR_TASKS)
+    model = topology.style.model
+    agent.update_state(config, {"messages": [without_decisions(turn.message)]}, model)
+    return model
 
 
 def topology_or_none(agent: Any) -> Topology | None:

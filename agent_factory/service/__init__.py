@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
     from agent_factory.service.errors import AuditTampered as AuditTampered
     from agent_factory.service.errors import ClaimedByOther as ClaimedByOther
+    from agent_factory.service.errors import ConfigNotAllowed as ConfigNotAllowed
     from agent_factory.service.errors import DatabaseUnavailable as DatabaseUnavailable
     from agent_factory.service.errors import DecisionForbidden as DecisionForbidden
     from agent_factory.service.errors import NotFound as NotFound
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 _HOME = {
     ".audit": "AuditEntry",
     ".errors": (
-        "AlreadyDecided AuditTampered ClaimedByOther DatabaseUnavailable DecisionForbidden "
-        "NotFound RunCancelled RunFailed ServiceError ThreadBusy"
+        "AlreadyDecided AuditTampered ClaimedByOther ConfigNotAllowed DatabaseUnavailable "
+        "DecisionForbidden NotFound RunCancelled RunFailed ServiceError ThreadBusy"
     ),
     ".inbox": "Inbox Wait",
     ".ledger": "SharedLedger SpentBy",

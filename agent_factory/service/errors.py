@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_factory.errors import AgentFactoryError
+from agent_factory.errors import AgentFactoryError, ArgumentError
 
 
 class ServiceError(AgentFactoryError, RuntimeError):
@@ -72,6 +72,15 @@ class DecisionForbidden(ServiceError, PermissionError):
     """This person may not decide about the wait."""
 
     code = "AF369"
+
+
+class ConfigNotAllowed(ArgumentError):
+    """A part of a run's config belongs to the service or to LangGraph, or a client may not set it.
+
+    `Service.add(configurable=...)` names the keys of `configurable` that clients may set.
+    """
+
+    code = "AF373"
 
 
 class RunAborted(BaseException):

@@ -10,6 +10,7 @@ import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
@@ -34,6 +35,7 @@ from agent_factory.review import (
 )
 from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
+from agent_factory.review.steps import repeat_review
 from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import (
     AGENT_KEY,
@@ -54,6 +56,7 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads, waits, workers
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.usage import UsageHandler
+from agent_factory.upstream import COPY_BRANCH, RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -320,19 +323,27 @@ class _Attempt:
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work["tenant"], in_run=True)
+        own, graph = agent.graph, agent.stored_in(self.saver, store)
         stops = {
-            "interrupt_before_nodes": submitted.get("interrupt_before"),
-            "interrupt_after_nodes": submitted.get("interrupt_after"),
+            "interrupt_before_nodes": (
+                own.interrupt_before_nodes,
+                submitted.get("interrupt_before"),
+            ),
+            "interrupt_after_nodes": (own.interrupt_after_nodes, submitted.get("interrupt_after")),
         }
-        self._graph = agent.stored_in(self.saver, store).copy(
-            update={name: nodes for name, nodes in stops.items() if nodes is not None}
+        self._graph = graph.copy(
+            # A run adds pauses to those that the author of the agent has set.
+            update={
+                name: "*" if "*" in nodes else list(dict.fromkeys(chain(nodes[0], nodes[1] or ())))
+                for name, nodes in stops.items()
+            }
         )
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,
             "configurable": {**given.get("configurable", {}), "thread_id": work["thread"]},
             "metadata": {
-                **submitted["metadata"],
+                **{key: value for key, value in submitted["metadata"].items() if key != RUN_ID},
                 RUN_KEY: work["run"],
                 JOB_KEY: job,
                 AGENT_KEY: agent.name,
@@ -370,10 +381,10 @@ class _Attempt:
         if stored is not None and (rolled_back := self._work.get("rollback")):
             stored = self._roll_back(rolled_back)
         unread = self._unread(stored) if self._work.get("before") else []
-        if self._work["checkpoint"] is not None:
+        if self._work["checkpoint"] not in (None, self.saver.latest):
             self._from = self._work["checkpoint"]
         if given is None:
-            return self._stream(None, options)
+            return self._go_on(options)
         for earlier in reversed(unread):
             given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
         snapshot = self._graph.get_state(self._place())
@@ -396,6 +407,46 @@ class _Attempt:
                 unread.append(message)
         return unread
 
+    def _go_on(self, options: Mapping[str, Any]) -> Any:
+        """Go on without a message. A decision holds for the run that it was made in, and no other.
+
+        So a client cannot let a call run that was decided about before, by going on after a
+        cancelled run, from an earlier checkpoint, or in a copy of the thread.
+        """
+        place = self._place()
+        ended = repeat_review(self._graph, place, earlier=self._from is not None)
+        if ended is not None:
+            self._from = None
+        self.paused = self._pauses(ended)
+        if not self.paused:
+            return self._stream(None, options)
+        if self._from is not None:
+            self._graph.update_state(place, None, COPY_BRANCH)
+        return None
+
+    def _pauses(self, ended: str | None) -> bool:
+        """Whether the agent's own `interrupt_before` or `interrupt_after` stop a run where it goes on.
+
+        LangGraph passes a pause at which a run begins.
+
+        Args:
+            ended: The node that has written the state; None if that is to be found out.
+        """
+        own = self.agent.graph
+        before, after = own.interrupt_before_nodes, own.interrupt_after_nodes
+        snapshot: StateSnapshot = self._graph.get_state(self._place())
+        following = {*snapshot.next} - {START}
+        if following and (before == "*" or not following.isdisjoint(before)):
+            return True
+        source = (snapshot.metadata or {}).get("source")
+        if not (following and after) or source == "input":
+            return False
+        if after == "*" or ended is not None:
+            return after == "*" or ended in after
+        if source != "loop" or snapshot.parent_config is None:
+            return True  # the checkpoint does not say which node was written for
+        return not set(self._graph.get_state(snapshot.parent_config).next).isdisjoint(after)
+
     def pending(self) -> Pending:
         """What the thread waits for; MissingNode if the agent does not have the node."""
         return pending(self._graph, self._config)
@@ -409,7 +460,9 @@ class _Attempt:
         # wrote to the thread is another source: its run still has to continue.
         stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
         from_loop = (snapshot.metadata or {}).get("source") == "loop"
-        self.paused = bool(snapshot.interrupts or (snapshot.next and stops and from_loop))
+        goes_on = self._work["kind"] == "message" and load(b64decode(self._work["input"])) is None
+        may_stop = snapshot.next and stops and (from_loop or goes_on)
+        self.paused = bool(snapshot.interrupts or may_stop)
         self.continues = True
         # A step that has finished and has no checkpoint yet is missing from `next`.
         return self._stream(None, options) if snapshot.tasks and not self.paused else None

@@ -10,13 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from agent_factory.structured_output.strategies import EXPLANATION
+
+Message = TypeVar("Message", bound=BaseMessage)
 
 MAY_HAVE_RUN = "It may have run: find out before you make it again, or say that it is uncertain."
 """What a model reads about a call without a result, if nobody knows that it did not run."""
@@ -29,6 +31,9 @@ REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
 
 Only middleware and `agent_factory.review` write them: those that a model returns are dropped.
 """
+
+RECORDS = frozenset((REVIEWED, EDITED, DECIDED))
+"""All of these keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +90,11 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
     return message.model_copy(update=update)
 
 
-def without_records(message: AnyMessage) -> AnyMessage:
-    """Return the message of a model without records of reviews, which it cannot have written."""
-    records = message.response_metadata.keys() & {REVIEWED, EDITED, DECIDED}
-    if not records:
+def without_records(message: Message) -> Message:
+    """Return a message without records of reviews, which a model or a client cannot have written."""
+    if RECORDS.isdisjoint(message.response_metadata):
         return message
-    kept = {k: v for k, v in message.response_metadata.items() if k not in records}
+    kept = {k: v for k, v in message.response_metadata.items() if k not in RECORDS}
     return message.model_copy(update={"response_metadata": kept})
 
 
