@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agent_factory.service.inbox import Wait as Wait
     from agent_factory.service.ledger import SharedLedger as SharedLedger
     from agent_factory.service.ledger import SpentBy as SpentBy
+    from agent_factory.service.messages import HeldMessage as HeldMessage
     from agent_factory.service.run import Run as Run
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
@@ -38,6 +39,7 @@ _HOME = {
     ),
     ".inbox": "Inbox Wait",
     ".ledger": "SharedLedger SpentBy",
+    ".messages": "HeldMessage",
     ".run": "Run RunInfo",
     ".service": "Service",
     ".threads": "ThreadInfo",

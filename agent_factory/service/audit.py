@@ -35,8 +35,8 @@ class AuditEntry:
         thread_id: The thread.
         wait_id: The wait, if it was about one.
         who: A person, or "deadline".
-        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "cancel",
-            "write", "copy", "delete", "undo" or "stranded".
+        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "withdraw",
+            "cancel", "write", "copy", "delete", "undo" or "stranded".
         detail: More about it.
         number: Its place in the audit of the service, from 1.
         hash: The hash of its content and of the hash before it.

@@ -105,13 +105,17 @@ class Engine:
         """Take a job from its queue. A job that runs is not stopped by this."""
         self._client.cancel_workflow(job)
 
-    def forget(self, thread_id: str) -> None:
-        """Delete what is known about the jobs of a thread."""
+    def jobs_of(self, thread_id: str) -> list[str]:
+        """The ids of the jobs of a thread that are known."""
         known = self._client.list_workflows(
             workflow_id_prefix=f"{thread_id}/", load_input=False, load_output=False
         )
         ids = [one.workflow_id for one in known]
-        self._client.delete_workflows([id for id in ids if id.rpartition("/")[0] == thread_id])
+        return [id for id in ids if id.rpartition("/")[0] == thread_id]
+
+    def forget(self, jobs: list[str]) -> None:
+        """Delete what is known about jobs."""
+        self._client.delete_workflows(jobs)
 
     def limit(self, queue: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Create the queue of a tenant, or change its limits."""

@@ -1,31 +1,65 @@
-"""Messages: how what a user says becomes a run of a thread."""
+"""Messages: how what a user says becomes a run of a thread, and what is held meanwhile."""
 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.service.backend import Backend, Busy
+from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import NotFound, ThreadBusy
-from agent_factory.service.events import dump
+from agent_factory.service.events import dump, load
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
 
 
+@dataclass(frozen=True, slots=True)
+class HeldMessage:
+    """A message that is held until the decision for which its thread waits.
+
+    Args:
+        run: The id of its run.
+        text: What it says.
+        checkpoint: The id of the checkpoint at which it begins, if it is a fork: the thread goes
+            on from there, and what came after it stays in the history.
+        created_at: When it was submitted, in seconds since 1970, by the database's clock.
+    """
+
+    run: str
+    text: str
+    checkpoint: str | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a message does if its thread is not idle.
+
+    Args:
+        busy: What it does if a run works on the thread, or is queued for it.
+        waiting: What it does if the thread waits for a decision.
+        by: Who submits it, for the audit.
+    """
+
+    busy: Busy
+    waiting: Busy | Waiting
+    by: str
+
+
 def submit(
     backend: Backend,
     run_id: str,
     payload: dict[str, Any],
-    busy: Busy,
+    arrival: Arrival,
     metadata: dict[str, Any],
     title: str | None,
 ) -> None:
@@ -33,7 +67,7 @@ def submit(
 
     Raises:
         NotFound: The thread belongs to another tenant, or does not have the checkpoint.
-        ThreadBusy: The thread is busy, and `busy` is "reject".
+        ThreadBusy: The thread is not idle, and the message does not wait.
     """
     thread_id, tenant = payload["thread"], payload["tenant"]
     with backend.database.begin() as connection:
@@ -49,23 +83,31 @@ def submit(
             connection, thread_id, checkpoint
         ):
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
-        is_busy = row.status in BUSY
-        if is_busy and busy == "reject":
+        is_busy, waits = row.status in BUSY, row.status == "waiting"
+        how = arrival.waiting if waits else arrival.busy
+        if is_busy and _undoes(connection, row.run):
+            how = "queue"  # what a run has done is undone first
+        if is_busy and how == "reject":
             raise ThreadBusy(
                 f"thread {thread_id!r}",
-                f"is {row.status}.",
-                "Submit the message later, or with busy='queue'.",
+                "waits for a decision." if waits else f"is {row.status}.",
+                "Submit the message after it, or with waiting='queue' or waiting='interrupt'."
+                if waits
+                else "Submit the message later, or with busy='queue'.",
             )
         columns = ("run_id", "thread_id", "tenant", "agent", "priority")
         values = {**payload, "run_id": run_id, "thread_id": thread_id}
-        if is_busy and busy in ("interrupt", "rollback"):
-            ended = backend.queue.end_runs(connection, row, "a new message")
-            works = [json.loads(one.payload) for one in ended]
-            if busy == "interrupt":
+        if is_busy and how in ("interrupt", "rollback"):
+            ended = backend.queue.end_runs(connection, row, arrival.by)
+            works = [json.loads(run.payload) for run in ended]
+            if how == "interrupt":
                 payload["before"] = [
                     message
                     for work in works
-                    for message in (*work.get("before", ()), [work["run"], work["input"]])
+                    for message in (
+                        *work.get("before", ()),
+                        [work["run"], work["input"], work["checkpoint"]],
+                    )
                 ]
             else:
                 payload["rollback"] = row.run
@@ -81,8 +123,43 @@ def submit(
                 created_at=backend.database.now,
             )
         )
-        if not is_busy or busy != "queue":
+        if not is_busy or how != "queue":
             backend.queue.queue(connection, run_id, payload)
+
+
+def _undoes(connection: Connection, run_id: str) -> bool:
+    """Whether a run undoes the effects of another one."""
+    payload = connection.execute(select(runs.c.payload).where(runs.c.run_id == run_id)).scalar()
+    return payload is not None and json.loads(payload).get("kind") == "undo"
+
+
+def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:
+    """The messages that are held until a thread is decided about, in their order.
+
+    Raises:
+        NotFound: There is no such thread, or it belongs to another tenant.
+    """
+    found = select(runs).where(
+        runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
+    )
+    of_thread = select(threads.c.tenant, threads.c.status).where(threads.c.thread_id == thread)
+    with backend.database.read() as connection:
+        row = connection.execute(of_thread).first()
+        held = connection.execute(found.order_by(runs.c.seq)).all()
+    if row is None or tenant not in (None, row.tenant):
+        raise NotFound(f"thread {thread!r}", "does not exist.")
+    works = [(run, json.loads(run.payload)) for run in held if row.status == "waiting"]
+    return [
+        HeldMessage(run.run_id, _text_of(work["input"]), work["checkpoint"], run.created_at)
+        for run, work in works
+        if "input" in work
+    ]
+
+
+def _text_of(input: str) -> str:
+    """The text of a message, as `as_text` has stored it; "" if it only goes on."""
+    given = load(b64decode(input)) or {"messages": ()}
+    return "\n".join(message.text for message in given["messages"])
 
 
 def as_input(message: Any, message_id: str) -> dict[str, Any]:

@@ -26,11 +26,11 @@ from agent_factory.review.pending_calls import Decision
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
 from agent_factory.service.audit import verify_entries
-from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
+from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Wait
-from agent_factory.service.messages import as_config, as_input, as_text, submit
+from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
@@ -93,6 +93,7 @@ class Service(ThreadService):
         review_within: str | float | None = None,
         late: Late = "reject",
         busy: Busy = "queue",
+        waiting: Waiting = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
         asynchronous: bool = False,
         decisions: bool = False,
@@ -109,6 +110,8 @@ class Service(ThreadService):
             late: What happens then. "reject" rejects the call. "escalate" raises its priority,
                 ends its claim and gives it the same time again, then rejects it.
             busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
+            waiting: What happens to a message whose thread waits for a decision, unless `submit`
+                says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
             asynchronous: Run it with `astream`, in one event loop per process.
             decisions: Record what hooks, layers and routes decide, and all that the studio shows
@@ -127,12 +130,14 @@ class Service(ThreadService):
             )
         check_choice("late", late, get_args(Late))
         check_choice("busy", busy, get_args(Busy))
+        check_choice("waiting", waiting, get_args(Waiting))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
             review_within=seconds_of("review_within", review_within),
             late=late,
             busy=busy,
+            waiting=waiting,
             stream=tuple(stream),
             asynchronous=asynchronous,
             decisions=decisions,
@@ -169,6 +174,8 @@ class Service(ThreadService):
         tenant: str = "",
         priority: int = 0,
         busy: Busy | None = None,
+        waiting: Waiting | None = None,
+        by: str = "api",
         context: Mapping[str, Any] | None = None,
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
@@ -191,11 +198,15 @@ class Service(ThreadService):
                 same run. None makes a new id.
             tenant: Whose thread it is. Other tenants cannot see it.
             priority: Higher is earlier, between threads; from -1000 to 1000.
-            busy: What happens if the thread is busy. "queue" lets the message wait for its turn;
-                if the thread waits for a review, until it is decided. "reject" raises ThreadBusy.
-                "interrupt" ends the run, and those queued behind it; what they have written and
-                their messages stay. "rollback" ends them and goes back to before the run. None
-                takes that of `add`.
+            busy: What happens if the thread is busy. "queue" lets the message wait for its turn.
+                "reject" raises ThreadBusy. "interrupt" ends the run, and those queued behind it;
+                what they have written and their messages stay. "rollback" ends them and goes back
+                to before the run. None takes that of `add`.
+            waiting: What happens if the thread waits for a decision. "queue" holds the message
+                until it is decided. "interrupt" sends it now: the questions are withdrawn, and
+                their calls do not run. "reject" raises ThreadBusy. None takes `busy`, or, if that
+                is None as well, what `add` says.
+            by: Who submits it, for the audit, which names them if they withdraw a question.
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `tags` and `configurable` of the run, as JSON.
             stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
@@ -207,12 +218,17 @@ class Service(ThreadService):
 
         Raises:
             NotFound: There is no such agent or checkpoint, or the thread belongs to another tenant.
-            ThreadBusy: The thread is busy, and `busy` is "reject".
+            ThreadBusy: The thread is busy, and `busy` is "reject"; or it waits, and `waiting` is.
             ArgumentError: An argument cannot be used.
         """
         known = self._backend.agent(agent)
+        waiting_or_busy = waiting or busy or known.waiting
         busy = busy or known.busy
         check_choice("busy", busy, get_args(Busy))
+        if waiting is not None:
+            check_choice("waiting", waiting, get_args(Waiting))
+        if not by:
+            raise ArgumentError("by", "must name who submits the message, got ''.")
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
@@ -220,7 +236,8 @@ class Service(ThreadService):
         stops = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         goes_on = message is None and (checkpoint is not None or thread is not None)
         given = None if goes_on else as_input(message, message_id)
-        run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
+        place = json.dumps([tenant, thread_id, message_id])
+        run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         payload = {
             "kind": "message",
             "run": run_id,
@@ -240,7 +257,8 @@ class Service(ThreadService):
         }
         self._backend.create()
         title = None if given is None else title_of(given["messages"])
-        work = partial(submit, self._backend, run_id, payload, busy, dict(metadata or {}), title)
+        how = Arrival(busy, waiting_or_busy, by)
+        work = partial(submit, self._backend, run_id, payload, how, dict(metadata or {}), title)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -473,7 +491,8 @@ class Service(ThreadService):
         name = given.pop("name")
         thread = given.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
         # Two workers that fire a schedule at once submit one message.
-        self.submit(**given, thread=thread, message_id=f"{name}-{due.isoformat()}")
+        message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
+        self.submit(**given, thread=thread, message_id=message_id, by=by)
 
     # Workers
 

@@ -148,12 +148,16 @@ class ThreadQueue:
         self.settle(connection, row.thread_id, row.run, "cancelled")
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
-        """Ask no more what a thread waits for."""
-        connection.execute(
+        """Ask no more what a thread waits for, and say so in the audit."""
+        withdrawn = connection.execute(
             update(waits)
             .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
             .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
-        )
+            .returning(waits)
+        ).all()
+        for wait in withdrawn:
+            call = {"tool": wait.tool, "args": json.loads(wait.args)}
+            self.record(connection, wait, by, "withdraw", call)
 
     def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
         """End the run of a busy thread and those of the messages behind it, and return them."""

@@ -511,7 +511,7 @@ def test_a_new_message_ends_a_review(service: Service, thread: str, busy: Any) -
     else:
         assert [m.type for m in messages] == ["human", "ai"]
     assert service.run(wait.run).status == "cancelled"
-    with pytest.raises(AlreadyDecided, match="'cancel' by 'a new message'"):
+    with pytest.raises(AlreadyDecided, match="'cancel' by 'api'"):
         service.decide(wait.id, "approve", by="ann")
 
 

@@ -85,7 +85,7 @@ def test_a_waiting_thread_is_ended_by_a_write(service: Service, thread: str) -> 
     assert held.result(WAIT)["messages"][-1].text == "You said: Two"
     assert service.inbox().waits(thread=thread) == []
     done = [(entry.who, entry.what) for entry in service.inbox().audit(thread=thread)]
-    assert done == [("ann", "cancel"), ("ann", "write")]
+    assert done == [("ann", "cancel"), ("ann", "withdraw"), ("ann", "write")]
     assert service.thread(thread).status == "idle"
 
 

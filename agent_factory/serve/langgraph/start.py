@@ -60,6 +60,9 @@ def start_run(
         checkpoint=body.place,
         tenant=tenant,
         busy=busy,
+        # On LangGraph's own server, a thread that waits for an answer is not busy.
+        waiting="interrupt",
+        by=principal.name,
         context=body.context,
         config=body.settings,
         stream=modes,
