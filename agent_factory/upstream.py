@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from langchain_core.prompt_values import ChatPromptValue
@@ -21,6 +21,8 @@ from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt, Send
+
+E = TypeVar("E", bound=Exception)
 
 # langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
 # under way. The models and tools that a node calls inherit their callbacks and tags from it.
@@ -480,6 +482,16 @@ def streams_messages(handler: object) -> bool:
     langgraph/pregel/_messages.py, 1.2: LangGraph does not publish the class.
     """
     return type(handler).__module__ == "langgraph.pregel._messages"
+
+
+def mark_invalid_resume(error: E) -> E:
+    """Return an error that LangGraph takes for the refusal of an answer to an interrupt.
+
+    langgraph/errors.py, 1.2: `is_invalid_resume` reads this attribute. LangGraph sets it on the
+    `ValidationError` of a `response_schema` alone.
+    """
+    error._langgraph_invalid_resume = True  # type: ignore[attr-defined]
+    return error
 
 
 def streams_events(handler: object) -> bool:

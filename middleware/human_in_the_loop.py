@@ -7,8 +7,10 @@ was asked before LangGraph stores it, so an invalid one can be given again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, cast
 
@@ -35,8 +37,12 @@ from agent_factory import (
     run,
     set_reason,
 )
+from agent_factory.errors import EndlessLoop
 from agent_factory.review.approvals import ApprovalStore, StandingApproval, approval_store
+from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
+from agent_factory.review.pending_calls import PendingCall, calls_of
 from agent_factory.review.policy import OPTIONS, DecisionType, Rule, ToolPolicy, When
+from agent_factory.review.questions import ask_about
 from agent_factory.review.records import (
     EDITED,
     REVIEWED,
@@ -52,12 +58,7 @@ from agent_factory.review.records import (
     with_review,
     write_notice,
 )
-
-from ._shared.interrupts import answer_model, ask
-from ._shared.invocable import Called, once_per_task
-from ._shared.judge import RiskJudge
-from ._shared.messages import error_result, last_turn, unanswered
-from ._shared.reviews import (
+from agent_factory.review.requests import (
     Action,
     ActionRequest,
     ApproveDecision,
@@ -70,8 +71,11 @@ from ._shared.reviews import (
     RespondDecision,
     ReviewConfig,
     ToolApprovalRequest,
-    answer_schema,
 )
+
+from ._shared.invocable import Called, once_per_task
+from ._shared.judge import RiskJudge
+from ._shared.messages import error_result, last_turn, unanswered
 from ._shared.validation import check_choice
 
 __all__ = [
@@ -98,8 +102,8 @@ __all__ = [
 
 DEFAULT_EDIT_NOTICE: Final = (
     "[A reviewer changed this call before it ran. You asked for {original_name} with "
-    "{original_args}; {name} ran with {args} instead, and this is its result. Go on from what "
-    "really ran, and do not repeat the original call.]"
+    "{original_args}; {name} was called with {args} instead, and this is the result of that call. "
+    "Go on from it, and do not repeat the original call.]"
 )
 
 _DENIED: Final = (
@@ -108,20 +112,28 @@ _DENIED: Final = (
 )
 
 
+MOST_CHANGES: Final = 10
+"""Times that a call is decided about again because a layer has changed it."""
+
+MOST_QUESTIONS: Final = 100
+"""Answers about calls as they were before that are passed over in one step."""
+
+
 class CallChanged(TurnError):
     """A layer changed a tool call after it was decided about. The call has not run.
 
-    HumanInTheLoopMiddleware catches it and decides about the changed call. Layers further in see
-    it.
+    The HumanInTheLoopMiddleware that decided catches it, and decides about the changed call. Layers
+    further in see it.
 
     Attributes:
         request: The call as it would run.
+        reviewer: The name of the middleware that has not decided about this call.
     """
 
     code = "AF343"
 
-    def __init__(self, request: ToolCallRequest) -> None:
-        self.request = request
+    def __init__(self, request: ToolCallRequest, reviewer: str = "") -> None:
+        self.request, self.reviewer = request, reviewer
         super().__init__(
             request.tool_call["name"],
             "a layer changed this call after it was decided about, so it did not run.",
@@ -160,8 +172,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     with the same arguments. If a layer or a new version of the agent has changed the call since,
     people are asked about what it is now.
 
-    An invalid answer (a missing decision, an unknown type, one that is not allowed) raises
-    `pydantic.ValidationError`, a ValueError, and the interrupt can be answered again.
+    A decision holds for the call that runs. An edit into a call of another tool, or into one that
+    another rule is about, is asked about again if that call needs a decision. An edit whose
+    arguments do not fit the tool, or into a call that the policy denies, is refused.
+
+    An answer that is refused (a missing decision, an unknown part, one that is not allowed) raises
+    a `ReviewError` that is a ValueError, and the interrupt can be answered again.
 
     In both modes no call of a reviewed tool runs without a decision: a call that bypasses the
     hook, by a jump to the tools, is asked about separately. A subclass that overrides
@@ -327,20 +343,18 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             action_requests=[action for action, _ in reviews],
             review_configs=[config for _, config in reviews],
         )
-        decisions: list[Decision] = []
-        while not decisions or not all(map(_is_about, decisions, question["action_requests"])):
-            decisions = _ask_reviewer(question)["decisions"]
-        made = [
-            (request.tool_call, decision)
-            for (request, _), decision in zip(asked, decisions, strict=True)
-        ]
-        edits, results = split_decisions(made)
+        requests = [request for request, _ in asked]
+        judge_one, decisions = self._judge_of(requests), None
+        while decisions is None:
+            decisions = _ask_reviewer(question, judge_one)
+        decided = [(r.tool_call, decision) for r, decision in zip(requests, decisions, strict=True)]
+        edits, results = split_decisions(decided)
         approved = {}
         for (request, rule), decision in zip(asked, decisions, strict=True):
             call = request.tool_call
             if (edit := edits.get(call["id"])) is not None:
                 request = _edited(request, edit)
-                if not self._may_edit(request, rule):
+                if not self._holds(rule, call, request):
                     continue
             approved[call["id"]] = call_digest(request.tool_call, request.tool)
             yield from _remember(request, decision, store)
@@ -350,53 +364,68 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Ask about a call without a decision; report an edit to the model."""
         call, records = request.tool_call, last_records(request.state["messages"])
         original = original_of(call, records) if EDITED in records else None
-        approved: set[str | None] = set()
-        # In per_call mode each decision is made here, so that none can be on record.
-        if self.interrupt_mode == "batched" and REVIEWED in records:
-            approved.add(approved_digest(call, records, self.name))
-        undecided = request
-        while True:
-            # Most calls are of tools whose calls all run. Such a call needs no decision, unless a
-            # layer further in makes it a call of another tool, which the guard notices.
-            allowed: str | None = undecided.tool_call["name"]
-            if not self.policy.allows(undecided.tool_call["name"]):
-                allowed = None
-                settled = yield from self._settle(undecided, approved)
-                if isinstance(settled, ToolMessage):
-                    return settled
-                if settled.tool_call is not undecided.tool_call:
-                    request, original = settled, original or call
-            may_run = partial(self._may_run, approved, knows_tool=request.tool is not None)
-            try:
-                with _Guard(request, allowed, may_run):
-                    result: ToolMessage | Command[Any] = yield request
-                break
-            except CallChanged as changed:
-                undecided = changed.request
+        with _decisions_of(request, self.name) as made:
+            # In per_call mode each decision is made here, so that none can be on record.
+            if self.interrupt_mode == "batched" and REVIEWED in records:
+                made.approved.add(approved_digest(call, records, self.name))
+            undecided = request
+            for _ in range(MOST_CHANGES):
+                # Most calls are of tools whose calls all run. Such a call needs no decision, unless
+                # a layer further in makes it a call of another tool, which the guard notices.
+                allowed: str | None = undecided.tool_call["name"]
+                if not self.policy.allows(undecided.tool_call["name"]):
+                    allowed = None
+                    settled = yield from self._settle(undecided, made)
+                    if isinstance(settled, ToolMessage):
+                        return settled
+                    if _differ(settled.tool_call, undecided.tool_call):
+                        request, original = settled, original or call
+                knows_tool = request.tool is not None
+                may_run = partial(self._may_run, made.approved, knows_tool=knows_tool)
+                try:
+                    with _Guard(request, self.name, allowed, may_run):
+                        result: ToolMessage | Command[Any] = yield request
+                    break
+                except CallChanged as changed:
+                    if changed.reviewer != self.name:
+                        raise  # for a reviewer further out, which has not decided about it
+                    undecided = changed.request
+            else:
+                raise EndlessLoop(
+                    call["name"],
+                    f"layers changed this call {MOST_CHANGES} times after {self.name} had decided "
+                    "about it, so it did not run.",
+                    "Change a call in the same way each time, or put the layer outside of the "
+                    "review.",
+                )
         if original is not None and self.edit_notice is not None:
             notice = write_notice(self.edit_notice, original, request.tool_call)
             result = with_notice(result, call["id"], notice)
         return result
 
     def _settle(
-        self, request: ToolCallRequest, approved: set[str | None]
+        self, request: ToolCallRequest, made: _Decisions
     ) -> Flow[ToolMessage | ToolCallRequest]:
         """Decide about a call: return its result if it does not run, or else what runs.
 
-        The digest of what runs is added to `approved`.
+        The digest of what runs is added to those that are approved.
         """
-        while True:
+        first = call_digest(request.tool_call, request.tool)
+        if first in made.settled:  # a layer has begun the call again
+            earlier = made.settled[first]
+            return earlier if isinstance(earlier, ToolMessage) else _edited(request, earlier)
+        while True:  # each pass asks a person, and no pass asks about a call that is approved
             call, rule = request.tool_call, self.policy.rule_for(request)
             if rule.action == "deny":
                 return _denied(call, rule.reason)
             if rule.action == "allow" or self._chooses_calls:
                 return request
-            if (own := call_digest(call, request.tool)) in approved:
+            if (own := call_digest(call, request.tool)) in made.approved:
                 return request
             store = approval_store(request.runtime.store)
             objection = yield from self._objection(request, rule, store)
             if objection is None:
-                approved.add(own)
+                made.approved.add(own)
                 return request
             if not _asks(rule):
                 return _denied(call, objection)
@@ -404,20 +433,27 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             question = ToolApprovalRequest(
                 tool_call_id=call["id"], action_request=action, review_config=config
             )
+            judge_one = self._judge_of([request])
             # The task may have other interrupts: of the tool, or of the same question before a new
             # version of the agent. LangGraph gives the interrupts of a task their answers by order.
-            plain = rule.action == "ask" and not objection and approved <= {None}
-            if not plain or not _is_about(decision := _ask_reviewer(question), action):
-                decision = yield from _ask_in_own_graph(question)
+            plain = rule.action == "ask" and not objection and made.approved <= {None}
+            decisions = _ask_reviewer(question, judge_one) if plain else None
+            if decisions is None:
+                decisions = yield from _ask_in_own_graph(question, judge_one)
+            (decision,) = decisions
             edits, results = split_decisions([(call, decision)])
             if results:
+                made.settled[first] = results[0]
                 return results[0]
             if edits:
                 request = _edited(request, edits[call["id"]])
-                if not self._may_edit(request, rule):
+                if not self._holds(rule, call, request):
                     continue
-            approved.add(call_digest(request.tool_call, request.tool))
+            made.approved.add(call_digest(request.tool_call, request.tool))
+            if request.tool_call is not call:
+                made.settled[first] = request.tool_call
             yield from _remember(request, decision, store)
+            return request
 
     def _objection(
         self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
@@ -462,10 +498,30 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         tool = ran.tool if knows_tool else None
         return call_digest(ran.tool_call, tool) in approved
 
-    def _may_edit(self, edited: ToolCallRequest, rule: Rule) -> bool:
-        """Whether those who decide by a rule may decide about what they made of the call."""
-        reviewers = self.policy.rule_for(edited).reviewers
-        return not reviewers or set(reviewers) == set(rule.reviewers)
+    def _holds(self, rule: Rule, call: ToolCall, edited: ToolCallRequest) -> bool:
+        """Whether a decision about a call, made by a rule, is also about what it was edited into.
+
+        Another call of the same tool by the same rule is what those who decide were asked about.
+        """
+        new = self.policy.rule_for(edited)
+        return new.action == "allow" or (new == rule and edited.tool_call["name"] == call["name"])
+
+    def _judge_of(self, requests: Sequence[ToolCallRequest]) -> Judge:
+        """What judges decisions about these calls."""
+        by_id = {str(request.tool_call["id"]): request for request in requests}
+
+        def judge_one(call: PendingCall, decision: Any) -> Judgement:
+            if not is_about(call, decision):
+                return Judgement(dict(decision), None)  # the call is asked about again
+            request = by_id[call.id]
+            tools = {tool.name: tool for tool in request.runtime.tools}
+            if request.tool is not None:
+                tools[request.tool.name] = request.tool
+            return judge(
+                call, decision, tools, lambda edit: [self.policy.rule_for(_edited(request, edit))]
+            )
+
+        return judge_one
 
     def _review_of(
         self,
@@ -510,9 +566,8 @@ def _denied(call: ToolCall, reason: str) -> ToolMessage:
     return error_result(call, _DENIED.format(name=call["name"], reason=reason))
 
 
-def _is_about(decision: Any, action: ActionRequest) -> bool:
-    """Whether a decision is about this call, as far as it names a call."""
-    return decision.get("digest") in (None, action["digest"])
+def _differ(call: ToolCall, other: ToolCall) -> bool:
+    return (call["name"], call["args"]) != (other["name"], other["args"])
 
 
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
@@ -529,22 +584,66 @@ def _thread_of(request: ToolCallRequest) -> str | None:
     return None if thread is None else str(thread)
 
 
+@dataclass(slots=True)
+class _Decisions:
+    """What a reviewer has decided in one task about a call, also if a layer begins it again.
+
+    Attributes:
+        approved: The digests of the calls that may run.
+        settled: By the digests of calls that do not run as they are: the call that runs instead,
+            or the result.
+    """
+
+    approved: set[str | None] = field(default_factory=set)
+    settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
+
+
+_of_task: ContextVar[dict[Any, _Decisions] | None] = ContextVar("decisions_of_task", default=None)
+
+
+@contextmanager
+def _decisions_of(request: ToolCallRequest, reviewer: str) -> Iterator[_Decisions]:
+    """The decisions of a reviewer about a call, kept until the outermost reviewer has ended."""
+    known, token = _of_task.get(), None
+    if known is None:
+        token = _of_task.set(known := {})
+    # Calls of an agent inside of the tool have another place.
+    key = (reviewer, _place_of(request.runtime), request.tool_call["id"])
+    try:
+        yield known.setdefault(key, _Decisions())
+    finally:
+        if token is not None:
+            _of_task.reset(token)
+
+
 @entrypoint()
 def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
     if "action_request" not in question:  # of another graph, which had this namespace before
         return {}
-    return {"digest": question["action_request"]["digest"], "decision": _ask_reviewer(question)}
+    return {"digest": question["action_request"]["digest"], "decision": interrupt(question)}
 
 
-def _ask_in_own_graph(question: ToolApprovalRequest) -> Flow[Any]:
+def _ask_in_own_graph(
+    question: ToolApprovalRequest, judge_one: Judge
+) -> Flow[list[dict[str, Any]]]:
     """Ask about a call in a graph, whose interrupts are apart from those of the task."""
-    while True:
+    for _ in range(MOST_QUESTIONS):
         # In a task that is resumed, a graph that has ended returns its old state: the decision
         # about what the call was then, or what another graph returned. The next one has another
         # namespace.
-        answered = yield Invoke(_ask_again, question)
+        with _judging(judge_one):
+            answered = yield Invoke(_ask_again, question)
         if answered.get("digest") == question["action_request"]["digest"]:
-            return answered["decision"]
+            decisions = _judged(question, answered["decision"], judge_one)
+            if decisions is not None:
+                return decisions
+    name = question["action_request"]["name"]
+    raise EndlessLoop(
+        name,
+        f"{MOST_QUESTIONS} answers about calls of {name} were given in one step, and none was "
+        "about this call.",
+        "Reject the call, and let the model make another one.",
+    )
 
 
 def _covered(
@@ -600,11 +699,13 @@ class _Guard(ToolCallRecorder):
     def __init__(
         self,
         request: ToolCallRequest,
+        reviewer: str,
         allowed: str | None,
         may_run: Callable[[ToolCallRequest], bool],
     ) -> None:
         super().__init__()
-        self._runtime, self._allowed, self._may_run = request.runtime, allowed, may_run
+        self._runtime, self._reviewer = request.runtime, reviewer
+        self._allowed, self._may_run = allowed, may_run
 
     def record(self, request: ToolCallRequest) -> None:
         """Raise CallChanged unless the call may run."""
@@ -614,7 +715,7 @@ class _Guard(ToolCallRecorder):
                 _place_of(request.runtime) == _place_of(self._runtime)
             )
             if is_here and not self._may_run(request):
-                raise CallChanged(request)
+                raise CallChanged(request, self._reviewer)
         super().record(request)
 
 
@@ -623,14 +724,39 @@ def _place_of(runtime: Any) -> Any:
     return (config.get("configurable") or {}).get("checkpoint_ns")
 
 
+_judge_now: ContextVar[Judge] = ContextVar("judge_now", default=judge)
+
+
+@contextmanager
+def _judging(judge_one: Judge) -> Iterator[None]:
+    """Let `interrupt` accept the answers that this judge accepts."""
+    token = _judge_now.set(judge_one)
+    try:
+        yield
+    finally:
+        _judge_now.reset(token)
+
+
 def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
     """Interrupt the run with a request, and return the answer. Tests may patch this function."""
-    schema, title = answer_schema(request)
-    return ask(request, schema, title=title)
+    return ask_about(request, _judge_now.get())
 
 
-def _ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
-    return answer_model(*answer_schema(request)).model_validate(interrupt(request)).root
+def _ask_reviewer(
+    request: HITLRequest | ToolApprovalRequest, judge_one: Judge
+) -> list[dict[str, Any]] | None:
+    """The decisions about a request; None if the answer is about what a call was before."""
+    with _judging(judge_one):
+        answer = interrupt(request)
+    return _judged(request, answer, judge_one)
+
+
+def _judged(
+    request: HITLRequest | ToolApprovalRequest, answer: Any, judge_one: Judge
+) -> list[dict[str, Any]] | None:
+    calls = calls_of(request)
+    decisions = [one.decision for one in judge_answer(calls, answer, judge_one)]
+    return decisions if all(map(is_about, calls, decisions)) else None
 
 
 def rule_of(tool: Any, config: Any) -> Rule:

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
@@ -43,6 +43,7 @@ from agent_factory.upstream import (
     is_json_overwrite,
     is_nested,
     is_resumed,
+    mark_invalid_resume,
     messages_delta_reducer,
     node_alone,
     node_before,
@@ -728,3 +729,8 @@ def test_the_event_protocol_asks_for_events_of_messages() -> None:
     list(chain(note).stream({"log": []}, stream_mode="messages"))
     assert chain(note).stream_events({"log": []}, version="v3").output is not None
     assert seen == [False, True]
+
+
+def test_an_error_can_be_marked_as_the_refusal_of_an_answer() -> None:
+    assert not is_invalid_resume(ValueError("no"))
+    assert is_invalid_resume(mark_invalid_resume(ValueError("no")))

@@ -74,6 +74,10 @@ AF334 agent_factory.review.DecideTogether
 AF335 agent_factory.review.NoThread
     Build the agent with a checkpointer; pass `{"configurable": {"thread_id": ...}}`;
     start the thread with `invoke`.
+AF336 agent_factory.review.InvalidAnswer
+    Pass what the message shows; the interrupt can be answered again.
+AF337 agent_factory.review.InvalidDecision
+    Pass what the message shows; the call can be decided again.
 AF340 agent_factory.middleware.ModelCallLimitExceededError
     Raise the limit, or choose `exit_behavior="answer"` or `"end"`.
 AF341 agent_factory.middleware.ToolCallLimitExceededError

@@ -305,7 +305,7 @@ def decide(
     message: Annotated[
         str | None, typer.Option("--message", "-m", help="The reason, or the answer.")
     ] = None,
-    args: Annotated[str | None, typer.Option(help="New arguments for `edit`, as JSON.")] = None,
+    args: Annotated[str | None, typer.Option(help="All arguments for `edit`, as JSON.")] = None,
     role: Annotated[list[str] | None, typer.Option(help="A role of the one who decides.")] = None,
     tenant: Tenant = None,
     json: AsJson = False,
@@ -314,13 +314,20 @@ def decide(
     """Decide about a call that waits. A worker continues the run."""
     found = load_service(service)
     try:
-        given = None if args is None else json_format.loads(args)
+        arguments = None if args is None else json_format.loads(args)
     except ValueError as error:
-        hint = """Write --args '{"euros": 5}'."""
+        hint = """Write all arguments, such as --args '{"order_id": "A1", "euros": 5}'."""
         raise CommandError(f"--args is not JSON: {error}. {hint}") from error
     try:
         run = found.decide(
-            wait, decision, by=by, roles=role or (), message=message, args=given, tenant=tenant
+            wait,
+            decision,
+            by=by,
+            roles=role or (),
+            message=message,
+            args=arguments,
+            tenant=tenant,
+            via="cli",
         )
     except AgentFactoryError as error:
         raise CommandError(str(error), error) from error

@@ -25,15 +25,20 @@ from agent_factory.review.approvals import (
     arevoke,
     revoke,
 )
-from agent_factory.review.pending_calls import Decision, Pending, PendingCall
-from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
-from agent_factory.review.steps import (
+from agent_factory.review.errors import (
     DecideTogether,
     DecisionNotAllowed,
+    InvalidAnswer,
+    InvalidDecision,
     NothingPending,
     NoThread,
     ReviewError,
     UnknownCall,
+)
+from agent_factory.review.pending_calls import Pending, PendingCall
+from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
+from agent_factory.review.requests import Decision
+from agent_factory.review.steps import (
     aapply,
     apply,
     plan_decision,
@@ -51,6 +56,8 @@ __all__ = [
     "DecideTogether",
     "Decision",
     "DecisionNotAllowed",
+    "InvalidAnswer",
+    "InvalidDecision",
     "NoThread",
     "NothingPending",
     "Pending",
@@ -278,7 +285,10 @@ async def arespond(
 
 
 def decide(
-    agent: Any, config: RunnableConfig, decisions: Mapping[str, Decision], **options: Any
+    agent: Any,
+    config: RunnableConfig,
+    decisions: Mapping[str, Decision | Mapping[str, Any]],
+    **options: Any,
 ) -> Any:
     """Decide about several calls at once, with a decision for each.
 
@@ -299,7 +309,10 @@ def decide(
 
 
 async def adecide(
-    agent: Any, config: RunnableConfig, decisions: Mapping[str, Decision], **options: Any
+    agent: Any,
+    config: RunnableConfig,
+    decisions: Mapping[str, Decision | Mapping[str, Any]],
+    **options: Any,
 ) -> Any:
     """Async variant of `decide`."""
     return await aapply(agent, config, partial(plan_decisions, new=decisions), options)

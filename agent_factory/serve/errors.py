@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review import DecisionNotAllowed
+from agent_factory.review import ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (
     AlreadyDecided,
@@ -24,7 +24,7 @@ _STATUS: dict[type[Exception], int] = {
     AlreadyDecided: 409,
     ClaimedByOther: 409,
     DecisionForbidden: 403,
-    DecisionNotAllowed: 422,
+    ReviewError: 422,
     ArgumentError: 422,
     DatabaseUnavailable: 503,
 }

@@ -21,15 +21,14 @@ from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
-from agent_factory.review import StandingApproval, StrandedThread, pending
-from agent_factory.review.pending_calls import Decision
+from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
-from agent_factory.service.inbox import Inbox, Wait
+from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
@@ -289,12 +288,12 @@ class Service(ThreadService):
                 it.
         """
         self._backend.create()
-        return Inbox(self._backend.database, self._backend.queue, tenant, may_decide)
+        return Inbox(self._backend, tenant, may_decide)
 
     def decide(
         self,
         wait_id: str,
-        decision: str | Decision,
+        decision: str | Decision | Mapping[str, Any],
         *,
         by: str,
         message: Any = None,
@@ -305,16 +304,16 @@ class Service(ThreadService):
         roles: Collection[str] = (),
         digest: str | None = None,
         remember: Mapping[str, Any] | None = None,
+        via: Via = "python",
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
 
         Args:
             wait_id: The id of the wait.
-            decision: "approve", "edit", "reject" or "respond"; or a decision in the form that
-                HumanInTheLoopMiddleware takes.
+            decision: "approve", "edit", "reject" or "respond"; or a whole `Decision`.
             by: Who decides, for the audit.
-            message: What the model reads, for "reject"; the result or the answer, for "respond".
-            args: The new arguments, for "edit".
+            message: With "reject": what the model reads. With "respond": the result or the answer.
+            args: With "edit": all arguments of the call that runs instead; nothing is merged.
             tenant: The tenant of the one who decides.
             undo: With "reject": end the run here, and undo the effects that it has had, by the
                 compensations of its OnceMiddleware.
@@ -324,6 +323,7 @@ class Service(ThreadService):
                 not made.
             remember: With "approve": approve later calls as well, for some `seconds`, as
                 `agent_factory.middleware.Remember`. The policy says for how long at most.
+            via: The way in that the decision has come by, for the audit.
 
         Returns:
             The run that continues, or was ended.
@@ -332,23 +332,27 @@ class Service(ThreadService):
             NotFound: There is no such wait, or it belongs to another tenant.
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
             ClaimedByOther: Somebody else has claimed it.
-            DecisionForbidden: `may_decide` does not allow it.
+            DecisionForbidden: `may_decide` does not allow it, or not the call that it leads to.
+            InvalidDecision: The decision has an unknown or a wrong part, or the arguments of an
+                edit do not fit the tool.
             DecisionNotAllowed: This decision may not be made about this call, or not by them; or
                 the call is another than that of the digest.
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
-        made: dict[str, Any] = {"type": decision} if isinstance(decision, str) else dict(decision)
-        if args is not None:
-            made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
-        if message is not None:
-            made["message"] = message
-        if digest is not None:
-            made["digest"] = digest
-        if remember is not None:
-            made["remember"] = dict(remember)
-        if undo and made["type"] != "reject":
-            raise ArgumentError("undo", f"goes with 'reject' only, got {made['type']!r}.")
-        work = partial(inbox.decide, wait_id, made, by=by, roles=roles, undo=undo)
+        whole: Any = {"type": decision} if isinstance(decision, str) else decision
+        parts: dict[str, Any] = {
+            "edited_action": None if args is None else {"args": args},
+            "message": message,
+            "digest": digest,
+            "remember": remember,
+        }
+        parts = {name: part for name, part in parts.items() if part is not None}
+        if isinstance(whole, Mapping):
+            if twice := sorted(parts.keys() & whole.keys()):
+                reason = f"has {', '.join(twice)}, and so has an argument of its own."
+                raise ArgumentError("decision", reason, "Pass each part once.")
+            whole = {**whole, **parts}
+        work = partial(inbox.decide, wait_id, whole, by=by, roles=roles, undo=undo, via=via)
         return self.run(self._backend.call(work))
 
     def resume(
@@ -361,6 +365,7 @@ class Service(ThreadService):
         stream: Collection[str] | None = None,
         tenant: str | None = None,
         may_decide: Callable[[Wait], bool] | None = None,
+        via: Via = "python",
     ) -> Run:
         """Answer what a thread waits for with a value, as `Command(resume=...)` does.
 
@@ -373,13 +378,16 @@ class Service(ThreadService):
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
             tenant: The tenant of the one who answers.
             may_decide: As in `inbox`.
+            via: The way in that the answer has come by, for the audit.
 
         Raises:
             NotFound: There is no such thread, it belongs to another tenant, or waits for nothing.
-            ArgumentError: The value does not answer what the thread waits for.
+            ArgumentError: The value does not say which interrupt it answers.
+            InvalidAnswer: It does not have the form of an answer.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
             DecisionForbidden: As in `decide`.
+            InvalidDecision: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
@@ -390,7 +398,7 @@ class Service(ThreadService):
         if not waits or not waits.keys() >= decisions.keys():
             raise NotFound(f"thread {thread!r}", "waits for no answer.")
         given = {waits[digest]: decision for digest, decision in decisions.items()}
-        work = partial(inbox.decide_together, given, by=by, roles=roles, stream=stream)
+        work = partial(inbox.decide_together, given, by=by, roles=roles, stream=stream, via=via)
         return self.run(self._backend.call(work))
 
     def approvals(

@@ -133,7 +133,7 @@ class Worker:
             if taken:
                 logger.warning("Took over %d runs of workers that have died.", len(taken))
                 self._backend.metrics.taken_over(len(taken))
-            Inbox(database, self._backend.queue).expire(
+            Inbox(self._backend).expire(
                 {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
             )
 

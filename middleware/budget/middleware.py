@@ -36,7 +36,6 @@ from agent_factory.middleware._shared.final_answer import (
     final_request,
     final_response,
 )
-from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
 from agent_factory.middleware._shared.models import given_model
 from agent_factory.middleware._shared.token_counter import (
@@ -45,6 +44,7 @@ from agent_factory.middleware._shared.token_counter import (
     tokens_sent,
 )
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
+from agent_factory.review.questions import ask
 
 from .ledger import Ledger, NoLedger, Reservation
 from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
 from agent_factory.middleware import ModelRetryMiddleware
@@ -28,6 +28,7 @@ from agent_factory.middleware.budget import (
     Spent,
     UnknownPriceError,
 )
+from agent_factory.review import InvalidAnswer
 from agent_factory.testing import ScriptedChatModel
 from samples import PassingWraps
 
@@ -609,7 +610,7 @@ def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     model = ScriptedChatModel([*turns(1), response("done")])
     agent = create_agent(model, [look], middleware=[budget], **thread())
     ask(agent, ONE)
-    with pytest.raises(ValidationError, match=problem):
+    with pytest.raises(InvalidAnswer, match=problem):
         call(agent, Command(resume=answer), ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 1}}), ONE)
     assert result["messages"][-1].text == "done"

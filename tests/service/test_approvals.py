@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from agent_factory import create_agent
 from agent_factory.cli.app import app
-from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
-from agent_factory.review import DecisionNotAllowed
+from agent_factory.review import DecisionNotAllowed, InvalidDecision
 from agent_factory.service import NotFound, Service
 from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
@@ -67,7 +66,7 @@ def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[
     wait = asked(service, 5)
     with pytest.raises(DecisionNotAllowed, match="the decision names the digest 'other'"):
         service.decide(wait.id, "approve", by="ann", digest="other")
-    with pytest.raises(ArgumentError, match="must be a string"):
+    with pytest.raises(InvalidDecision, match="must be a string"):
         service.decide(wait.id, "respond", by="ann", message=5)
     service.decide(wait.id, "approve", by="ann", digest=wait.digest).result(WAIT)
     assert ran == [5]

@@ -480,7 +480,7 @@ def test_the_effects_of_a_run_are_undone(
 def test_undoing_goes_with_a_rejection(service: Service) -> None:
     service.start()
     wait = wait_for_review(service, "t")
-    with pytest.raises(ArgumentError, match="goes with 'reject' only, got 'approve'"):
+    with pytest.raises(ArgumentError, match="goes with 'reject' only, got approve"):
         service.decide(wait.id, "approve", by="ann", undo=True)
 
 
