@@ -57,9 +57,11 @@ class Desk:
     def __init__(self, service: Service, url: str) -> None:
         self.service, self.url = service, url
 
-    def waiting(self, thread: str, message: str = "My parcel is broken.") -> str:
+    def waiting(
+        self, thread: str, message: str = "My parcel is broken.", agent: str = "desk", **options: Any
+    ) -> str:
         """A thread that waits for a decision; the id of what it waits for."""
-        self.service.submit("desk", thread=thread, message=message).result(30)
+        self.service.submit(agent, thread=thread, message=message, **options).result(30)
         return self.service.inbox().waits(thread=thread)[0].id
 
 
@@ -78,17 +80,18 @@ def desk(
     """A desk on SQLite, and one on Postgres."""
     folder = tmp_path_factory.mktemp("desk")
     if request.param == "sqlite":
-        with _desk(f"sqlite:///{folder}/desk.db") as made:
+        with open_desk(f"sqlite:///{folder}/desk.db") as made:
             yield made
     else:
-        with new_server(folder) as server, _desk(new_postgres(server)) as made:
+        with new_server(folder) as server, open_desk(new_postgres(server)) as made:
             yield made
 
 
 @contextmanager
-def _desk(url: str) -> Iterator[Desk]:
+def open_desk(url: str) -> Iterator[Desk]:
+    """A desk on a database."""
     with Service(url) as service:
-        add_desk(service)
+        addopen_desk(service)
         with served(service) as address:
             yield Desk(service, address)
 
