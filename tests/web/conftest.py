@@ -91,7 +91,7 @@ def desk(
 def open_desk(url: str) -> Iterator[Desk]:
     """A desk on a database."""
     with Service(url) as service:
-        addopen_desk(service)
+        add_desk(service)
         with served(service) as address:
             yield Desk(service, address)
 
@@ -109,21 +109,28 @@ def address(desk: Desk) -> str:
 def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
     """Open a window: `new_page("/inbox", width=360, height=740, dark=True)`.
 
-    At the end, no window has shown an error on its console or asked another host.
+    At the end, no window has shown an error on its console, but for those with the text `allowed`,
+    or asked another host.
     """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def note(message: Any) -> None:
-        if message.type in ("error", "warning"):
-            problems.append(f"{message.type}: {message.text}")
+    def note(message: Any, allowed: str) -> None:
+        if message.type in ("error", "warning") and not (allowed and allowed in message.text):
+            problems.append(f"{message.type}: {message.text} {message.location}")
 
     def check(request: Any) -> None:
         if not request.url.startswith((address, "data:")):
             problems.append(f"another host: {request.url}")
 
     def open(
-        path: str, *, width: int = 1440, height: int = 900, dark: bool = False, **options: Any
+        path: str,
+        *,
+        width: int = 1440,
+        height: int = 900,
+        dark: bool = False,
+        allowed: str = "",
+        **options: Any,
     ) -> Page:
         scheme: Any = "dark" if dark else "light"
         size: Any = {"width": width, "height": height}
@@ -131,7 +138,7 @@ def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
-        page.on("console", note)
+        page.on("console", lambda message: note(message, allowed))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", check)
         page.goto(address + path)

@@ -53,15 +53,15 @@
     const card = byId(detail.target.id);
     (card?.querySelector("[aria-invalid]") || card)?.focus();
   });
-  // One in which somebody is typing is not drawn again.
+  // One that somebody uses is not drawn again.
   document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
     if (target.id !== "waits") return;
     for (const card of target.querySelectorAll(".wait.open")) {
       const again = fragment.querySelector(`#${CSS.escape(card.id)}`);
-      if (again && (changed(card).length || card.contains(document.activeElement))) {
-        event.detail.shouldSwap = false;
-      }
+      const isUsed = changed(card).length || card.contains(document.activeElement) ||
+        card.querySelector("details[open]");
+      if (again && isUsed) event.detail.shouldSwap = false;
     }
   });
 
