@@ -234,9 +234,10 @@ def test_a_field_that_nobody_has_changed_keeps_its_argument(
     fields = {f"arg.{name}": text for name, text in CALL.items()}
     fields |= {"arg.note": re.sub("\r\n|\r|\n", "\r\n", unescape(note)), "arg.order": "B2"}
     fields |= {"arg.euros": "40.0", "arg.comment": ""}
-    assert "Approved with changes" in send(
-        client, f"/inbox/{wait.id}/decision", decision="edit", **fields
-    ).text
+    assert (
+        "Approved with changes"
+        in send(client, f"/inbox/{wait.id}/decision", decision="edit", **fields).text
+    )
     decision: Any = service.inbox("acme").get(wait.id).decision
     added = {"count": 1, "how": "card"}
     assert decision["edited_action"]["args"] == {**odd, "order": "B2", **added}
@@ -314,7 +315,7 @@ def test_who_decided_what_is_shown_at_the_call_and_in_the_audit(
     assert line == "changed by ann: euros 40 → 10, count: 1, how: 'card'"
     audit = unescape(client.get(f"/inbox/audit?thread={wait.thread_id}").text)
     assert f'changed <a href="/inbox/{wait.id}"><code>refund</code></a>' in audit
-    assert "<td class=\"long\">euros 40 → 10, count: 1" in audit
+    assert '<td class="long">euros 40 → 10, count: 1' in audit
     assert decided("approve")[1] == "approved by ann"
     assert decided("reject", message="Too much")[1] == "rejected by ann: Too much"
     assert decided("respond", message="Paid by hand")[1] == "answered by ann: Paid by hand"

@@ -58,7 +58,11 @@ class Desk:
         self.service, self.url = service, url
 
     def waiting(
-        self, thread: str, message: str = "My parcel is broken.", agent: str = "desk", **options: Any
+        self,
+        thread: str,
+        message: str = "My parcel is broken.",
+        agent: str = "desk",
+        **options: Any,
     ) -> str:
         """A thread that waits for a decision; the id of what it waits for."""
         self.service.submit(agent, thread=thread, message=message, **options).result(30)

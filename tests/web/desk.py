@@ -68,6 +68,9 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
         if "evil" in said:
             reason = _call("refund", order_id=EVIL, euros=1, reason=EVIL)
             return AIMessage(EVIL, tool_calls=[reason], usage_metadata=TOKENS)
+        if "two" in said:
+            calls = [_call("refund", order_id=order, euros=5, reason="two") for order in "AB"]
+            return AIMessage("", tool_calls=calls, usage_metadata=TOKENS)
         if "ask" in said:
             return AIMessage("", tool_calls=[_call("ask", question="Which colour?")])
         return AIMessage(
