@@ -25,7 +25,7 @@ from agent_factory.service.errors import (
 )
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import audit, waits
+from agent_factory.service.tables import audit, threads, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, lock_thread
 
 CLAIM_SECONDS = 900.0
@@ -140,7 +140,7 @@ class Inbox:
             tool: Only those of this tool.
             thread: Only those of this thread.
             claimed_by: Only those that this person has claimed.
-            text: Only those whose arguments or thread id contain it.
+            text: Only those whose arguments, thread id or thread's title contain it.
             limit: The most to return.
             offset: How many to leave out before them.
         """
@@ -150,8 +150,14 @@ class Inbox:
             if value is not None:
                 found = found.where(waits.c[column] == value)
         if text:
-            has_text = waits.c.args.icontains(text, autoescape=True)
-            found = found.where(has_text | waits.c.thread_id.icontains(text, autoescape=True))
+            titled = select(threads.c.thread_id).where(
+                threads.c.title.icontains(text, autoescape=True)
+            )
+            found = found.where(
+                waits.c.args.icontains(text, autoescape=True)
+                | waits.c.thread_id.icontains(text, autoescape=True)
+                | waits.c.thread_id.in_(titled)
+            )
         found = found.order_by(waits.c.priority.desc(), waits.c.created_at)
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()

@@ -225,7 +225,7 @@ def as_config(
         ConfigNotAllowed: It has a part or a key that may not be set.
         ArgumentError: A part has another type.
     """
-    absent = (None, [], (), {})
+    absent: tuple[Any, ...] = (None, [], (), {})
     parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
     if others := sorted(parts.keys() - _PARTS):
         takes = f"It takes {', '.join(_PARTS)}."

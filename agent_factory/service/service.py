@@ -168,6 +168,17 @@ class Service(ThreadService):
         """
         return self._backend.agent(agent).configurable
 
+    def waiting(self, agent: str) -> Waiting:
+        """What a message to a thread that waits does, unless `submit` says otherwise.
+
+        Args:
+            agent: The name of the agent.
+
+        Raises:
+            NotFound: There is no such agent.
+        """
+        return self._backend.agent(agent).waiting
+
     def limit(
         self, tenant: str, *, concurrency: int | None = None, per_minute: int | None = None
     ) -> None:

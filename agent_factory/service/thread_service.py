@@ -204,8 +204,9 @@ class ThreadService:
             tenant: Only threads of this tenant.
 
         Returns:
-            When a thread has changed last ("threads"), the number of open waits ("waits") and of
-            entries of the audit ("audit"), which grows with each claim and decision.
+            When a thread has changed last ("threads"), the number of open waits ("waits"), of
+            entries of the audit ("audit"), which grows with each claim and decision, and of runs
+            ("runs"), which grows with each message, also with one that is held.
         """
         self._backend.create()
         return pulse_of(self._backend, tenant)

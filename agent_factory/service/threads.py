@@ -173,10 +173,11 @@ def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
         .where(of(waits), waits.c.decided_at.is_(None))
         .scalar_subquery(),
         select(func.max(audit.c.id)).where(of(audit)).scalar_subquery(),
+        select(func.max(runs.c.seq)).where(of(runs)).scalar_subquery(),
     )
     with backend.database.read() as connection:
         found = connection.execute(select(*selected)).one()
-    return dict(zip(("threads", "waits", "audit"), found, strict=True))
+    return dict(zip(("threads", "waits", "audit", "runs"), found, strict=True))
 
 
 def change_metadata(
