@@ -123,7 +123,7 @@ AF360 agent_factory.service.ServiceError
 AF361 agent_factory.service.NotFound
     Check the name or the id; each worker has to add the agent.
 AF362 agent_factory.service.ThreadBusy
-    Submit the message later, or with another `busy`.
+    Submit the message later, or with another `busy` or `waiting`.
 AF363 agent_factory.service.AlreadyDecided
     Nothing: the message says who has decided what.
 AF364 agent_factory.service.ClaimedByOther
@@ -138,6 +138,10 @@ AF368 agent_factory.service.AuditTampered
     Compare entry `.number` with a backup, and find out who could write to the database.
 AF369 agent_factory.service.DecisionForbidden
     Let somebody decide to whom `may_decide` allows it.
+AF370 agent_factory.service.NoWorker
+    Start a worker that adds the agent: `agent-factory worker MODULE:SERVICE`.
+AF371 agent_factory.service.MessageHeld
+    Decide about what the thread waits for, or submit with `waiting="interrupt"`.
 AF373 agent_factory.service.ConfigNotAllowed
     Leave the key out, or name it in `Service.add(configurable=...)`.
 """

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.records import without_claims
@@ -72,6 +72,7 @@ def submit(
         ThreadBusy: The thread is not idle, and the message does not wait.
     """
     thread_id, tenant = payload["thread"], payload["tenant"]
+    payload = dict(payload)  # this may be repeated
     with backend.database.begin() as connection:
         if (delay := payload.pop("delay")) is not None:
             now = connection.execute(select(backend.database.now)).scalar_one()
@@ -87,8 +88,6 @@ def submit(
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         is_busy, waits = row.status in BUSY, row.status == "waiting"
         how = arrival.waiting if waits else arrival.busy
-        if is_busy and _undoes(connection, row.run):
-            how = "queue"  # what a run has done is undone first
         if is_busy and how == "reject":
             raise ThreadBusy(
                 f"thread {thread_id!r}",
@@ -100,12 +99,17 @@ def submit(
         columns = ("run_id", "thread_id", "tenant", "agent", "priority")
         values = {**payload, "run_id": run_id, "thread_id": thread_id}
         if is_busy and how in ("interrupt", "rollback"):
+            of_run = select(runs.c.payload).where(runs.c.run_id == row.run)
+            if json.loads(connection.execute(of_run).scalar() or "{}").get("kind") == "undo":
+                how = "queue"  # what a run has done is undone first
+        if is_busy and how in ("interrupt", "rollback"):
             ended = backend.queue.end_runs(connection, row, arrival.by)
             works = [json.loads(run.payload) for run in ended]
             if how == "interrupt":
                 payload["before"] = [
                     message
                     for work in works
+                    if "input" in work  # that of a run which `reindex` has found is lost
                     for message in (
                         *work.get("before", ()),
                         [work["run"], work["input"], work["checkpoint"]],
@@ -129,39 +133,28 @@ def submit(
             backend.queue.queue(connection, run_id, payload)
 
 
-def _undoes(connection: Connection, run_id: str) -> bool:
-    """Whether a run undoes the effects of another one."""
-    payload = connection.execute(select(runs.c.payload).where(runs.c.run_id == run_id)).scalar()
-    return payload is not None and json.loads(payload).get("kind") == "undo"
-
-
 def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:
     """The messages that are held until a thread is decided about, in their order.
 
     Raises:
         NotFound: There is no such thread, or it belongs to another tenant.
     """
-    found = select(runs).where(
+    queued = select(runs).where(
         runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
     )
     of_thread = select(threads.c.tenant, threads.c.status).where(threads.c.thread_id == thread)
     with backend.database.read() as connection:
         row = connection.execute(of_thread).first()
-        held = connection.execute(found.order_by(runs.c.seq)).all()
+        rows = connection.execute(queued.order_by(runs.c.seq)).all()
     if row is None or tenant not in (None, row.tenant):
         raise NotFound(f"thread {thread!r}", "does not exist.")
-    works = [(run, json.loads(run.payload)) for run in held if row.status == "waiting"]
-    return [
-        HeldMessage(run.run_id, _text_of(work["input"]), work["checkpoint"], run.created_at)
-        for run, work in works
-        if "input" in work
-    ]
-
-
-def _text_of(input: str) -> str:
-    """The text of a message, as `as_text` has stored it; "" if it only goes on."""
-    given = load(b64decode(input)) or {"messages": ()}
-    return "\n".join(message.text for message in given["messages"])
+    held = []
+    for run in rows if row.status == "waiting" else ():
+        work = json.loads(run.payload)
+        input = load(b64decode(work["input"])) or {"messages": ()}  # none if it only goes on
+        text = "\n".join(message.text for message in input["messages"])
+        held.append(HeldMessage(run.run_id, text, work["checkpoint"], run.created_at))
+    return held
 
 
 def as_input(message: Any, message_id: str) -> dict[str, Any]:
