@@ -210,7 +210,7 @@ FORMS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=repr)
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: type(form).__name__)
 def test_a_tool_in_another_form_is_offered(call: Any, shop: Shop, form: Any) -> None:
     model = ScriptedChatModel([[REFUND], "Paid."])
     call(create_agent(model, shop.tools, middleware=[offering([form])]), HI)

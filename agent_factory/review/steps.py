@@ -390,7 +390,9 @@ def repeat_review(agent: Any, config: RunnableConfig, *, earlier: bool) -> str |
         The node after which the agent goes on; None if nothing was written to its own turn.
     """
     snapshot: StateSnapshot = agent.get_state(config)
-    inner = [] if earlier else [(agent, task) for task in snapshot.tasks if task.state]
+    inner: list[Any] = []
+    if not earlier:
+        inner += [(agent, task) for task in snapshot.tasks if task.state]
     for graph, task in inner:
         part, nested = dict(graph.get_subgraphs())[task.name], agent.get_state(task.state)
         _repeat_turn(agent, task.state, nested, topology_or_none(part), earlier=False)

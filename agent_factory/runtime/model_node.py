@@ -291,7 +291,7 @@ class ModelNode(Runnable[Any, Any]):
         response = outcome.response
         if self._layers:
             response = self._reader.finish(response, retries, outcome.refusals)
-        messages = map(without_records, response.result)  # type: ignore[arg-type]  # messages, all
+        messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
         # None is written too: the answer of an earlier call must not stay.

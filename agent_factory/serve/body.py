@@ -31,7 +31,7 @@ class RequestPart(BaseModel):
             for name, field in cls.model_fields.items()
             if field.is_required() or EMPTY_COUNTS in field.metadata
         }
-        absent = (None, [], {})
+        absent: tuple[Any, ...] = (None, [], {})
         return {k: part for k, part in value.items() if k in counts or part not in absent}
 
 

@@ -305,7 +305,7 @@ class Inbox:
         stream: Collection[str] | None = None,
     ) -> str:
         # No lock is held while a decision is judged: that reads the thread, and asks `may_decide`.
-        judged = {id_: self._judge(id_, one, by, roles) for id_, one in decisions.items()}
+        judged = {id_: self.judge(id_, one, by=by, roles=roles) for id_, one in decisions.items()}
         kinds = {one.decision["type"] for one in judged.values() if isinstance(one, Judgement)}
         if undo and kinds - {"reject"}:
             reason = f"goes with 'reject' only, got {', '.join(kinds)}."
@@ -329,12 +329,19 @@ class Inbox:
                     self._queue.end_run(connection, row, by, undo=True)
         return run
 
-    def _judge(
-        self, wait_id: str, decision: Any, by: str, roles: Collection[str]
+    def judge(
+        self, wait_id: str, decision: Any, *, by: str, roles: Collection[str] = ()
     ) -> Judgement | ReviewError:
-        """The judgement about a decision, or why it is refused unless the wait is decided.
+        """The judgement about a decision, or why it would be refused. Nothing changes.
+
+        Args:
+            wait_id: The wait.
+            decision: The decision, as in `decide`.
+            by: Who would decide.
+            roles: The roles of the one who would decide.
 
         Raises:
+            NotFound: There is no such wait.
             DecisionForbidden: The one who decides has no right to, about the wait or about the call
                 that an edit leads to.
         """

@@ -425,7 +425,7 @@ class _Attempt:
         return None
 
     def _pauses(self, ended: str | None) -> bool:
-        """Whether the agent's own `interrupt_before` or `interrupt_after` stop a run where it goes on.
+        """Whether a pause that the agent was built with stops a run where it goes on.
 
         LangGraph passes a pause at which a run begins.
 

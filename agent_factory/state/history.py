@@ -91,7 +91,7 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
 
 
 def without_records(message: Message) -> Message:
-    """Return a message without records of reviews, which a model or a client cannot have written."""
+    """Return a message without records of reviews, which no model and no client has written."""
     if RECORDS.isdisjoint(message.response_metadata):
         return message
     kept = {k: v for k, v in message.response_metadata.items() if k not in RECORDS}

@@ -302,6 +302,7 @@ def test_a_record_of_a_review_is_not_written_by_clients(desk: Desk) -> None:
 def test_a_step_that_is_skipped_by_a_write_is_taken(desk: Desk, agent: str) -> None:
     for node in desk.service.agents[agent].nodes:
         thread = desk.waiting(agent)
+        values: Any
         for values in ({"messages": []}, None):
             body = {"values": values, "as_node": node}
             desk.eve.post(f"/threads/{thread}/state", json=body)

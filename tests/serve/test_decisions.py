@@ -35,6 +35,7 @@ from serve.refund_desk import (
 
 HI: Any = {"messages": [{"role": "user", "content": "Refund A1"}]}
 BY = "ann"
+KINDS = ("approve", "edit", "reject", "respond")
 INEXPRESSIBLE = object()
 """What a way in answers for a decision that cannot be said there."""
 
@@ -97,25 +98,32 @@ class InProcess(Way):
     def answer(self, decision: Any) -> Any:
         return {"decisions": [decision]} if self.mode == "batched" else decision
 
+    def unread(self, decision: Any) -> Any:
+        """INEXPRESSIBLE if the decision names another call: this one is asked about again."""
+        is_old = isinstance(decision, dict) and "digest" in decision and self.asked() == ["refund"]
+        return INEXPRESSIBLE if is_old else None
+
 
 class Resume(InProcess):
     """`Command(resume=...)`."""
 
     def decide(self, decision: Any) -> Any:
+        if self.answer(decision) == {}:
+            return INEXPRESSIBLE  # LangGraph takes it for no answer
         command: Any = Command(resume=self.answer(decision))
         self.attempt(lambda: self.agent.invoke(command, self.place))
-        if isinstance(decision, dict) and decision.get("digest") and self.asked() == ["refund"]:
-            return INEXPRESSIBLE  # asks about the call as it is now
+        return self.unread(decision)
 
 
 class AsyncResume(InProcess):
     """`Command(resume=...)` in an async run."""
 
     def decide(self, decision: Any) -> Any:
+        if self.answer(decision) == {}:
+            return INEXPRESSIBLE  # LangGraph takes it for no answer
         command: Any = Command(resume=self.answer(decision))
         self.attempt(lambda: asyncio.run(self.agent.ainvoke(command, self.place)))
-        if isinstance(decision, dict) and decision.get("digest") and self.asked() == ["refund"]:
-            return INEXPRESSIBLE
+        return self.unread(decision)
 
 
 class Decide(InProcess):
@@ -222,7 +230,8 @@ class Form(Way):
         parts = dict(decision) if isinstance(decision, dict) else {}
         kind, action = parts.pop("type", None), parts.pop("edited_action", None)
         message = parts.pop("message", None)
-        if kind is None or parts or (action is not None and action.get("name") != "refund"):
+        other_tool = action is not None and action.get("name") != "refund"
+        if kind not in KINDS or parts or other_tool or not isinstance(message, str | None):
             return INEXPRESSIBLE
         if kind == "edit" and (action is None or "args" not in action):
             return INEXPRESSIBLE
@@ -231,7 +240,7 @@ class Form(Way):
             token = re.findall(r'name="csrf_token" value="([^"]+)"', page)[0]
             digest = self.wait.digest
             fields = {"csrf_token": token, "digest": digest, "decision": kind}
-            fields |= {} if message is None else {kind: str(message)}
+            fields |= {} if message is None else {"message": str(message)}
             arguments = {} if action is None else action.get("args", {})
             fields |= {f"arg.{name}": str(value) for name, value in arguments.items()}
             answer = client.post(f"/inbox/{self.wait.id}/decision", data=fields)

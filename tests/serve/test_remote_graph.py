@@ -51,7 +51,7 @@ def thread() -> Any:
 
 async def resumed(graph: Any, way: str, answer: Any, config: Any) -> Any:
     """The state after an answer, by each method of RemoteGraph that gives one."""
-    command = Command(resume=answer)
+    command: Any = Command(resume=answer)
     if way == "invoke":
         return graph.invoke(command, config)
     if way == "ainvoke":
@@ -92,7 +92,7 @@ def test_none_is_an_answer_too(remote: Remote, url: str, thread: Any) -> None:
 
 
 def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread: Any) -> None:
-    config = {
+    config: Any = {
         **thread,
         "run_name": "call 7",
         "max_concurrency": 3,
@@ -103,8 +103,8 @@ def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread
     (run,) = service.runs(thread["configurable"]["thread_id"])
     assert run.info.metadata == {"from": "mail"}
     state = service.state(thread["configurable"]["thread_id"])
-    assert state.metadata is not None
-    assert (state.metadata["from"], state.metadata["agent_factory_run"]) == ("mail", run.id)
+    metadata: Any = state.metadata
+    assert (metadata["from"], metadata["agent_factory_run"]) == ("mail", run.id)
 
 
 # As a node of a graph

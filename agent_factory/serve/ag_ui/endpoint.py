@@ -157,7 +157,7 @@ class _Exchange:
             run.cancel(by=by)
         else:
             roles = self.principal.roles
-            inbox.decide_together(decisions, by=by, roles=roles, stream=self._modes)
+            inbox.decide_together(decisions, by=by, roles=roles, stream=self._modes, via="ag-ui")
         return run
 
     async def events(self) -> AsyncIterator[ag.BaseEvent]:
