@@ -248,7 +248,9 @@ def two_questions(kind: str = "fused", first: Any = ask, **options: Any) -> tupl
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_names_an_interrupt_that_waits(call: Any, kind: str) -> None:
     agent, (one, two) = two_questions(kind)
-    with pytest.raises(UnknownCall, match=f"is not a pending interrupt. Pending: '{one}', '{two}'"):
+    first, second = sorted((one, two))
+    text = f"is not a pending interrupt. Pending: '{first}', '{second}'"
+    with pytest.raises(UnknownCall, match=text):
         call(agent, Command(resume={"0" * 32: "Yes"}), THREAD)
     call(agent, Command(resume={one: "Yes"}), THREAD)
     with pytest.raises(UnknownCall, match=f"'{one}'.*Pending: '{two}'"):

@@ -103,7 +103,7 @@ def check_answer(input: Any, stored: CheckpointTuple | None, place: Mapping[str,
         raise missing_thread(place)
     interrupts, again = open_interrupts(stored), "checkpoint_id" in place
     # At an earlier checkpoint, what was answered can be answered again.
-    waiting = [id for id, waits in interrupts.items() if waits or again]
+    waiting = sorted(id for id, waits in interrupts.items() if waits or again)
     if not waiting:
         # The thread is paused at a node, has failed in one, or has not begun with its input.
         if waiting_nodes(stored, latest=not again) or stored.metadata.get("source") == "input":

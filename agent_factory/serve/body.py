@@ -11,8 +11,16 @@ from starlette.requests import Request
 
 from agent_factory.serve.mistakes import explained
 
-EMPTY_COUNTS = "an empty value is a value"
-"""Annotation of an optional field whose null, `[]` and `{}` are values like others."""
+
+class Keeps:
+    """Annotation of an optional field: its empty values that are not the same as none.
+
+    Args:
+        *values: Some of None, `[]` and `{}`.
+    """
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
 
 
 class RequestPart(BaseModel):
@@ -26,13 +34,18 @@ class RequestPart(BaseModel):
     def _leave_out(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        counts = {
-            name
-            for name, field in cls.model_fields.items()
-            if field.is_required() or EMPTY_COUNTS in field.metadata
-        }
-        absent: tuple[Any, ...] = (None, [], {})
-        return {k: part for k, part in value.items() if k in counts or part not in absent}
+        fields = cls.model_fields
+        empty: tuple[Any, ...] = (None, [], {})
+
+        def is_absent(name: str, part: Any) -> bool:
+            if part not in empty:
+                return False
+            if name not in fields:
+                return True
+            kept = (one.values for one in fields[name].metadata if isinstance(one, Keeps))
+            return not (fields[name].is_required() or any(part in values for values in kept))
+
+        return {name: part for name, part in value.items() if not is_absent(name, part)}
 
 
 class StrictBody(RequestPart):

@@ -40,7 +40,8 @@ def _sentence(mistake: Any, kind: type[BaseModel], body: bytes) -> str:
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"{place} is not supported by this server.{hint}"
     others = mistake["loc"][len(path) :]
-    if field is None or any(isinstance(part, int) for part in others[1:]):
+    in_part = any(isinstance(part, int) for part in others)
+    if field is None or (in_part and any(_models_in(field.annotation))):
         return f"{place}: {mistake['msg']}, got {mistake['input']!r:.100}."
     value = json.loads(body)
     for part in path:

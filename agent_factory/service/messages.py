@@ -231,7 +231,7 @@ def as_config(
     if reserved := sorted(filter(is_reserved, keys)):
         reason = f"{', '.join(map(repr, reserved))} belongs to LangGraph and cannot be set."
         raise ConfigNotAllowed("config.configurable", reason, "Leave it out.")
-    if configurable is not None and (others := sorted(keys - {*configurable})):
+    if configurable is not None and (others := sorted(keys.keys() - {*configurable})):
         names = ", ".join(sorted(configurable)) or "no key"
         raise ConfigNotAllowed(
             "config.configurable",

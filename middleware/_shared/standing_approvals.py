@@ -63,6 +63,7 @@ def remember_approval(
 
 
 def thread_of(request: ToolCallRequest) -> str | None:
+    """The id of the thread that a call belongs to, if there is one."""
     configurable = (request.runtime.config or {}).get("configurable") or {}
     thread = configurable.get("thread_id")
     return None if thread is None else str(thread)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -169,8 +171,6 @@ CONTRADICTIONS = [
 def test_what_contradicts_itself_is_refused_before_anything_happens(
     http: TestClient, service: Service, waiting: str, body: Any, text: str
 ) -> None:
-    import re
-
     if body.get("checkpoint_id") == "{oldest}":
         *_, oldest = service.history(waiting)
         body = {**body, "checkpoint_id": oldest.config["configurable"]["checkpoint_id"]}
@@ -213,7 +213,6 @@ WRONG = [
     ({"input": {"messages": 3}}, 'Send input: {"messages": '),
     ({"input": {"mesages": []}}, "Did you mean 'messages'"),
     ({"input": {}}, "input is empty"),
-    ({"input": {**HI, "mesage": 1}}, "Did you mean"),
     ({}, "input is missing"),
     ({"command": {"resume": 1}}, "has no message yet"),
     ({"command": {"resume": 1, "goto": "x"}}, "command.goto must be"),
@@ -222,8 +221,6 @@ WRONG = [
 
 @pytest.mark.parametrize(("body", "text"), WRONG)
 def test_mistakes_are_refused_in_our_words(http: TestClient, body: Any, text: str) -> None:
-    import re
-
     thread = http.post("/threads", json={}).json()["thread_id"]
     named = {} if "assistant_id is missing" in text else {"assistant_id": "echo"}
     answer = http.post(f"/threads/{thread}/runs/wait", json={**named, **body})
@@ -249,8 +246,6 @@ def test_mistakes_are_refused_in_our_words(http: TestClient, body: Any, text: st
 def test_other_requests_are_refused_in_our_words(
     http: TestClient, path: str, body: Any, text: str
 ) -> None:
-    import re
-
     thread = http.post("/threads", json={}).json()["thread_id"]
     answer = http.post(path.replace("{thread}", thread), json=body)
     assert answer.status_code in (404, 422)
@@ -268,6 +263,7 @@ def test_a_resume_of_what_does_not_wait(http: TestClient, service: Service, wait
 def test_keys_that_are_far_from_each_schema_are_left_out(
     http: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     body = {"assistant_id": "echo", "input": {**HI, "tools": [], "frontend_state": 1}}
     values = http.post("/runs/wait", json=body).json()
     assert said(values) == ["Hi", "You said: Hi"]

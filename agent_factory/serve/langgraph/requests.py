@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, RootModel, model_validator
 
-from agent_factory.serve.body import EMPTY_COUNTS, RequestPart, StrictBody
+from agent_factory.serve.body import Keeps, RequestPart, StrictBody
 
 StreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug"
@@ -31,7 +31,7 @@ class ThreadChange(StrictBody):
 class ThreadSearch(StrictBody):
     """Which threads are searched."""
 
-    ids: Annotated[list[str] | None, EMPTY_COUNTS] = None  # an empty list names no thread
+    ids: Annotated[list[str] | None, Keeps([])] = None  # an empty list names no thread
     metadata: dict[str, Any] = Field(default_factory=dict)
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
     limit: int = Field(10, ge=1, le=1000)
@@ -101,7 +101,7 @@ class StatePlace(StrictBody):
 class Command(StrictBody):
     """A command for a thread that waits: an answer, or the end of its run."""
 
-    resume: Annotated[Any, EMPTY_COUNTS] = None  # each value is an answer, None too
+    resume: Annotated[Any, Keeps(None, [], {})] = None  # each value is an answer, None too
     goto: Literal["__end__"] | list[Literal["__end__"]] | None = None
     update: Any = None
     graph: Any = None
@@ -125,10 +125,10 @@ class NewRun(StrictBody):
     """A message for an agent, or the answer to what its thread waits for."""
 
     assistant_id: str
-    input: Annotated[dict[str, Any] | None, EMPTY_COUNTS] = None
+    input: Annotated[dict[str, Any] | None, Keeps({})] = None
     command: Command | None = None
     config: dict[str, Any] | None = None
-    context: Annotated[dict[str, Any] | None, EMPTY_COUNTS] = None
+    context: Annotated[dict[str, Any] | None, Keeps({})] = None
     metadata: dict[str, Any] = Field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None

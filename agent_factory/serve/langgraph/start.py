@@ -21,7 +21,12 @@ from agent_factory.service.public_state import INTERRUPT
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
-_BUSY = {"reject": "reject", "interrupt": "interrupt", "rollback": "rollback", "enqueue": "queue"}
+_BUSY: dict[str, Any] = {
+    "reject": "reject",
+    "interrupt": "interrupt",
+    "rollback": "rollback",
+    "enqueue": "queue",
+}
 
 
 def start_run(
@@ -78,12 +83,11 @@ def start_run(
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if _waits(service, thread, tenant):
             return resume(thread, None)
-    busy: Any = body.multitask_strategy and _BUSY[body.multitask_strategy]
     try:
         return submit(
             message=message,
             checkpoint=body.place,
-            busy=busy,
+            busy=_BUSY.get(body.multitask_strategy or ""),
             # On LangGraph's own server, a thread that waits for an answer is not busy.
             waiting="interrupt",
             context=body.context,
