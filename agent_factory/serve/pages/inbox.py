@@ -174,7 +174,8 @@ class InboxPages:
 
         def work() -> dict[str, Any]:
             deeds = [
-                deed_of(entry) for entry in self._service.inbox(tenant).audit(thread=thread, limit=200)
+                deed_of(entry)
+                for entry in self._service.inbox(tenant).audit(thread=thread, limit=200)
             ]
             ids = {deed.entry.thread_id for deed in deeds}
             threads = self._service.threads(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
