@@ -6,6 +6,7 @@ Each reliance stands here once, with the reason and the version it was seen in, 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -206,7 +207,34 @@ def state_writer(node: Any) -> Runnable[Any, Any]:
     return writer
 
 
-# Configs of nodes
+# Configs of runs and nodes
+
+
+RESERVED_KEYS = frozenset(
+    ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "assistant_id", "graph_id")
+)
+"""Keys of `config["configurable"]` that LangGraph reads and whose names do not say so.
+
+langgraph/_internal/_constants.py, 1.2, and `_build_server_info` in pregel/main.py. All others begin
+with "__pregel_", or with "langgraph_auth_" where LangGraph's server has set them.
+"""
+
+
+def is_reserved(key: str) -> bool:
+    """Whether LangGraph itself reads a key of `config["configurable"]`.
+
+    Such a key changes how a run is carried out: langgraph/pregel/_loop.py, 1.2, takes the answers
+    to interrupts from `__pregel_resume_map`.
+    """
+    return key.startswith(("__", "langgraph_")) or key in RESERVED_KEYS
+
+
+RUN_ID = "run_id"
+"""Key in the metadata of a config by which LangGraph knows that a run continues another one.
+
+langgraph/pregel/_loop.py, 1.2: with the `run_id` that the last checkpoint has in its metadata, the
+input of a run is dropped and the thread goes on where it is, also past a pause.
+"""
 
 
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
@@ -457,6 +485,33 @@ def waiting_interrupts(stored: CheckpointTuple) -> dict[str, tuple[Interrupt[Any
     """
     writes = stored.pending_writes or ()
     return {task: tuple(value) for task, channel, value in writes if channel == "__interrupt__"}
+
+
+def open_interrupts(stored: CheckpointTuple) -> dict[str, bool]:
+    """Return the ids of the interrupts of a stored thread, and whether each waits for an answer.
+
+    langgraph/pregel/_task_status.py, 1.2: a task that has written anything else than these channels
+    has ended. Its interrupt was answered, and is stored until the step ends.
+    """
+    control = {"__interrupt__", "__resume__", "__error__", "__error_source_node__"}
+    writes = stored.pending_writes or ()
+    ended = {task for task, channel, _ in writes if channel not in control}
+    return {
+        interrupt.id: task not in ended
+        for task, interrupts in waiting_interrupts(stored).items()
+        for interrupt in interrupts
+    }
+
+
+def named_interrupts(resume: Any) -> set[str]:
+    """Return the ids of interrupts that an answer names; none if it answers the only one.
+
+    langgraph/pregel/_loop.py, 1.2: a dict whose keys are all such ids has an answer for each.
+    """
+    is_map = isinstance(resume, dict) and all(
+        isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) for key in resume
+    )
+    return set(resume) if is_map else set()
 
 
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, cast
 
@@ -29,16 +29,14 @@ from agent_factory import (
     Flow,
     Invoke,
     Ordering,
-    ToolCallRecorder,
     ToolCallRequest,
-    TurnError,
     arun,
     get_tools,
     run,
     set_reason,
 )
 from agent_factory.errors import EndlessLoop
-from agent_factory.review.approvals import ApprovalStore, StandingApproval, approval_store
+from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
 from agent_factory.review.pending_calls import PendingCall, calls_of
 from agent_factory.review.policy import OPTIONS, DecisionType, Rule, ToolPolicy, When
@@ -48,7 +46,6 @@ from agent_factory.review.records import (
     REVIEWED,
     approved_digest,
     call_digest,
-    digest,
     last_records,
     original_of,
     split_decisions,
@@ -73,9 +70,11 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 
+from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
 from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered
+from ._shared.standing_approvals import covered_calls, remember_approval, thread_of
 from ._shared.validation import check_choice
 
 __all__ = [
@@ -117,28 +116,6 @@ MOST_CHANGES: Final = 10
 
 MOST_QUESTIONS: Final = 100
 """Answers about calls as they were before that are passed over in one step."""
-
-
-class CallChanged(TurnError):
-    """A layer changed a tool call after it was decided about. The call has not run.
-
-    The HumanInTheLoopMiddleware that decided catches it, and decides about the changed call. Layers
-    further in see it.
-
-    Attributes:
-        request: The call as it would run.
-        reviewer: The name of the middleware that has not decided about this call.
-    """
-
-    code = "AF343"
-
-    def __init__(self, request: ToolCallRequest, reviewer: str = "") -> None:
-        self.request, self.reviewer = request, reviewer
-        super().__init__(
-            request.tool_call["name"],
-            "a layer changed this call after it was decided about, so it did not run.",
-            "Let the exception pass: HumanInTheLoopMiddleware decides about the changed call.",
-        )
 
 
 class InterruptOnConfig(TypedDict, total=False):
@@ -254,8 +231,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
         self.interrupt_on = interrupt_on
         rules = self.policy.rules
-        names = [rule.tool for rule in rules if not set("*?[").intersection(rule.tool)]
-        self.expected_tools = tuple(dict.fromkeys(names))
+        self.expected_tools = tuple(dict.fromkeys(rule.tool for rule in rules))
         self.description_prefix = description_prefix
         self.edit_notice = edit_notice
         self.interrupt_mode = interrupt_mode
@@ -332,7 +308,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if not asked:
             return None
         store = approval_store(runtime.store)
-        covered = yield from _covered(asked, store)
+        covered = yield from covered_calls(asked, store)
         asked = [
             (request, rule) for request, rule in asked if request.tool_call["id"] not in covered
         ]
@@ -357,14 +333,14 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 if not self._holds(rule, call, request):
                     continue
             approved[call["id"]] = call_digest(request.tool_call, request.tool)
-            yield from _remember(request, decision, store)
+            yield from remember_approval(request, decision, store)
         return {"messages": [with_review(message, self.name, approved, edits), *results]}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Ask about a call without a decision; report an edit to the model."""
         call, records = request.tool_call, last_records(request.state["messages"])
         original = original_of(call, records) if EDITED in records else None
-        with _decisions_of(request, self.name) as made:
+        with decisions_of(request, self.name) as made:
             # In per_call mode each decision is made here, so that none can be on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
                 made.approved.add(approved_digest(call, records, self.name))
@@ -378,12 +354,13 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     settled = yield from self._settle(undecided, made)
                     if isinstance(settled, ToolMessage):
                         return settled
-                    if _differ(settled.tool_call, undecided.tool_call):
+                    wanted, decided = undecided.tool_call, settled.tool_call
+                    if (wanted["name"], wanted["args"]) != (decided["name"], decided["args"]):
                         request, original = settled, original or call
                 knows_tool = request.tool is not None
                 may_run = partial(self._may_run, made.approved, knows_tool=knows_tool)
                 try:
-                    with _Guard(request, self.name, allowed, may_run):
+                    with Guard(request, self.name, allowed, may_run):
                         result: ToolMessage | Command[Any] = yield request
                     break
                 except CallChanged as changed:
@@ -404,7 +381,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return result
 
     def _settle(
-        self, request: ToolCallRequest, made: _Decisions
+        self, request: ToolCallRequest, made: Decisions
     ) -> Flow[ToolMessage | ToolCallRequest]:
         """Decide about a call: return its result if it does not run, or else what runs.
 
@@ -452,14 +429,14 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             made.approved.add(call_digest(request.tool_call, request.tool))
             if request.tool_call is not call:
                 made.settled[first] = request.tool_call
-            yield from _remember(request, decision, store)
+            yield from remember_approval(request, decision, store)
             return request
 
     def _objection(
         self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
     ) -> Flow[str | None]:
         """Why a call must not run unless a person approves it; None if it may run."""
-        call, schema, thread = request.tool_call, tool_digest(request.tool), _thread_of(request)
+        call, schema, thread = request.tool_call, tool_digest(request.tool), thread_of(request)
         remembers = store is not None and rule.remember is not None and _asks(rule)
 
         def look() -> Flow[dict[str, Any]]:
@@ -566,54 +543,12 @@ def _denied(call: ToolCall, reason: str) -> ToolMessage:
     return error_result(call, _DENIED.format(name=call["name"], reason=reason))
 
 
-def _differ(call: ToolCall, other: ToolCall) -> bool:
-    return (call["name"], call["args"]) != (other["name"], other["args"])
-
-
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
     """The request of a call that a reviewer has edited."""
     tools = {tool.name: tool for tool in request.runtime.tools}
     if request.tool is not None:
         tools[request.tool.name] = request.tool
     return replace(request, tool_call=edit, tool=tools.get(edit["name"]))
-
-
-def _thread_of(request: ToolCallRequest) -> str | None:
-    configurable = (request.runtime.config or {}).get("configurable") or {}
-    thread = configurable.get("thread_id")
-    return None if thread is None else str(thread)
-
-
-@dataclass(slots=True)
-class _Decisions:
-    """What a reviewer has decided in one task about a call, also if a layer begins it again.
-
-    Attributes:
-        approved: The digests of the calls that may run.
-        settled: By the digests of calls that do not run as they are: the call that runs instead,
-            or the result.
-    """
-
-    approved: set[str | None] = field(default_factory=set)
-    settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
-
-
-_of_task: ContextVar[dict[Any, _Decisions] | None] = ContextVar("decisions_of_task", default=None)
-
-
-@contextmanager
-def _decisions_of(request: ToolCallRequest, reviewer: str) -> Iterator[_Decisions]:
-    """The decisions of a reviewer about a call, kept until the outermost reviewer has ended."""
-    known, token = _of_task.get(), None
-    if known is None:
-        token = _of_task.set(known := {})
-    # Calls of an agent inside of the tool have another place.
-    key = (reviewer, _place_of(request.runtime), request.tool_call["id"])
-    try:
-        yield known.setdefault(key, _Decisions())
-    finally:
-        if token is not None:
-            _of_task.reset(token)
 
 
 @entrypoint()
@@ -644,84 +579,6 @@ def _ask_in_own_graph(
         "about this call.",
         "Reject the call, and let the model make another one.",
     )
-
-
-def _covered(
-    asked: Sequence[tuple[ToolCallRequest, Rule]], store: ApprovalStore | None
-) -> Flow[Collection[str | None]]:
-    """The ids of the calls that a standing approval covers."""
-    requests = [request for request, rule in asked if rule.remember is not None]
-    if store is None or not requests:
-        return ()
-
-    def look() -> Flow[list[str | None]]:
-        found = []
-        for request in requests:
-            about = (request.tool_call, tool_digest(request.tool), _thread_of(request))
-            if (yield Invoke(Called(store.find), about)) is not None:
-                found.append(request.tool_call["id"])
-        return found
-
-    key = [call_digest(request.tool_call, request.tool) for request in requests]
-    return (yield from once_per_task(key, look))
-
-
-def _remember(request: ToolCallRequest, decision: Any, store: ApprovalStore | None) -> Flow[None]:
-    """Keep a standing approval, if the decision about a call asks for one."""
-    remember: Remember | None = decision.get("remember")
-    if remember is None or store is None:
-        return
-    call, thread = request.tool_call, _thread_of(request)
-    sources = [
-        message.id
-        for message in request.state["messages"]
-        if isinstance(message, AIMessage) and any(c["id"] == call["id"] for c in message.tool_calls)
-    ]
-    approval = StandingApproval(
-        id=digest(thread, sources[-1:], call["id"], call_digest(call, request.tool))[:16],
-        tool=call["name"],
-        schema=tool_digest(request.tool),
-        args=call["args"],
-        when=remember.get("when"),
-        seconds=remember["seconds"],
-        by=remember.get("by") or "",
-        thread=thread if remember.get("thread") else None,
-    )
-    yield Invoke(Called(store.add), (approval,))
-
-
-class _Guard(ToolCallRecorder):
-    """Refuses a call that a layer further in has changed since it was decided about.
-
-    Calls of the `allowed` tool, if there is one, need no decision.
-    """
-
-    def __init__(
-        self,
-        request: ToolCallRequest,
-        reviewer: str,
-        allowed: str | None,
-        may_run: Callable[[ToolCallRequest], bool],
-    ) -> None:
-        super().__init__()
-        self._runtime, self._reviewer = request.runtime, reviewer
-        self._allowed, self._may_run = allowed, may_run
-
-    def record(self, request: ToolCallRequest) -> None:
-        """Raise CallChanged unless the call may run."""
-        if request.tool_call["name"] != self._allowed:
-            # Tools of an agent inside of the tool have another place.
-            is_here = request.runtime is self._runtime or (
-                _place_of(request.runtime) == _place_of(self._runtime)
-            )
-            if is_here and not self._may_run(request):
-                raise CallChanged(request, self._reviewer)
-        super().record(request)
-
-
-def _place_of(runtime: Any) -> Any:
-    config = getattr(runtime, "config", None) or {}
-    return (config.get("configurable") or {}).get("checkpoint_ns")
 
 
 _judge_now: ContextVar[Judge] = ContextVar("judge_now", default=judge)

@@ -194,7 +194,8 @@ def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, fo
     agent = stopped(build, till, wish(1, 2), "Stopped.")
     result = act("add_input", agent, given)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "human", "ai"]
-    assert "did not run: the user sent a new message instead" in result["messages"][3].text
+    # The thread of a process that died in its tools looks the same.
+    assert "It may have run" in result["messages"][3].text
     assert result["messages"][-2].text == "Stop!"
     assert not till.paid
     assert goes_on(agent)

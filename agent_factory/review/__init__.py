@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from agent_factory.errors import NothingPending, NoThread, ReviewError, UnknownCall
 from agent_factory.hooks.flows import arun, run
 from agent_factory.review.approvals import (
     ApprovalStore,
@@ -30,10 +31,6 @@ from agent_factory.review.errors import (
     DecisionNotAllowed,
     InvalidAnswer,
     InvalidDecision,
-    NothingPending,
-    NoThread,
-    ReviewError,
-    UnknownCall,
 )
 from agent_factory.review.pending_calls import Pending, PendingCall
 from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
@@ -319,10 +316,11 @@ async def adecide(
 
 
 def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
-    """Send a new message of the user: pending calls do not run, and a new turn begins.
+    """Send a new message of the user: pending calls do not go on, and a new turn begins.
 
-    Each pending call is answered with an error that says so. Results of calls that ran in parallel
-    are kept.
+    Each pending call is answered with an error. It says that the call did not run if the thread
+    waits before its tools, as for a review; else that the call may have run. Results of calls that
+    ran in parallel are kept.
 
     Args:
         agent: An agent with a checkpointer.

@@ -105,7 +105,12 @@ def judge(
     if call.kind == "review" and call.call_digest:
         complete["digest"] = call.call_digest
     if "remember" in complete:
-        _check_remember(call, complete["remember"])
+        problem = "later calls may not be approved with this decision."
+        if call.remember is not None:
+            problem = remember_error(complete["remember"], call.args, call.remember) or ""
+        if problem:
+            hint = f'Pass {{"seconds": 3600}}, where Rule({call.name!r}, "ask", remember=3600) is.'
+            raise DecisionNotAllowed(call.name, problem, hint)
     if kind == "edit":
         complete["edited_action"] = action = _edited_action(call, complete["edited_action"])
         _check_edit(call, action, tools, rules)
@@ -172,7 +177,7 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
             takers = " or ".join(repr(one) for one, part in PARTS.items() if part == name)
             raise InvalidDecision(
                 call.name,
-                f"{kind!r} takes no {name!r}, got {describe(value)}.",
+                f"{kind!r} takes no {name!r}.",
                 f"Decide with {takers}, or leave {name!r} out.",
             )
         elif name not in ("type", "digest", *PARTS.values()):
@@ -242,18 +247,6 @@ def _check_message(call: PendingCall, kind: str, decision: dict[str, Any]) -> No
         )
     if kind == "reject" and not (message or "").strip():
         decision.pop("message", None)
-
-
-def _check_remember(call: PendingCall, remember: Any) -> None:
-    if call.remember is None:
-        raise DecisionNotAllowed(
-            call.name,
-            "later calls may not be approved with this decision.",
-            f"Write Rule({call.name!r}, 'ask', remember=604800) in the policy, and approve.",
-        )
-    problem = remember_error(remember, call.args, call.remember)
-    if problem is not None:
-        raise DecisionNotAllowed(call.name, problem, 'Pass {"seconds": 3600}, for example.')
 
 
 def _edited_action(call: PendingCall, action: Any) -> Action:

@@ -1,26 +1,8 @@
-"""Errors of reviews. Each one is raised before anything is written to the thread."""
+"""Errors of decisions. Each one is raised before anything is written to the thread."""
 
 from __future__ import annotations
 
-from agent_factory.errors import TurnError
-
-
-class ReviewError(TurnError):
-    """A decision about a paused thread cannot be applied. The thread is unchanged."""
-
-    code = "AF330"
-
-
-class NothingPending(ReviewError):
-    """The thread is not paused, or no tool call in it waits for a decision."""
-
-    code = "AF331"
-
-
-class UnknownCall(ReviewError, LookupError):
-    """No pending call has this id, or several calls are pending and no id was given."""
-
-    code = "AF332"
+from agent_factory.errors import ReviewError
 
 
 class DecisionNotAllowed(ReviewError, ValueError):
@@ -33,12 +15,6 @@ class DecideTogether(ReviewError):
     """One interrupt asks about several calls and can only be answered for all of them at once."""
 
     code = "AF334"
-
-
-class NoThread(ReviewError):
-    """The agent has no checkpointer, the config no `thread_id`, or the thread no checkpoint."""
-
-    code = "AF335"
 
 
 class InvalidAnswer(ReviewError, ValueError):

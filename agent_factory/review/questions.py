@@ -11,9 +11,9 @@ from langgraph.types import interrupt
 from pydantic import RootModel, TypeAdapter, ValidationError, WrapValidator, create_model
 from pydantic_core import CoreSchema
 
-from agent_factory.errors import describe
+from agent_factory.errors import ReviewError, describe
 from agent_factory.review.decision import Judge, judge, judge_answer
-from agent_factory.review.errors import InvalidAnswer, ReviewError
+from agent_factory.review.errors import InvalidAnswer
 from agent_factory.review.pending_calls import calls_of
 from agent_factory.review.requests import Decision, HITLRequest, HITLResponse, ToolApprovalRequest
 from agent_factory.upstream import mark_invalid_resume

@@ -17,12 +17,14 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
+from agent_factory.state.history import DECIDED as DECIDED
 from agent_factory.state.history import EDITED as EDITED
+from agent_factory.state.history import RECORDS, without_records
 from agent_factory.state.history import REVIEWED as REVIEWED
 from agent_factory.state.history import with_distinct_ids as with_distinct_ids
 
@@ -115,6 +117,38 @@ def with_review(
             "response_metadata": {**metadata, **{k: v for k, v in record.items() if v}},
         }
     )
+
+
+def without_decisions(message: AIMessage) -> AIMessage:
+    """The message without what was decided about its calls. Edited calls stay, with their record.
+
+    >>> message = AIMessage("", response_metadata={REVIEWED: {"R": {"1": "a"}}, "model": "m"})
+    >>> without_decisions(message).response_metadata
+    {'model': 'm'}
+    """
+    decided = {REVIEWED, DECIDED}
+    kept = {k: v for k, v in message.response_metadata.items() if k not in decided}
+    return message.model_copy(update={"response_metadata": kept})
+
+
+def without_claims(value: Any) -> Any:
+    """A value that a client has sent, without records of reviews in any message in it.
+
+    Only an agent writes records. A message may come as an object, as a dict, or serialized.
+
+    >>> without_claims([{"role": "ai", "response_metadata": {REVIEWED: {}, "model": "m"}}])
+    [{'role': 'ai', 'response_metadata': {'model': 'm'}}]
+    """
+    if isinstance(value, BaseMessage):
+        return without_records(value)
+    if isinstance(value, list | tuple):
+        return [without_claims(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    parts = {key: without_claims(part) for key, part in value.items()}
+    if isinstance(metadata := parts.get("response_metadata"), dict):
+        parts["response_metadata"] = {k: v for k, v in metadata.items() if k not in RECORDS}
+    return parts
 
 
 def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,11 +15,11 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, StateSnapshot
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, describe
 from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.hooks.flows import Flow, arun, run
 from agent_factory.review.decision import Judge, judge
-from agent_factory.review.errors import DecideTogether, NothingPending, NoThread, UnknownCall
+from agent_factory.review.errors import DecideTogether
 from agent_factory.review.pending_calls import (
     Pending,
     PendingCall,
@@ -29,14 +28,22 @@ from agent_factory.review.pending_calls import (
     with_decisions,
 )
 from agent_factory.review.policy import rules_about
-from agent_factory.review.records import split_decisions, with_review
+from agent_factory.review.records import split_decisions, with_review, without_decisions
+from agent_factory.runtime.inputs import missing_thread, nothing_pending
 from agent_factory.runtime.spec import identity
-from agent_factory.topology.model import TOOLS
+from agent_factory.state.history import MAY_HAVE_RUN
+from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
 
 SUPERSEDED = "This call of {name} did not run: the user sent a new message instead."
-"""Result of a call that was pending when the user sent a new message."""
+"""Result of a call whose tool had not been started when the user sent a new message."""
+
+UNFINISHED = (
+    "This call of {name} has no result: the user sent a new message before it had one. "
+    + MAY_HAVE_RUN
+)
+"""Result of any other call that was pending then."""
 
 REVIEWER = "review"
 """Name of the reviewer in the record that the model's message keeps."""
@@ -114,9 +121,13 @@ def plan_input(input: Any) -> StepPlanner:
             # written.
             writes.append((None, CLEAR_TASKS))
         if topology is not None and TOOLS in topology.nodes:
+            # Between the model and the tools, no call has begun. At the tools, nobody knows: the
+            # thread is the same before them, and if its process died while they ran.
+            before = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+            text = SUPERSEDED if before.issuperset(pending.next) else UNFINISHED
             messages = [
                 ToolMessage(
-                    SUPERSEDED.format(name=call["name"]),
+                    text.format(name=call["name"]),
                     tool_call_id=call["id"],
                     name=call["name"],
                     status="error",
@@ -311,18 +322,10 @@ def _apply(
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
         snapshot, pending = yield from read_thread(agent, prefix, config, stranded=stranded)
         if snapshot.metadata is None:
-            ids = config["configurable"]
-            where = f" {ids['checkpoint_id']!r}" if ids.get("checkpoint_id") else ""
-            raise NoThread(
-                f"thread {ids['thread_id']!r}",
-                f"does not exist: the checkpointer has no checkpoint{where} of it.",
-                "Check the config, or start the thread with invoke().",
-            )
+            raise missing_thread(config["configurable"])
         if not pending:
-            raise NothingPending(
-                "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
-            )
-        return pending, planner(pending, topology, judge_of(agent, snapshot.values))
+            raise nothing_pending()
+        return pending, planner(pending, topology, judge_of(agent, lambda: snapshot.values))
 
     pending, step = yield from plan(config)
     checkpoint_id = config["configurable"].get("checkpoint_id")
@@ -352,23 +355,70 @@ def _apply(
     return (yield invoke(step.input, config, **options))
 
 
-def judge_of(agent: Any, state: Any) -> Judge:
+def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
     """What judges decisions about the calls of an agent, by its tools and its policies.
 
     Args:
         agent: The agent, or a graph around agents, whose tools are not known here.
-        state: The state of the thread.
+        state: Returns the state of the thread. An edit alone needs it.
     """
     if topology_or_none(agent) is None:
         return judge
     tools = tools_of(agent)
-    rules = partial(rules_about, agent, state)
-    return lambda call, decision: judge(call, decision, tools, rules)
+    return lambda call, decision: judge(
+        call, decision, tools, lambda edit: rules_about(agent, state(), edit)
+    )
 
 
 async def _no_parts() -> AsyncIterator[Any]:
     return
     yield  # makes it a generator
+
+
+def repeat_review(agent: Any, config: RunnableConfig, *, earlier: bool) -> str | None:
+    """Take back what was decided about the calls of a thread that have no result.
+
+    Their turn goes on after the answer of the model, so that they are reviewed again. The same
+    holds for agents that are nodes of a graph.
+
+    Args:
+        agent: An agent, or a graph around agents, with a checkpointer.
+        config: A config with the `thread_id`.
+        earlier: Whether the config names an earlier checkpoint: all tasks run again there.
+
+    Returns:
+        The node after which the agent goes on; None if nothing was written to its own turn.
+    """
+    snapshot: StateSnapshot = agent.get_state(config)
+    inner: list[Any] = []
+    if not earlier:
+        inner += [(agent, task) for task in snapshot.tasks if task.state]
+    for graph, task in inner:
+        part, nested = dict(graph.get_subgraphs())[task.name], agent.get_state(task.state)
+        _repeat_turn(agent, task.state, nested, topology_or_none(part), earlier=False)
+        inner += [(part, one) for one in nested.tasks if one.state]
+    return _repeat_turn(agent, config, snapshot, topology_or_none(agent), earlier=earlier)
+
+
+def _repeat_turn(
+    agent: Any,
+    config: RunnableConfig,
+    snapshot: StateSnapshot,
+    topology: Topology | None,
+    *,
+    earlier: bool,
+) -> str | None:
+    turn = read_pending(snapshot, topology)
+    if topology is None or turn.message is None or not turn.unanswered:
+        return None
+    hooks = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+    if hooks.union([TOOLS]).isdisjoint(turn.next):
+        return None
+    if turn.finished and not earlier:
+        config = agent.update_state(config, None, CLEAR_TASKS)
+    model = topology.style.model
+    agent.update_state(config, {"messages": [without_decisions(turn.message)]}, model)
+    return model
 
 
 def topology_or_none(agent: Any) -> Topology | None:

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from agent_factory.serve.mistakes import explained
 
-class StrictBody(BaseModel):
+EMPTY_COUNTS = "an empty value is a value"
+"""Annotation of an optional field whose null, `[]` and `{}` are values like others."""
+
+
+class RequestPart(BaseModel):
+    """A part of a request. An optional field that is null, `[]` or `{}` is absent.
+
+    Clients of LangGraph send such a field for what their caller has left out.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        counts = {
+            name
+            for name, field in cls.model_fields.items()
+            if field.is_required() or EMPTY_COUNTS in field.metadata
+        }
+        absent: tuple[Any, ...] = (None, [], {})
+        return {k: part for k, part in value.items() if k in counts or part not in absent}
+
+
+class StrictBody(RequestPart):
     """A body whose fields are all supported: one that is ignored would be a broken promise."""
 
     model_config = ConfigDict(extra="forbid")
@@ -34,7 +58,7 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
     try:
         return kind.model_validate_json(given or b"{}")
     except ValidationError as error:
-        raise HTTPException(422, _explained(error)) from error
+        raise HTTPException(422, explained(error, kind, given)) from error
 
 
 def number(request: Request, name: str, default: int) -> int:
@@ -60,16 +84,3 @@ def several(request: Request, name: str) -> list[str]:
         except ValueError as error:
             raise HTTPException(422, f"{name} must be a list as JSON, got {given!r}.") from error
     return [one for one in found if one]
-
-
-def _explained(error: ValidationError) -> str:
-    """What is wrong with a body, in one sentence for each mistake."""
-    lines = []
-    for mistake in error.errors(include_url=False):
-        place = ".".join(map(str, mistake["loc"])) or "the body"
-        if mistake["type"] == "extra_forbidden":
-            lines.append(f"{place} is not supported by this server.")
-        else:
-            got: Mapping[str, Any] | Any = mistake["input"]
-            lines.append(f"{place}: {mistake['msg']}, got {got!r:.100}.")
-    return " ".join(lines)

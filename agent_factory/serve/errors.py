@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review import ReviewError
+from agent_factory.review import NothingPending, NoThread, ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (
     AlreadyDecided,
@@ -25,6 +25,8 @@ _STATUS: dict[type[Exception], int] = {
     ClaimedByOther: 409,
     DecisionForbidden: 403,
     ReviewError: 422,
+    NothingPending: 409,
+    NoThread: 404,
     ArgumentError: 422,
     DatabaseUnavailable: 503,
 }

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
     from agent_factory.service.errors import AuditTampered as AuditTampered
     from agent_factory.service.errors import ClaimedByOther as ClaimedByOther
+    from agent_factory.service.errors import ConfigNotAllowed as ConfigNotAllowed
     from agent_factory.service.errors import DatabaseUnavailable as DatabaseUnavailable
     from agent_factory.service.errors import DecisionForbidden as DecisionForbidden
+    from agent_factory.service.errors import MessageHeld as MessageHeld
     from agent_factory.service.errors import NotFound as NotFound
+    from agent_factory.service.errors import NoWorker as NoWorker
     from agent_factory.service.errors import RunCancelled as RunCancelled
     from agent_factory.service.errors import RunFailed as RunFailed
     from agent_factory.service.errors import ServiceError as ServiceError
@@ -34,8 +37,9 @@ if TYPE_CHECKING:
 _HOME = {
     ".audit": "AuditEntry",
     ".errors": (
-        "AlreadyDecided AuditTampered ClaimedByOther DatabaseUnavailable DecisionForbidden "
-        "NotFound RunCancelled RunFailed ServiceError ThreadBusy"
+        "AlreadyDecided AuditTampered ClaimedByOther ConfigNotAllowed DatabaseUnavailable "
+        "DecisionForbidden MessageHeld NotFound NoWorker RunCancelled RunFailed ServiceError "
+        "ThreadBusy"
     ),
     ".inbox": "Inbox Wait",
     ".ledger": "SharedLedger SpentBy",

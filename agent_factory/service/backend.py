@@ -66,6 +66,7 @@ class RegisteredAgent:
     stream: tuple[str, ...]
     asynchronous: bool
     decisions: bool
+    configurable: frozenset[str]
 
     @cached_property
     def plan(self) -> str | None:

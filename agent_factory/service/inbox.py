@@ -10,9 +10,9 @@ from typing import Any, Literal, cast
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import Connection, Row, func, select, update
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.review.decision import Judge, Judgement, judge
-from agent_factory.review.errors import DecisionNotAllowed, ReviewError
+from agent_factory.review.errors import DecisionNotAllowed, InvalidDecision
 from agent_factory.review.pending_calls import Allowed, Kind, PendingCall
 from agent_factory.review.steps import judge_of
 from agent_factory.service.audit import AuditEntry
@@ -212,7 +212,6 @@ class Inbox:
         return self._claim(wait_id, by, None, None, "release")
 
     def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
-        _check_name(by)
         self._check_right(self.get(wait_id), by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
@@ -305,9 +304,8 @@ class Inbox:
         undo: bool = False,
         stream: Collection[str] | None = None,
     ) -> str:
-        _check_name(by)
         # No lock is held while a decision is judged: that reads the thread, and asks `may_decide`.
-        judged = {id_: self._judge(id_, one, by, roles) for id_, one in decisions.items()}
+        judged = {id_: self.judge(id_, one, by=by, roles=roles) for id_, one in decisions.items()}
         kinds = {one.decision["type"] for one in judged.values() if isinstance(one, Judgement)}
         if undo and kinds - {"reject"}:
             reason = f"goes with 'reject' only, got {', '.join(kinds)}."
@@ -331,21 +329,30 @@ class Inbox:
                     self._queue.end_run(connection, row, by, undo=True)
         return run
 
-    def _judge(
-        self, wait_id: str, decision: Any, by: str, roles: Collection[str]
+    def judge(
+        self, wait_id: str, decision: Any, *, by: str, roles: Collection[str] = ()
     ) -> Judgement | ReviewError:
-        """The judgement about a decision, or why it is refused unless the wait is decided.
+        """The judgement about a decision, or why it would be refused. Nothing changes.
+
+        Args:
+            wait_id: The wait.
+            decision: The decision, as in `decide`.
+            by: Who would decide.
+            roles: The roles of the one who would decide.
 
         Raises:
+            NotFound: There is no such wait.
             DecisionForbidden: The one who decides has no right to, about the wait or about the call
                 that an edit leads to.
         """
         wait = self.get(wait_id)
         self._check_right(wait, by)
-        if isinstance(decision, Mapping) and isinstance(decision.get("remember"), Mapping):
-            decision = {**decision, "remember": {**decision["remember"], "by": by}}
-        is_edit = isinstance(decision, Mapping) and decision.get("type") == "edit"
-        judge_one = self._judge_of(wait) if is_edit else judge
+        agent = self._backend.agents.get(wait.agent)
+        judge_one: Judge = judge
+        if agent is not None:
+            place: RunnableConfig = {"configurable": {"thread_id": wait.thread_id}}
+            graph = agent.stored_in(FencedSaver(self._database))
+            judge_one = judge_of(graph, lambda: graph.get_state(place).values)
         try:
             if not is_reviewer(wait.reviewers, by, roles):
                 raise DecisionNotAllowed(
@@ -354,21 +361,18 @@ class Inbox:
                     f"Reviewers: {', '.join(wait.reviewers)}.",
                 )
             judgement = judge_one(_call_of(wait), decision)
+            json.dumps(judgement.decision)
         except ReviewError as error:
             return error
+        except (TypeError, ValueError) as error:
+            reason = f"a decision is stored as JSON, and this one cannot be: {error}."
+            return InvalidDecision(wait.tool, reason, "Pass strings, numbers, lists and dicts.")
+        if "remember" in judgement.decision:
+            judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}
         runs = judgement.runs
         if runs is not None and (runs["name"], runs["args"]) != (wait.tool, wait.args):
             self._check_right(replace(wait, tool=runs["name"], args=runs["args"]), by)
         return judgement
-
-    def _judge_of(self, wait: Wait) -> Judge:
-        """What judges an edit: by the tools and the policies of the agent, if it was added here."""
-        agent = self._backend.agents.get(wait.agent)
-        if agent is None:
-            return judge
-        place: RunnableConfig = {"configurable": {"thread_id": wait.thread_id}}
-        graph = agent.stored_in(FencedSaver(self._database))
-        return judge_of(graph, graph.get_state(place).values)
 
     def _write(
         self,
@@ -445,7 +449,7 @@ class Inbox:
                     )
                     self._queue.record(connection, row, SYSTEM, "escalate")
                     continue
-                text = "Nobody decided about this call in time, so it did not run."
+                text = "Nobody decided about this call in time, so it was not approved."
                 answer = {"reject": {"type": "reject", "message": text}}
                 answer["respond"] = {"type": "respond", "message": text}
                 allowed = row.allowed.split(",")
@@ -521,13 +525,6 @@ class Inbox:
                 "Decide about another one, or wait until the claim is released or expires.",
             )
         return row
-
-
-def _check_name(by: Any) -> None:
-    if not isinstance(by, str) or not by.strip():
-        raise ArgumentError(
-            "by", f"must be the name of the one who decides, got {describe(by)}.", "Pass by='ann'."
-        )
 
 
 def _call_of(wait: Wait) -> PendingCall:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.review.records import without_claims
 from agent_factory.service.backend import Backend, Busy, Waiting
-from agent_factory.service.errors import NotFound, ThreadBusy
+from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.events import dump, load
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
+from agent_factory.upstream import RUN_ID, is_reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def submit(
         ThreadBusy: The thread is not idle, and the message does not wait.
     """
     thread_id, tenant = payload["thread"], payload["tenant"]
+    payload = dict(payload)  # this may be repeated
     with backend.database.begin() as connection:
         if (delay := payload.pop("delay")) is not None:
             now = connection.execute(select(backend.database.now)).scalar_one()
@@ -85,8 +88,6 @@ def submit(
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         is_busy, waits = row.status in BUSY, row.status == "waiting"
         how = arrival.waiting if waits else arrival.busy
-        if is_busy and _undoes(connection, row.run):
-            how = "queue"  # what a run has done is undone first
         if is_busy and how == "reject":
             raise ThreadBusy(
                 f"thread {thread_id!r}",
@@ -98,12 +99,17 @@ def submit(
         columns = ("run_id", "thread_id", "tenant", "agent", "priority")
         values = {**payload, "run_id": run_id, "thread_id": thread_id}
         if is_busy and how in ("interrupt", "rollback"):
+            of_run = select(runs.c.payload).where(runs.c.run_id == row.run)
+            if json.loads(connection.execute(of_run).scalar() or "{}").get("kind") == "undo":
+                how = "queue"  # what a run has done is undone first
+        if is_busy and how in ("interrupt", "rollback"):
             ended = backend.queue.end_runs(connection, row, arrival.by)
             works = [json.loads(run.payload) for run in ended]
             if how == "interrupt":
                 payload["before"] = [
                     message
                     for work in works
+                    if "input" in work  # that of a run which `reindex` has found is lost
                     for message in (
                         *work.get("before", ()),
                         [work["run"], work["input"], work["checkpoint"]],
@@ -127,39 +133,28 @@ def submit(
             backend.queue.queue(connection, run_id, payload)
 
 
-def _undoes(connection: Connection, run_id: str) -> bool:
-    """Whether a run undoes the effects of another one."""
-    payload = connection.execute(select(runs.c.payload).where(runs.c.run_id == run_id)).scalar()
-    return payload is not None and json.loads(payload).get("kind") == "undo"
-
-
 def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:
     """The messages that are held until a thread is decided about, in their order.
 
     Raises:
         NotFound: There is no such thread, or it belongs to another tenant.
     """
-    found = select(runs).where(
+    queued = select(runs).where(
         runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
     )
     of_thread = select(threads.c.tenant, threads.c.status).where(threads.c.thread_id == thread)
     with backend.database.read() as connection:
         row = connection.execute(of_thread).first()
-        held = connection.execute(found.order_by(runs.c.seq)).all()
+        rows = connection.execute(queued.order_by(runs.c.seq)).all()
     if row is None or tenant not in (None, row.tenant):
         raise NotFound(f"thread {thread!r}", "does not exist.")
-    works = [(run, json.loads(run.payload)) for run in held if row.status == "waiting"]
-    return [
-        HeldMessage(run.run_id, _text_of(work["input"]), work["checkpoint"], run.created_at)
-        for run, work in works
-        if "input" in work
-    ]
-
-
-def _text_of(input: str) -> str:
-    """The text of a message, as `as_text` has stored it; "" if it only goes on."""
-    given = load(b64decode(input)) or {"messages": ()}
-    return "\n".join(message.text for message in given["messages"])
+    held = []
+    for run in rows if row.status == "waiting" else ():
+        work = json.loads(run.payload)
+        input = load(b64decode(work["input"])) or {"messages": ()}  # none if it only goes on
+        text = "\n".join(message.text for message in input["messages"])
+        held.append(HeldMessage(run.run_id, text, work["checkpoint"], run.created_at))
+    return held
 
 
 def as_input(message: Any, message_id: str) -> dict[str, Any]:
@@ -176,7 +171,8 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
         ) from error
     if messages and messages[-1].id is None:
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
-    return {**given, "messages": messages}
+    inputs: dict[str, Any] = without_claims({**given, "messages": messages})
+    return inputs
 
 
 def as_text(given: Mapping[str, Any] | None) -> str:
@@ -187,18 +183,65 @@ def as_text(given: Mapping[str, Any] | None) -> str:
         raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
-def as_config(config: RunnableConfig | None) -> dict[str, Any]:
-    """The parts of a config that a run can have; the service sets the others."""
-    given: dict[str, Any] = dict(config or {})
-    names = {"recursion_limit", "tags"} & {*given}
-    known: dict[str, Any] = {name: given.pop(name) for name in sorted(names)}
-    configurable = given.pop("configurable", {})
-    reserved = {"thread_id", "checkpoint_id", "checkpoint_ns"} & {*configurable}
-    if given or reserved:
-        listed = ", ".join(sorted({*given, *reserved}))
-        raise ArgumentError(
-            "config",
-            f"cannot set {listed} of a run of the service.",
-            "It takes recursion_limit, tags and configurable.",
+_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "configurable": (lambda value: isinstance(value, Mapping), "an object"),
+    "max_concurrency": (lambda value: type(value) is int and value > 0, "a number from 1"),
+    "metadata": (lambda value: isinstance(value, Mapping), "an object"),
+    "recursion_limit": (lambda value: type(value) is int and value > 0, "a number from 1"),
+    "run_name": (lambda value: isinstance(value, str), "a string"),
+    "tags": (
+        lambda value: isinstance(value, list | tuple) and all(isinstance(v, str) for v in value),
+        "a list of strings",
+    ),
+}
+"""Parts that the config of a run can have, and their types. The service sets the others."""
+
+_OF_A_RUN = ("agent_factory_", "__", "langgraph_", "lc_", "ls_")
+"""How keys begin that a library writes to the metadata of the run that it carries out."""
+
+_PLACE = ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", RUN_ID)
+
+
+def as_config(
+    config: RunnableConfig | None, configurable: Collection[str] | None = None
+) -> RunnableConfig:
+    """The parts of a config that a run can have.
+
+    Metadata of the run that the config comes from are left out: a graph that has an agent of
+    another service as its node sends its own.
+
+    Args:
+        config: The config.
+        configurable: The keys of `configurable` that may be set; None allows all.
+
+    Raises:
+        ConfigNotAllowed: It has a part or a key that may not be set.
+        ArgumentError: A part has another type.
+    """
+    absent: tuple[Any, ...] = (None, [], (), {})
+    parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
+    if others := sorted(parts.keys() - _PARTS):
+        takes = f"It takes {', '.join(_PARTS)}."
+        raise ConfigNotAllowed("config", f"cannot set {', '.join(others)} of a run.", takes)
+    for name, part in parts.items():
+        fits, expected = _PARTS[name]
+        if not fits(part):
+            raise ArgumentError(f"config.{name}", f"must be {expected}, got {describe(part)}.")
+    keys = parts.setdefault("configurable", {})
+    if reserved := sorted(filter(is_reserved, keys)):
+        reason = f"{', '.join(map(repr, reserved))} belongs to LangGraph and cannot be set."
+        raise ConfigNotAllowed("config.configurable", reason, "Leave it out.")
+    if configurable is not None and (others := sorted(keys - {*configurable})):
+        names = ", ".join(sorted(configurable)) or "no key"
+        raise ConfigNotAllowed(
+            "config.configurable",
+            f"a client may not set {', '.join(map(repr, others))}. It may set {names}.",
+            "Leave it out, or name it where the service adds the agent: "
+            f"service.add(..., configurable={sorted({*configurable, *others})}).",
         )
-    return {"configurable": configurable, **known}
+    parts["metadata"] = {
+        key: value
+        for key, value in parts.get("metadata", {}).items()
+        if not key.startswith(_OF_A_RUN) and key not in _PLACE
+    }
+    return cast("RunnableConfig", parts)

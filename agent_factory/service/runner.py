@@ -9,6 +9,8 @@ import logging
 import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
@@ -21,9 +23,19 @@ from sqlalchemy import Connection, Row, select, update
 
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
-from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
+from agent_factory.review import (
+    ReviewError,
+    aadd_input,
+    aapprove,
+    add_input,
+    adecide,
+    approve,
+    decide,
+    pending,
+)
 from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
+from agent_factory.review.steps import repeat_review
 from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import (
     AGENT_KEY,
@@ -44,6 +56,7 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads, waits, workers
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.usage import UsageHandler
+from agent_factory.upstream import COPY_BRANCH, RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -63,19 +76,28 @@ class Runner:
         """Carry out a job, or continue it where another worker was cut short.
 
         Returns:
-            The outcome: its `status` is "done", "waiting", "failed" or "lost". It is lost if
-            another worker has taken over or the run was cancelled.
+            The outcome: its `status` is "done", "waiting", "failed", "lost" or "passed on". It is
+            lost if another worker has taken over or the run was cancelled, and passed on if only
+            other workers have the agent.
         """
         work = json.loads(payload)
+        if work["agent"] not in self._backend.agents:
+            # Other workers have it: this one is older or newer than they are.
+            pass_on = partial(self._queue.pass_on, work["agent"], work["tenant"])
+            self._database.retried(pass_on, seconds=math.inf)
+            return {"status": "passed on"}
         begun, usage = monotonic(), UsageHandler()
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work, usage))
         except LeaseLost:
             return {"status": "lost"}
-        except MissingNode as error:
-            logger.exception("Thread %s waits at a node that is missing.", work["thread"])
+        except (MissingNode, ReviewError) as error:
+            logger.exception("Thread %s cannot continue.", work["thread"])
             text = str(error)
-            back = self._strand if work["kind"] == "decision" else self._fail
+            back = self._fail
+            if work["kind"] == "decision":
+                what = "stranded" if isinstance(error, MissingNode) else "refused"
+                back = partial(self._take_back, what)
             outcome = self._database.retried(lambda: back(job, work, text, usage), seconds=math.inf)
         except (Exception, DatabaseLost) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
@@ -239,10 +261,14 @@ class Runner:
                 self._queue.settle(connection, work["thread"], work["run"], "failed", **values)
         return {"status": "failed", "error": text}
 
-    def _strand(
-        self, job: str, work: Mapping[str, Any], text: str, _: UsageHandler
+    def _take_back(
+        self, what: str, job: str, work: Mapping[str, Any], text: str, _: UsageHandler
     ) -> dict[str, Any]:
-        """Take decisions back that no node of the agent can carry out; they can be made again."""
+        """Take decisions back that the agent cannot carry out; they can be made again.
+
+        They are stranded if no node takes them, and refused if the review does: for a tool of an
+        agent inside, which is not known when a person decides.
+        """
         of_run = waits.c.run == work["run"]
         undone = {"decided_at": None, "decided_by": None, "decision": None}
         with self._database.begin() as connection:
@@ -259,7 +285,7 @@ class Runner:
                     .where(runs.c.run_id == work["run"])
                     .values(status="waiting", error=text)
                 )
-                self._queue.record(connection, run, "service", "stranded", text)
+                self._queue.record(connection, run, "service", what, text)
         return {"status": "waiting", "error": text}
 
 
@@ -297,19 +323,27 @@ class _Attempt:
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work["tenant"], in_run=True)
+        own, graph = agent.graph, agent.stored_in(self.saver, store)
         stops = {
-            "interrupt_before_nodes": submitted.get("interrupt_before"),
-            "interrupt_after_nodes": submitted.get("interrupt_after"),
+            "interrupt_before_nodes": (
+                own.interrupt_before_nodes,
+                submitted.get("interrupt_before"),
+            ),
+            "interrupt_after_nodes": (own.interrupt_after_nodes, submitted.get("interrupt_after")),
         }
-        self._graph = agent.stored_in(self.saver, store).copy(
-            update={name: nodes for name, nodes in stops.items() if nodes is not None}
+        self._graph = graph.copy(
+            # A run adds pauses to those that the author of the agent has set.
+            update={
+                name: "*" if "*" in nodes else list(dict.fromkeys(chain(nodes[0], nodes[1] or ())))
+                for name, nodes in stops.items()
+            }
         )
         given: RunnableConfig = submitted.get("config", {})
         self._config: RunnableConfig = {
             **given,
             "configurable": {**given.get("configurable", {}), "thread_id": work["thread"]},
             "metadata": {
-                **submitted["metadata"],
+                **{key: value for key, value in submitted["metadata"].items() if key != RUN_ID},
                 RUN_KEY: work["run"],
                 JOB_KEY: job,
                 AGENT_KEY: agent.name,
@@ -347,10 +381,10 @@ class _Attempt:
         if stored is not None and (rolled_back := self._work.get("rollback")):
             stored = self._roll_back(rolled_back)
         unread = self._unread(stored) if self._work.get("before") else []
-        if self._work["checkpoint"] is not None:
+        if self._work["checkpoint"] not in (None, self.saver.latest):
             self._from = self._work["checkpoint"]
         if given is None:
-            return self._stream(None, options)
+            return self._go_on(options)
         for earlier in reversed(unread):
             given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
         snapshot = self._graph.get_state(self._place())
@@ -373,6 +407,46 @@ class _Attempt:
                 unread.append(message)
         return unread
 
+    def _go_on(self, options: Mapping[str, Any]) -> Any:
+        """Go on without a message. A decision holds for the run that it was made in, and no other.
+
+        So a client cannot let a call run that was decided about before, by going on after a
+        cancelled run, from an earlier checkpoint, or in a copy of the thread.
+        """
+        place = self._place()
+        ended = repeat_review(self._graph, place, earlier=self._from is not None)
+        if ended is not None:
+            self._from = None
+        self.paused = self._pauses(ended)
+        if not self.paused:
+            return self._stream(None, options)
+        if self._from is not None:
+            self._graph.update_state(place, None, COPY_BRANCH)
+        return None
+
+    def _pauses(self, ended: str | None) -> bool:
+        """Whether a pause that the agent was built with stops a run where it goes on.
+
+        LangGraph passes a pause at which a run begins.
+
+        Args:
+            ended: The node that has written the state; None if that is to be found out.
+        """
+        own = self.agent.graph
+        before, after = own.interrupt_before_nodes, own.interrupt_after_nodes
+        snapshot: StateSnapshot = self._graph.get_state(self._place())
+        following = {*snapshot.next} - {START}
+        if following and (before == "*" or not following.isdisjoint(before)):
+            return True
+        source = (snapshot.metadata or {}).get("source")
+        if not (following and after) or source == "input":
+            return False
+        if after == "*" or ended is not None:
+            return after == "*" or ended in after
+        if source != "loop" or snapshot.parent_config is None:
+            return True  # the checkpoint does not say which node was written for
+        return not set(self._graph.get_state(snapshot.parent_config).next).isdisjoint(after)
+
     def pending(self) -> Pending:
         """What the thread waits for; MissingNode if the agent does not have the node."""
         return pending(self._graph, self._config)
@@ -386,7 +460,9 @@ class _Attempt:
         # wrote to the thread is another source: its run still has to continue.
         stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
         from_loop = (snapshot.metadata or {}).get("source") == "loop"
-        self.paused = bool(snapshot.interrupts or (snapshot.next and stops and from_loop))
+        goes_on = self._work["kind"] == "message" and load(b64decode(self._work["input"])) is None
+        may_stop = snapshot.next and stops and (from_loop or goes_on)
+        self.paused = bool(snapshot.interrupts or may_stop)
         self.continues = True
         # A step that has finished and has no checkpoint yet is missing from `next`.
         return self._stream(None, options) if snapshot.tasks and not self.paused else None

@@ -23,7 +23,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
-from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
+from agent_factory.service.arguments import check_choice, check_name, nodes_of, seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.database import Database
@@ -40,6 +40,7 @@ from agent_factory.service.thread_service import ThreadService
 from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import forget, reindex, stranded_threads
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
+from agent_factory.upstream import is_reserved
 
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
@@ -96,6 +97,7 @@ class Service(ThreadService):
         stream: Collection[str] = ("updates", "messages", "custom"),
         asynchronous: bool = False,
         decisions: bool = False,
+        configurable: Collection[str] = (),
     ) -> None:
         """Let the service run an agent. Workers need it before they start.
 
@@ -115,6 +117,9 @@ class Service(ThreadService):
             asynchronous: Run it with `astream`, in one event loop per process.
             decisions: Record what hooks, layers and routes decide, and all that the studio shows
                 of a run while it works. The agent must be one of `create_agent`.
+            configurable: The keys of `config["configurable"]` that clients may set over HTTP. They
+                choose the values, so an agent must not trust them. Python may set all keys but
+                those of LangGraph.
 
         Raises:
             ArgumentError: An argument cannot be used, or the name is taken.
@@ -126,6 +131,13 @@ class Service(ThreadService):
                 "agent",
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
+            )
+        keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
+        if isinstance(configurable, str) or any(map(is_reserved, keys)):
+            raise ArgumentError(
+                "configurable",
+                f"must be a list of keys that do not belong to LangGraph, got {configurable!r}.",
+                'Pass configurable=["user_tier"], for example.',
             )
         check_choice("late", late, get_args(Late))
         check_choice("busy", busy, get_args(Busy))
@@ -140,12 +152,21 @@ class Service(ThreadService):
             stream=tuple(stream),
             asynchronous=asynchronous,
             decisions=decisions,
+            configurable=keys,
         )
 
     @property
     def agents(self) -> dict[str, CompiledStateGraph[Any, Any, Any, Any]]:
         """The agents that were added, by their names."""
         return {name: one.graph for name, one in self._backend.agents.items()}
+
+    def configurable(self, agent: str) -> frozenset[str]:
+        """The keys of `config["configurable"]` that clients may set, as `add` says.
+
+        Raises:
+            NotFound: There is no such agent.
+        """
+        return self._backend.agent(agent).configurable
 
     def waiting(self, agent: str) -> Waiting:
         """What a message to a thread that waits does, unless `submit` says otherwise.
@@ -218,12 +239,13 @@ class Service(ThreadService):
                 is None as well, what `add` says.
             by: Who submits it, for the audit, which names them if they withdraw a question.
             context: Runtime context of the agent, as JSON.
-            config: `recursion_limit`, `tags` and `configurable` of the run, as JSON.
+            config: `recursion_limit`, `max_concurrency`, `run_name`, `tags`, `metadata` and
+                `configurable` of the run, as JSON. Keys that LangGraph reads cannot be set.
             stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
             subgraphs: Whether what agents inside the agent do is recorded, too.
             metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
-            interrupt_before: Nodes before which the run pauses, or "*"; None takes the agent's.
-            interrupt_after: Nodes after which the run pauses, or "*"; None takes the agent's.
+            interrupt_before: Nodes before which the run pauses, or "*", besides the agent's own.
+            interrupt_after: Nodes after which the run pauses, or "*", besides the agent's own.
             delay: Seconds until the run may begin. Later messages of the thread wait behind it.
 
         Raises:
@@ -231,14 +253,13 @@ class Service(ThreadService):
             ThreadBusy: The thread is busy, and `busy` is "reject"; or it waits, and `waiting` is.
             ArgumentError: An argument cannot be used.
         """
+        check_name(by)
         known = self._backend.agent(agent)
         waiting_or_busy = waiting or busy or known.waiting
         busy = busy or known.busy
         check_choice("busy", busy, get_args(Busy))
         if waiting is not None:
             check_choice("waiting", waiting, get_args(Waiting))
-        if not by:
-            raise ArgumentError("by", "must name who submits the message, got ''.")
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
@@ -248,6 +269,8 @@ class Service(ThreadService):
         given = None if goes_on else as_input(message, message_id)
         place = json.dumps([tenant, thread_id, message_id])
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
+        settings = as_config(config)
+        noted = {**settings.pop("metadata", {}), **(metadata or {})}
         payload = {
             "kind": "message",
             "run": run_id,
@@ -258,7 +281,7 @@ class Service(ThreadService):
             "input": as_text(given),
             "checkpoint": checkpoint,
             "context": None if context is None else dict(context),
-            "config": as_config(config),
+            "config": settings,
             "stream": None if stream is None else sorted(stream),
             "subgraphs": subgraphs,
             **{name: nodes_of(known.graph, name, nodes) for name, nodes in stops.items()},
@@ -268,7 +291,7 @@ class Service(ThreadService):
         self._backend.create()
         title = None if given is None else title_of(given["messages"])
         how = Arrival(busy, waiting_or_busy, by)
-        work = partial(submit, self._backend, run_id, payload, how, dict(metadata or {}), title)
+        work = partial(submit, self._backend, run_id, payload, how, noted, title)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -508,6 +531,9 @@ class Service(ThreadService):
         """Submit the message of a schedule; workers call this."""
         given = json.loads(payload)
         name = given.pop("name")
+        if given["agent"] not in self._backend.agents:
+            self._backend.queue.pass_on(given["agent"], given["tenant"])
+            return
         thread = given.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
         # Two workers that fire a schedule at once submit one message.
         message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
@@ -551,7 +577,7 @@ class Service(ThreadService):
         return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
+        """The workers that are alive: `id`, `host`, `process`, `slots`, `agents`, `draining`."""
         self._backend.create()
         return known_workers(self._backend.database)
 

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, up
 from agent_factory.errors import ArgumentError
 from agent_factory.review import pending
 from agent_factory.review.pending_calls import Pending
+from agent_factory.review.records import without_claims
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.leases import Lease, first_number, take_lease
@@ -233,7 +234,7 @@ def change_state(
         config["configurable"]["checkpoint_id"] = checkpoint
     with yielding(thread):
         try:
-            changed: RunnableConfig = graph.update_state(config, values, as_node)
+            changed: RunnableConfig = graph.update_state(config, without_claims(values), as_node)
         except InvalidUpdateError as error:
             raise ArgumentError("update_state", f"cannot write this: {error}.") from error
         if row.status == "waiting":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -77,6 +77,23 @@ def _provider_name(tool: dict[str, Any]) -> str:
     function = tool.get("function")
     inner = function.get("name") if isinstance(function, dict) else None
     return str(tool.get("name") or inner or tool.get("type") or "unnamed")
+
+
+def offered_names(tools: Iterable[Any]) -> Iterator[str]:
+    """Yield the names of tools that a request offers; several for a dict that holds several.
+
+    Providers put the name in different places of a dict: `name`, `function.name`, `toolSpec.name`.
+    """
+    for tool in tools:
+        if isinstance(tool, BaseTool):
+            yield tool.name
+        elif isinstance(tool, Mapping):
+            # A JSON schema as a tool has its name as the title.
+            yield from (str(tool[key]) for key in ("name", "title") if tool.get(key))
+            for part in tool.values():
+                yield from offered_names(part if isinstance(part, list) else [part])
+        elif callable(tool):
+            yield getattr(tool, "__name__", "")
 
 
 def sort_tools(

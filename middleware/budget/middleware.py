@@ -356,7 +356,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             reserved = self._ledger.reserve(_ONE_TOOL_CALL)
         except BudgetExceededError as error:
             accounting.add({"refused": 1})
-            text = f"Error: {call['name']} did not run: {error.explanation}. Go on without it."
+            # It may have run: this may be the second attempt of a retry further out.
+            refused = f"Error: the budget refused this call of {call['name']}"
+            text = f"{refused}: {error.explanation}. Go on without it."
             return [error_result(call, text), Command(update=accounting.update())]
         with reserved as reservation:
             try:

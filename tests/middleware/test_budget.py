@@ -282,7 +282,7 @@ def test_parallel_calls_over_the_limit_get_one_error_each(ask: Ask) -> None:
     result = ask(create_agent(model, [look], middleware=[budget]))
     answers = [m for m in result["messages"] if m.type == "tool"]
     assert [m.status for m in answers] == ["success"] * 3 + ["error"] * 2
-    assert "look did not run: 2 of 3 tool calls" in answers[-1].text
+    assert "refused this call of look: 2 of 3 tool calls" in answers[-1].text
     asked = [c["id"] for m in result["messages"] if m.type == "ai" for c in m.tool_calls]
     assert [m.tool_call_id for m in answers] == asked
     assert model.requests[-1].tools == []
@@ -798,7 +798,7 @@ def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(ask: Ask) -
 
     asyncio.run(abandon())
     refused = [m for m in ask(agent, ONE)["messages"] if m.type == "tool"][-1]
-    assert "look did not run: 2 of 2 tool calls in this thread are used up" in refused.text
+    assert "refused this call of look: 2 of 2 tool calls in this thread are used up" in refused.text
 
 
 def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(

@@ -255,7 +255,7 @@ def test_several_are_decided_once_they_were_listed(
     assert re.findall('name="wait" value="([^"]+)"', listed) == [first.id, second.id]
     assert all(service.inbox("acme").get(id).decided_at is None for id in ids)
     digests = [first.digest, second.digest, third.digest]
-    fields = {"decision": "reject", "message": "Not now", "wait": ids}
+    fields: dict[str, Any] = {"decision": "reject", "message": "Not now", "wait": ids}
     answer = send(client, "/inbox/decisions", **fields)
     assert "Each wait needs the digest of the call that was shown." in answer.text
     shown = send(client, "/inbox/decisions", **fields, digest=digests).text
@@ -272,7 +272,7 @@ def test_a_call_that_has_changed_since_it_was_listed_is_not_decided(
 ) -> None:
     first, second = asks(), asks()
     ids, digests = [first.id, second.id], [first.digest, "another"]
-    fields = {"decision": "approve", "wait": ids, "digest": digests}
+    fields: dict[str, Any] = {"decision": "approve", "wait": ids, "digest": digests}
     shown = send(client, "/inbox/decisions", **fields).text
     assert "1 of 2 approved." in shown
     assert "the call has changed since" in shown

@@ -274,7 +274,7 @@ def test_a_first_event_waits_for_no_other(
 ) -> None:
     monkeypatch.setattr("agent_factory.service.events.GATHER_SECONDS", 60.0)
     backend.log.add("job", {"type": "values"})
-    rows = backend.log.read("job", 0, WAIT, lambda: False)
+    rows = backend.log.read("job", 0, lambda: False)
     while (row := next(rows)) is None:
         backend.log.wait()
     assert row[1] == [{"type": "values"}]

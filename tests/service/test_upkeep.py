@@ -64,7 +64,7 @@ def test_a_review_that_nobody_decides_is_rejected(
     run = service.submit("hasty", thread="t", message="Pay.")
     until(lambda: run.status == "done")
     result = run.result(WAIT)["messages"][2]
-    assert result.text == "Nobody decided about this call in time, so it did not run."
+    assert result.text == "Nobody decided about this call in time, so it was not approved."
     (entry,) = service.inbox().audit(thread="t")
     assert (entry.who, entry.what) == ("deadline", "reject")
 

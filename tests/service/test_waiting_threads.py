@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import Connection, delete
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.service import AlreadyDecided, HeldMessage, NotFound, Service, ThreadBusy
+from agent_factory.service import (
+    AlreadyDecided,
+    DatabaseUnavailable,
+    HeldMessage,
+    NotFound,
+    Service,
+    ThreadBusy,
+)
+from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
+from agent_factory.service.tables import runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
 from service.databases import new_postgres
 
@@ -203,9 +215,47 @@ def test_what_undoes_a_run_is_not_interrupted(service: Service, thread: str, how
     assert next(entry.what for entry in service.inbox().audit(thread=thread)) == "undo"
 
 
+def test_a_message_is_sent_now_after_the_tables_were_written_again(
+    service: Service, thread: str
+) -> None:
+    ask(service, thread)
+    with service._backend.database.begin() as connection:
+        for table in (threads, waits, runs):
+            connection.execute(delete(table).where(table.c.thread_id == thread))
+    assert thread in [*service.reindex()]
+    run = service.submit("desk", thread=thread, message="Stop.", waiting="interrupt")
+    assert run.result(WAIT)["messages"][-1].text == "You said: Stop."
+    assert PAID.count(f"pay {thread}") == 0
+
+
+class FailsOnce(Database):
+    """A database that is not available in the middle of the first transaction that writes."""
+
+    fails = True
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        with super().begin() as connection:
+            yield connection
+            if self.fails:
+                self.fails = False
+                raise DatabaseUnavailable("the database", "is not available.")
+
+
+def test_a_message_is_submitted_while_the_database_restarts(service: Service, thread: str) -> None:
+    other = Service(service._backend.database.url)
+    other.add("desk", desk())
+    other._backend = Backend(FailsOnce(other._backend.database.url))
+    other._backend.agents.update(service._backend.agents)
+    other._backend._is_created = True
+    run = other.submit("desk", thread=thread, message="Hi", delay=0.01)
+    assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
+    other.close()
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
-    [({"waiting": "rollback"}, "waiting: must be one of"), ({"by": ""}, "by: must name")],
+    [({"waiting": "rollback"}, "waiting: must be one of"), ({"by": ""}, "by: must be the name")],
 )
 def test_wrong_arguments(service: Service, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ArgumentError, match=text):

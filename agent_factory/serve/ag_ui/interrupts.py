@@ -59,7 +59,7 @@ def _answers(wait: Wait, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         about = "Why not, with approved: false; the model reads it."
         properties["message"] = {"type": "string", "description": about}
     if "respond" in wait.allowed:
-        properties["response"] = {"description": "The result; the call does not run."}
+        properties["response"] = {"description": "The result that the model reads."}
     return {"type": "object", "properties": properties}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, RootModel
+from pydantic import Field, RootModel, model_validator
 
-from agent_factory.serve.body import StrictBody
+from agent_factory.serve.body import EMPTY_COUNTS, RequestPart, StrictBody
 
 StreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug"
@@ -31,7 +31,7 @@ class ThreadChange(StrictBody):
 class ThreadSearch(StrictBody):
     """Which threads are searched."""
 
-    ids: list[str] | None = None
+    ids: Annotated[list[str] | None, EMPTY_COUNTS] = None  # an empty list names no thread
     metadata: dict[str, Any] = Field(default_factory=dict)
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
     limit: int = Field(10, ge=1, le=1000)
@@ -50,7 +50,7 @@ class ThreadPrune(StrictBody):
     strategy: Literal["delete"] = "delete"
 
 
-class Checkpoint(BaseModel):
+class Checkpoint(RequestPart):
     """A place in the history of a thread."""
 
     thread_id: str | None = None
@@ -101,18 +101,34 @@ class StatePlace(StrictBody):
 class Command(StrictBody):
     """A command for a thread that waits: an answer, or the end of its run."""
 
-    resume: Any = None
+    resume: Annotated[Any, EMPTY_COUNTS] = None  # each value is an answer, None too
     goto: Literal["__end__"] | list[Literal["__end__"]] | None = None
+    update: Any = None
+    graph: Any = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.update is not None:
+            hint = "Write to the state of the thread: POST /threads/{thread_id}/state."
+            raise ValueError(f"command.update is not supported by this server. {hint}")
+        if self.graph is not None:
+            raise ValueError("command.graph is not supported by this server. Leave it out.")
+        if self.goto is not None and self.resume is not None:
+            raise ValueError(
+                "command.resume and command.goto contradict each other: resume answers what the "
+                "thread waits for, and goto ends its run. Send one of them."
+            )
+        return self
 
 
 class NewRun(StrictBody):
     """A message for an agent, or the answer to what its thread waits for."""
 
     assistant_id: str
-    input: dict[str, Any] | None = None
+    input: Annotated[dict[str, Any] | None, EMPTY_COUNTS] = None
     command: Command | None = None
     config: dict[str, Any] | None = None
-    context: dict[str, Any] | None = None
+    context: Annotated[dict[str, Any] | None, EMPTY_COUNTS] = None
     metadata: dict[str, Any] = Field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
@@ -131,6 +147,20 @@ class NewRun(StrictBody):
     checkpoint_during: bool | None = None
     strict_resume: bool | None = None
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.command is not None and not self.command.model_fields_set:
+            self.command = None
+        if self.command is not None and self.input:
+            raise ValueError(
+                "command and input contradict each other: a command is for what the thread waits "
+                "for, and an input is a new message. Send one of them."
+            )
+        places = {self.checkpoint_id, self.checkpoint and self.checkpoint.place} - {None}
+        if len(places) > 1:
+            raise ValueError("checkpoint and checkpoint_id name different checkpoints. Send one.")
+        return self
+
     @property
     def place(self) -> str | None:
         """The id of the checkpoint that the run begins at."""
@@ -142,9 +172,10 @@ class NewRun(StrictBody):
     def settings(self) -> Any:
         """The config of the run, without what names the thread, which the path does."""
         names = ("thread_id", "checkpoint_id", "checkpoint_ns")
-        given = (self.config or {}).get("configurable") or {}
-        kept = {name: value for name, value in given.items() if name not in names}
-        return {**(self.config or {}), "configurable": kept}
+        configurable = (self.config or {}).get("configurable")
+        if isinstance(configurable, dict):
+            configurable = {k: value for k, value in configurable.items() if k not in names}
+        return {**(self.config or {}), "configurable": configurable}
 
     @property
     def modes(self) -> list[StreamMode]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import json
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import lru_cache, partial
 from typing import Any
 
 from langgraph.constants import END
 from starlette.exceptions import HTTPException
 
+from agent_factory.errors import ArgumentError
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
-from agent_factory.service import Run, Service, Wait
+from agent_factory.serve.security import logger
+from agent_factory.service import Run, Service, ThreadBusy, Wait
+from agent_factory.service.messages import as_config
+from agent_factory.service.public_state import INTERRUPT
+
+_EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
 _BUSY = {"reject": "reject", "interrupt": "interrupt", "rollback": "rollback", "enqueue": "queue"}
 
@@ -27,9 +35,12 @@ def start_run(
     """Submit what a body says, or carry its command out.
 
     Raises:
-        HTTPException: 422 if the body has nothing to do, or not what the thread waits for.
+        HTTPException: 422 if the body has nothing to do, or not what the thread waits for. 409 if
+            the thread has gone on since the checkpoint that is decided about.
+        ArgumentError: A part of the body cannot be used.
     """
     tenant, modes = principal.tenant, recorded_modes(body)
+    config = as_config(body.settings, service.configurable(agent))
     resume: Callable[..., Run] = partial(
         service.resume,
         by=principal.name,
@@ -37,46 +48,128 @@ def start_run(
         stream=modes,
         tenant=tenant,
         may_decide=may_decide,
+        via="langgraph",
+    )
+    submit: Callable[..., Run] = partial(
+        service.submit,
+        agent,
+        thread=thread,
+        tenant=tenant,
+        config=config,
+        stream=modes,
+        by=principal.name,
     )
     if thread is not None and body.if_not_exists == "reject":
         service.thread(thread, tenant=tenant)
-    message: Any = body.input
     if body.command is not None:
         if thread is None:
             raise HTTPException(422, "A command needs the thread that waits.")
+        _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
             return resume(thread, body.command.resume)
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
-    elif message is None and body.place is None:
+        return submit(subgraphs=body.stream_subgraphs, metadata=body.metadata)
+    message = None
+    if body.input is not None:
+        waits = thread is not None and _waits(service, thread, tenant)
+        message = checked_input(service.agents[agent], agent, body.input, waits=waits)
+    elif body.place is None:
         if thread is None or not _can_go_on(service, thread, tenant):
-            raise HTTPException(422, "input is missing: the message, such as {'messages': []}.")
-        if service.thread(thread, tenant=tenant).status == "waiting":
+            raise HTTPException(422, f"input is missing. {_EXAMPLE}")
+        if _waits(service, thread, tenant):
             return resume(thread, None)
     busy: Any = body.multitask_strategy and _BUSY[body.multitask_strategy]
-    return service.submit(
-        agent,
-        thread=thread,
-        message=message,
-        checkpoint=body.place,
-        tenant=tenant,
-        busy=busy,
-        # On LangGraph's own server, a thread that waits for an answer is not busy.
-        waiting="interrupt",
-        by=principal.name,
-        context=body.context,
-        config=body.settings,
-        stream=modes,
-        subgraphs=body.stream_subgraphs,
-        metadata=body.metadata,
-        interrupt_before=body.interrupt_before,
-        interrupt_after=body.interrupt_after,
-        delay=body.after_seconds,
-    )
+    try:
+        return submit(
+            message=message,
+            checkpoint=body.place,
+            busy=busy,
+            # On LangGraph's own server, a thread that waits for an answer is not busy.
+            waiting="interrupt",
+            context=body.context,
+            subgraphs=body.stream_subgraphs,
+            metadata=body.metadata,
+            interrupt_before=body.interrupt_before,
+            interrupt_after=body.interrupt_after,
+            delay=body.after_seconds,
+        )
+    except ThreadBusy as error:
+        hint = 'Send it when the run has ended, or with multitask_strategy "enqueue".'
+        raise ThreadBusy(error.subject, error.reason, hint) from error
+    except ArgumentError as error:
+        if error.subject != "message":
+            raise
+        raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
+
+
+def _check_command(service: Service, agent: str, thread: str, body: NewRun, tenant: str) -> None:
+    """Raise HTTPException if a command is about another agent, or an earlier state."""
+    info = service.thread(thread, tenant=tenant)
+    if info.agent and info.agent != agent:
+        text = f"The thread is one of agent {info.agent!r}, not of {agent!r}."
+        raise HTTPException(422, f"{text} Send assistant_id: {info.agent!r}.")
+    if body.place is None or not info.agent:
+        return
+    newest = service.state(thread, tenant=tenant).config["configurable"]["checkpoint_id"]
+    if body.place != newest:
+        raise HTTPException(
+            409,
+            f"The thread has gone on since checkpoint {body.place!r}. Look at what it waits for "
+            "now, and send the command without a checkpoint.",
+        )
+
+
+def checked_input(graph: Any, agent: str, given: Mapping[str, Any], *, waits: bool) -> Any:
+    """An input of an agent, without keys that its schema does not have.
+
+    Args:
+        graph: The agent.
+        agent: Its name.
+        given: The input, or one message.
+        waits: Whether the thread waits for an answer, which the input may be meant as.
+
+    Raises:
+        HTTPException: 422 if the input is empty or nearly has a key of the schema, or the thread
+            waits and the input has a key that is not in the schema.
+    """
+    if not given:
+        raise HTTPException(422, f"input is empty. {_EXAMPLE} Send null to go on without one.")
+    keys, is_message = input_keys(graph), "content" in given and bool({"role", "type"} & {*given})
+    others = [key for key in given if key not in keys and key != INTERRUPT]
+    if not keys or is_message or not others:
+        return given
+    named = ", ".join(f"input.{key}" for key in others)
+    missing = [key for key in keys if key not in given]
+    for key in others:
+        if close := get_close_matches(key, missing, 1, cutoff=0.85):
+            text = f"input.{key} is not a key of agent {agent!r}. Did you mean {close[0]!r}?"
+            raise HTTPException(422, text)
+    if waits:
+        key = others[0]
+        answer = json.dumps(given[key] if key == "resume" else {key: given[key]}, default=str)
+        raise HTTPException(
+            422,
+            f"The thread waits for an answer, and {named} is not a key of agent {agent!r}. Send "
+            f'command: {{"resume": {answer:.500}}} to answer, or leave {named} out.',
+        )
+    logger.info("%s is not a key of agent %r and is left out.", named, agent)
+    return {key: value for key, value in given.items() if key in keys} or given
+
+
+@lru_cache(maxsize=256)  # LangGraph makes the schema anew each time
+def input_keys(graph: Any) -> tuple[str, ...]:
+    """The keys of an agent's input; none if it takes any."""
+    return tuple(graph.get_input_jsonschema().get("properties", ()))
 
 
 def recorded_modes(body: NewRun) -> set[str]:
     """The modes of LangGraph's streams that show what a client wants to see."""
     return {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+
+
+def _waits(service: Service, thread: str, tenant: str) -> bool:
+    """Whether a thread waits for an answer; one that does not exist does not."""
+    return bool(service.threads(tenant=tenant, ids=[thread], status="waiting", limit=1))
 
 
 def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
@@ -90,7 +183,7 @@ def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
         waits = service.inbox(tenant).waits(thread=thread, limit=1000)
         if any(wait.kind not in ("pause", "result") for wait in waits):
             raise HTTPException(
-                422, "The thread waits for an answer. Pass command={'resume': ...}, or a message."
+                422, 'The thread waits for an answer. Send command: {"resume": ...}, or an input.'
             )
         return True
     return bool(info.agent and service.state(thread, tenant=tenant).next)

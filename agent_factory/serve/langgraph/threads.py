@@ -186,6 +186,8 @@ class Threads:
 
         def work() -> dict[str, Any]:
             info = self._info(request)
+            if not info.agent:
+                raise NotFound(f"thread {info.id!r}", "has no message yet.", "Send one first.")
             agent = self._service.agents.get(info.agent)
             private = agent and {key for key in body.keys if key not in PublicState(agent)}
             if private:

@@ -49,11 +49,12 @@ class FormError(Exception):
 
     Args:
         fields: The fields, with their errors.
+        args_read: The arguments, as far as they could be read; texts where they could not.
     """
 
-    def __init__(self, fields: list[Field]) -> None:
+    def __init__(self, fields: list[Field], args_read: Mapping[str, Any]) -> None:
         super().__init__("Some arguments are not valid.")
-        self.fields = fields
+        self.fields, self.args_read = fields, args_read
 
 
 def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> list[Field]:
@@ -94,7 +95,7 @@ def read_args(
         try:
             value = _value(field)
         except ValueError as error:
-            field = replace(field, error=str(error))
+            field, found[field.name] = replace(field, error=str(error)), text
         else:
             if value is not _MISSING:
                 found[field.name] = value
@@ -104,8 +105,11 @@ def read_args(
     if schema is not None and not any(field.error for field in entered):
         entered = [*_checked(schema, found, entered)]
     if any(field.error for field in entered):
-        raise FormError(entered)
-    return found
+        raise FormError(entered, found)
+    # A field that no argument has, which no page sends, is refused with the decision.
+    names = {field.input for field in fields}
+    others = (name for name in given if name.startswith(_PREFIX) and name not in names)
+    return found | {name.removeprefix(_PREFIX): given[name] for name in others}
 
 
 _MISSING = object()

@@ -18,7 +18,14 @@ from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
 from agent_factory.serve.pages.verdicts import AUDIT, deed_of, verdicts
-from agent_factory.serve.pages.waits import decide, found_waits, held_with, schema_of, shown_wait
+from agent_factory.serve.pages.waits import (
+    decide,
+    found_waits,
+    held_with,
+    refusal_of,
+    schema_of,
+    shown_wait,
+)
 from agent_factory.serve.security import read_form
 from agent_factory.service import AlreadyDecided, ClaimedByOther, Service
 from agent_factory.service.inbox import Wait
@@ -125,8 +132,13 @@ class InboxPages:
                 schema, _ = await run_in_threadpool(schema_of, self._service, wait)
                 args = read_args(schema, wait.args, form)
             except FormError as error:
-                shown = {"fields": error.fields, "problem": str(error)}
-                return await self._page(request, entered=entered, **shown)
+                decision = {"type": kind, "edited_action": {"args": error.args_read}}
+                problem = await run_in_threadpool(
+                    lambda: refusal_of(self._service, request, wait.id, decision)
+                )
+                return await self._page(
+                    request, entered=entered, fields=error.fields, problem=problem or str(error)
+                )
         # A form with parts of another decision is refused, as it is wherever it comes from.
         options: dict[str, Any] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None

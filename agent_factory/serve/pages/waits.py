@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.factory import tools_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import in_one_line
@@ -204,3 +204,11 @@ def decide(
         via="page",
         **options,
     )
+
+
+def refusal_of(service: Service, request: Request, wait: str, decision: Mapping[str, Any]) -> str:
+    """Why a decision of the one who has sent a form would be refused; "" if it would not."""
+    principal = request.state.principal
+    inbox = service.inbox(principal.tenant, may_decide=request.state.may_decide)
+    judgement = inbox.judge(wait, decision, by=principal.name, roles=principal.roles)
+    return str(judgement) if isinstance(judgement, ReviewError) else ""

@@ -1,0 +1,140 @@
+"""A service whose tool pays after a review, and two clients: one may decide, one may not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+from starlette.testclient import TestClient
+
+from agent_factory import AgentMiddleware, agent_tool, create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.serve import Principal, create_app
+from agent_factory.service import Service, Wait
+from agent_factory.testing import ScriptedChatModel
+
+HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
+
+AGENTS = ["batched", "per_call", "before", "after", "custom", "graph", "delegates"]
+"""Ways in which a call of the tool is reviewed."""
+
+
+class OwnReview(AgentMiddleware[Any, Any]):
+    """Reviews calls as users write it: a hook that asks, and nothing around the tools."""
+
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        message = state["messages"][-1]
+        if not message.tool_calls or interrupt("May it pay?") == "yes":
+            return None
+        return {"messages": [ToolMessage("No.", tool_call_id=message.tool_calls[0]["id"])]}
+
+
+class Desk:
+    """The service, what its tool has paid, and eve, who may not decide."""
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.paid = service, []
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.may_end.set()
+        app = create_app(service, _who, may_decide=_may_decide)
+        self.eve, self.ann = (TestClient(app, headers={"x-user": name}) for name in ("eve", "ann"))
+        self._add_agents()
+
+    paid: list[int]
+
+    def pay(self, euros: int) -> str:
+        """Pay money."""
+        self.paid.append(euros)
+        self.begun.set()
+        self.may_end.wait(30)
+        return f"Paid {euros}."
+
+    def _add_agents(self) -> None:
+        def agent(*middleware: Any, **options: Any) -> Any:
+            model = ScriptedChatModel([_pays] * 1000)
+            stored = {"checkpointer": InMemorySaver(), **options}
+            return create_agent(model, [self.pay], middleware=middleware, **stored)
+
+        review = HumanInTheLoopMiddleware({"pay": True})
+        inner = agent(review, checkpointer=None, name="desk", ignore=["AF211"])
+        graph: Any = StateGraph(MessagesState)
+        graph.add_node("desk", inner)
+        graph.add_edge(START, "desk")
+        outer = ScriptedChatModel([_calls("desk", request="it")] * 1000)
+        delegate = agent_tool(inner, description="Pays.")
+        made = {
+            "batched": agent(review),
+            "per_call": agent(HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")),
+            "before": agent(interrupt_before=["tools"]),
+            "after": agent(interrupt_after=["model"]),
+            "custom": agent(OwnReview()),
+            "graph": graph.compile(),
+            "delegates": create_agent(outer, [delegate], checkpointer=InMemorySaver()),
+        }
+        for name, graph in made.items():
+            self.service.add(name, graph, configurable=["language"])
+
+    def waiting(self, agent: str) -> str:
+        """A thread that waits for a review."""
+        thread = uuid4().hex
+        run = self.service.submit(agent, thread=thread, message="Hi", tenant="acme")
+        run.result(30)
+        assert (run.status, self.paid) == ("waiting", [])
+        return thread
+
+    def approve(self, thread: str) -> Any:
+        """Let ann approve what a thread waits for; return the run."""
+        (wait,) = self.service.inbox("acme").waits(thread=thread)
+        answer: Any = {"type": "respond", "message": "yes"}
+        decision = answer if wait.kind == "question" else "approve"
+        return self.service.decide(wait.id, decision, by="ann")
+
+    def cancel(self, thread: str) -> None:
+        """Let eve cancel the run of a thread."""
+        run = self.service.thread(thread).run
+        assert self.eve.post(f"/threads/{thread}/runs/{run}/cancel").status_code == 204
+
+    def run(self, thread: str | None, agent: str, **body: Any) -> Any:
+        """Let eve run an agent; return the response once the run has ended or pauses."""
+        place = "/runs/wait" if thread is None else f"/threads/{thread}/runs/wait"
+        return self.eve.post(place, json={"assistant_id": agent, **body})
+
+    def checkpoints(self, thread: str) -> list[str]:
+        """The checkpoints of a thread, the newest first."""
+        states = self.eve.post(f"/threads/{thread}/history", json={"limit": 100}).json()
+        return [state["checkpoint_id"] for state in states]
+
+
+def _calls(tool: str, **args: Any) -> Any:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("Done.")
+        return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": uuid4().hex}])
+
+    return answer
+
+
+_pays = _calls("pay", euros=5)
+
+
+def _who(request: Any) -> Principal:
+    return Principal(tenant="acme", name=request.headers["x-user"])
+
+
+def _may_decide(principal: Principal, wait: Wait) -> bool:
+    return principal.name == "ann"
+
+
+@contextmanager
+def attacked_desk(folder: Path) -> Iterator[Desk]:
+    """The service with a worker."""
+    with Service(f"sqlite:///{folder}/desk.db") as service:
+        yield Desk(service)

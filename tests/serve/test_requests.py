@@ -1,0 +1,281 @@
+"""Requests of LangGraph's API: what is empty is absent, and what is wrong is refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langgraph.types import Command
+from starlette.testclient import TestClient
+
+from agent_factory.serve import create_app
+from agent_factory.service import Service
+from serve.langgraph_desk import HI, running_service, said
+
+APPROVE: Any = {"decisions": [{"type": "approve"}]}
+EMPTY: list[Any] = [None, [], {}]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running_service(f"sqlite:///{tmp_path_factory.mktemp('requests')}/desk.db") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def http(service: Service) -> Iterator[TestClient]:
+    with TestClient(create_app(service), client=("127.0.0.1", 1), base_url="http://127.0.0.1") as c:
+        yield c
+
+
+@pytest.fixture
+def waiting(service: Service) -> str:
+    """A thread that waits for a review."""
+    thread = uuid4().hex
+    service.submit("desk", thread=thread, message="Hi").result(30)
+    return thread
+
+
+def refusal(http: TestClient, path: str, body: Any, status: int = 422) -> str:
+    answer = http.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["detail"])
+
+
+# What is empty
+
+
+@pytest.mark.parametrize("way", ["wait", "stream", ""])
+def test_a_command_of_langgraph_with_all_its_fields_answers(
+    http: TestClient, service: Service, waiting: str, way: str
+) -> None:
+    body = {"assistant_id": "desk", "command": asdict(Command(resume=APPROVE))}
+    assert body["command"] == {"graph": None, "update": None, "resume": APPROVE, "goto": ()}
+    answer = http.post(f"/threads/{waiting}/runs/{way}".rstrip("/"), json=body)
+    assert answer.status_code == 200
+    (run,) = service.runs(waiting)
+    assert said_by(run.result(30)) == ["Hi", "", "Paid 5.", "Done."]
+    assert [entry.what for entry in service.inbox().audit(thread=waiting)] == ["approve"]
+
+
+def said_by(values: Any) -> list[str]:
+    return [message.text for message in values["messages"]]
+
+
+@pytest.mark.parametrize("empty", EMPTY)
+def test_an_empty_part_beside_an_answer_is_absent(
+    http: TestClient, waiting: str, empty: Any
+) -> None:
+    command = {"resume": APPROVE, "goto": empty, "update": empty, "graph": empty}
+    fields = ("config", "context", "metadata", "checkpoint", "interrupt_before", "interrupt_after")
+    others = dict.fromkeys((*fields, "stream_mode", "input", "multitask_strategy"), empty)
+    body = {"assistant_id": "desk", "command": command, **others}
+    values = http.post(f"/threads/{waiting}/runs/wait", json=body).json()
+    assert said(values)[2:] == ["Paid 5.", "Done."]
+
+
+OPTIONAL = [
+    ("/threads", {}, ["thread_id", "metadata", "if_exists"]),
+    ("/threads/search", {}, ["metadata", "status", "limit", "sort_by", "sort_order", "select"]),
+    ("/threads/count", {}, ["metadata", "status"]),
+    ("/threads/{thread}/history", {}, ["limit", "before", "metadata", "checkpoint", "select"]),
+    ("/threads/{thread}/state", {"values": {}}, ["as_node", "checkpoint", "checkpoint_id"]),
+    ("/threads/{thread}/state/checkpoint", {"checkpoint": {"thread_id": "t"}}, ["select"]),
+    ("/assistants/search", {}, ["graph_id", "name", "metadata", "limit", "sort_by", "select"]),
+    ("/store/items/search", {"namespace_prefix": []}, ["filter", "limit", "offset", "refresh_ttl"]),
+    ("/store/namespaces", {}, ["prefix", "suffix", "max_depth", "limit", "offset"]),
+    (
+        "/threads/{thread}/runs/wait",
+        {"assistant_id": "echo", "input": HI},
+        [
+            "command", "config", "context", "metadata", "checkpoint", "checkpoint_id",
+            "stream_mode", "stream_subgraphs", "multitask_strategy", "if_not_exists",
+            "on_disconnect", "on_completion", "interrupt_before", "interrupt_after",
+            "after_seconds", "stream_resumable", "durability", "checkpoint_during",
+            "strict_resume",
+        ],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"), [(path, body, f) for path, body, names in OPTIONAL for f in names]
+)
+def test_an_optional_field_may_be_null_or_empty(
+    http: TestClient, service: Service, path: str, body: Any, field: str
+) -> None:
+    thread = uuid4().hex
+    service.submit("echo", thread=thread, message="Hi").result(30)
+    place = path.replace("{thread}", thread)
+    plain = http.post(place, json=body)
+    assert plain.status_code == 200, plain.text
+    for empty in EMPTY:
+        answer = http.post(place, json={**body, field: empty})
+        assert answer.status_code == 200, (empty, answer.text)
+
+
+def test_an_empty_list_of_modes_streams_the_state(http: TestClient) -> None:
+    body = {"assistant_id": "echo", "input": HI, "stream_mode": []}
+    assert "event: values" in http.post("/runs/stream", json=body).text
+
+
+def test_an_empty_list_of_ids_names_no_thread(http: TestClient, service: Service) -> None:
+    service.create_thread()
+    assert http.post("/threads/search", json={"ids": []}).json() == []
+    assert http.post("/threads/prune", json={"thread_ids": []}).json() == {"pruned_count": 0}
+
+
+@pytest.mark.parametrize("answer", [None, [], {}, False, 0, "", "yes"])
+def test_each_value_is_an_answer(http: TestClient, service: Service, answer: Any) -> None:
+    thread = uuid4().hex
+    service.submit("asks", thread=thread, message="Hi").result(30)
+    body = {"assistant_id": "asks", "command": {"resume": answer, "goto": []}}
+    values = http.post(f"/threads/{thread}/runs/wait", json=body).json()
+    assert said(values)[2] == f"They said {answer}."
+
+
+# What contradicts itself
+
+CONTRADICTIONS = [
+    ({"command": {"resume": APPROVE, "goto": "__end__"}}, "command.resume and command.goto"),
+    ({"command": {"resume": APPROVE, "goto": ["__end__"]}}, "command.resume and command.goto"),
+    ({"command": {"resume": APPROVE, "update": {"messages": []}}}, "command.update"),
+    ({"command": {"resume": APPROVE, "graph": "__parent__"}}, "command.graph"),
+    ({"command": {"resume": APPROVE}, "input": HI}, "command and input"),
+    ({"command": {"goto": "__end__"}, "input": HI}, "command and input"),
+    ({"command": {"goto": "tools"}}, "command.goto must be '__end__'"),
+    (
+        {"input": HI, "checkpoint_id": "a", "checkpoint": {"checkpoint_id": "b"}},
+        "checkpoint and checkpoint_id",
+    ),
+    ({"command": {"resume": APPROVE}, "assistant_id": "echo"}, "agent 'desk'.*not of 'echo'"),
+    ({"command": {"resume": APPROVE}, "checkpoint_id": "{oldest}"}, "has gone on since"),
+    ({"command": {"goto": "__end__"}, "checkpoint_id": "{oldest}"}, "has gone on since"),
+    ({"command": {"resume": APPROVE, "interrupt_id": "x"}}, "command.interrupt_id is not"),
+    ({"input": APPROVE}, 'Send command: {"resume": {"decisions": '),
+    ({"input": {"resume": APPROVE}}, 'Send command: {"resume": '),
+    ({"input": {**HI, "decisions": []}}, "waits for an answer"),
+    ({"input": {"mesages": []}}, "Did you mean 'messages'"),
+    ({"input": {**HI, "structured_respons": 1}}, "waits for an answer"),
+    ({"command": {"goto": "__end__"}, "config": {"x": 1}}, "cannot set x"),
+    ({"command": {"goto": "__end__"}, "config": {"configurable": {"x": 1}}}, "may not set 'x'"),
+]
+
+
+@pytest.mark.parametrize(("body", "text"), CONTRADICTIONS)
+def test_what_contradicts_itself_is_refused_before_anything_happens(
+    http: TestClient, service: Service, waiting: str, body: Any, text: str
+) -> None:
+    import re
+
+    if body.get("checkpoint_id") == "{oldest}":
+        *_, oldest = service.history(waiting)
+        body = {**body, "checkpoint_id": oldest.config["configurable"]["checkpoint_id"]}
+    before = service.state(waiting)
+    answer = http.post(f"/threads/{waiting}/runs/wait", json={"assistant_id": "desk", **body})
+    assert answer.status_code in (409, 422), answer.text
+    detail = answer.json()["detail"]
+    assert re.search(text, detail), detail
+    assert service.state(waiting) == before
+    assert service.thread(waiting).status == "waiting"
+    assert service.inbox().audit(thread=waiting) == []
+    assert len(service.runs(waiting)) == 1
+
+
+def test_the_newest_checkpoint_may_be_named_beside_an_answer(
+    http: TestClient, waiting: str
+) -> None:
+    place = http.get(f"/threads/{waiting}/state").json()["checkpoint"]
+    body = {"assistant_id": "desk", "command": {"resume": APPROVE}, "checkpoint": place}
+    assert said(http.post(f"/threads/{waiting}/runs/wait", json=body).json())[-1] == "Done."
+
+
+# What is wrong
+
+WRONG = [
+    ({"input": HI}, "assistant_id is missing."),
+    ({"assistant_id": 3, "input": HI}, "assistant_id must be a string, got 3."),
+    ({"input": HI, "stream_mode": "all"}, "stream_mode must be 'values', 'updates', .* or a list"),
+    ({"input": HI, "stream_mode": ["updates", "all"]}, r"got \['updates', 'all'\]"),
+    ({"input": HI, "interrupt_before": 3}, r"interrupt_before must be '\*' or a list of strings,"),
+    ({"input": "Hi"}, "input must be an object, got 'Hi'."),
+    ({"input": HI, "after_seconds": -1}, "after_seconds must be a number from 0, got -1."),
+    ({"input": HI, "stream_subgraphs": "perhaps"}, "stream_subgraphs must be true or false, got"),
+    ({"input": HI, "checkpoint": {"checkpoint_ns": "x"}}, "checkpoint.checkpoint_ns must be ''"),
+    ({"input": HI, "webhook": "x"}, "webhook is not supported by this server."),
+    ({"input": HI, "confg": {"tags": []}}, "confg is not .* Did you mean 'config'"),
+    ({"input": HI, "config": {"recursion_limit": 0}}, "config.recursion_limit: must be a number"),
+    ({"input": HI, "config": {"tags": "x"}}, "config.tags: must be a list of strings, got"),
+    ({"input": HI, "config": {"configurable": []  , "callbacks": ["x"]}}, "cannot set callbacks"),
+    ({"input": {"messages": 3}}, 'Send input: {"messages": '),
+    ({"input": {"mesages": []}}, "Did you mean 'messages'"),
+    ({"input": {}}, "input is empty"),
+    ({"input": {**HI, "mesage": 1}}, "Did you mean"),
+    ({}, "input is missing"),
+    ({"command": {"resume": 1}}, "has no message yet"),
+    ({"command": {"resume": 1, "goto": "x"}}, "command.goto must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "text"), WRONG)
+def test_mistakes_are_refused_in_our_words(http: TestClient, body: Any, text: str) -> None:
+    import re
+
+    thread = http.post("/threads", json={}).json()["thread_id"]
+    named = {} if "assistant_id is missing" in text else {"assistant_id": "echo"}
+    answer = http.post(f"/threads/{thread}/runs/wait", json={**named, **body})
+    assert answer.status_code in (404, 422), answer.text
+    detail = answer.json()["detail"]
+    assert re.search(text, detail), detail
+    for word in ("literal", "Input should", "Field required", "Pass ", "service.submit", "busy="):
+        assert word not in detail
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("/threads/search", {"limit": 0}, "limit must be a number from 1 to 1000, got 0."),
+        ("/threads/search", {"status": "x"}, "status must be 'idle', 'busy', .*, got 'x'."),
+        ("/threads/{thread}/history", {"before": 3}, "before must be a string or an object, got 3"),
+        ("/threads/{thread}/state", {}, "values is missing."),
+        ("/runs/batch", [{"input": HI}], "0.assistant_id is missing."),
+        ("/runs/batch", {}, "The body must be a list of objects"),
+        ("/threads/{thread}/state", {"values": {}}, "has no message yet"),
+    ],
+)
+def test_other_requests_are_refused_in_our_words(
+    http: TestClient, path: str, body: Any, text: str
+) -> None:
+    import re
+
+    thread = http.post("/threads", json={}).json()["thread_id"]
+    answer = http.post(path.replace("{thread}", thread), json=body)
+    assert answer.status_code in (404, 422)
+    assert re.search(text, answer.json()["detail"]), answer.json()["detail"]
+
+
+def test_a_resume_of_what_does_not_wait(http: TestClient, service: Service, waiting: str) -> None:
+    body = {"assistant_id": "desk", "command": {"resume": APPROVE}}
+    assert http.post(f"/threads/{waiting}/runs/wait", json=body).status_code == 200
+    answer = http.post(f"/threads/{waiting}/runs/wait", json=body)
+    assert answer.status_code in (404, 409)
+    assert "waits for no" in answer.json()["detail"] or "not paused" in answer.json()["detail"]
+
+
+def test_keys_that_are_far_from_each_schema_are_left_out(
+    http: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = {"assistant_id": "echo", "input": {**HI, "tools": [], "frontend_state": 1}}
+    values = http.post("/runs/wait", json=body).json()
+    assert said(values) == ["Hi", "You said: Hi"]
+    assert "input.frontend_state" in caplog.text
+
+
+def test_a_busy_thread_is_refused_in_the_words_of_the_api(http: TestClient, waiting: str) -> None:
+    body = {"assistant_id": "desk", "input": HI, "multitask_strategy": "reject"}
+    detail = refusal(http, f"/threads/{waiting}/runs", body, 409)
+    assert "busy=" not in detail
+    assert "multitask_strategy" in detail
