@@ -314,7 +314,7 @@ def test_who_decided_what_is_shown_at_the_call_and_in_the_audit(
     wait, line = decided("edit", **changed)
     assert line == "changed by ann: euros 40 → 10, count: 1, how: 'card'"
     audit = unescape(client.get(f"/inbox/audit?thread={wait.thread_id}").text)
-    assert f'changed <a href="/inbox/{wait.id}"><code>refund</code></a>' in audit
+    assert f'<a href="/inbox/{wait.id}">changed <code>refund</code></a>' in audit
     assert '<td class="long">euros 40 → 10, count: 1' in audit
     assert decided("approve")[1] == "approved by ann"
     assert decided("reject", message="Too much")[1] == "rejected by ann: Too much"

@@ -145,10 +145,12 @@ def test_a_change_stays_while_the_thread_is_drawn_again(
     page = new_page(f"/studio/threads/{thread}")
     page.get_by_text("Change the arguments").click()
     page.get_by_label("euros required").fill("10")
+    page.get_by_label("Send now").check()
     # As a browser does when somebody comes back to its window.
     with page.expect_response(lambda response: "/parts" in response.url):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.get_by_label("euros required")).to_have_value("10")
+    expect(page.get_by_label("Send now")).to_be_checked()
     assert undecided(desk, wait)
 
 
@@ -221,8 +223,8 @@ def test_keys_are_about_the_review_with_the_focus(
     page.locator(f"#wait-{second.id} h2").click()
     for key in ("a", "Enter"):
         page.keyboard.press(key)
-    expect(page.locator(f"#wait-{second.id}")).to_contain_text("Approved by local")
-    assert undecided(desk, first.id)
+    expect(page.locator(f"#wait-{second.id}.open")).to_have_count(0)
+    assert (undecided(desk, first.id), undecided(desk, second.id)) == (True, False)
 
 
 def test_the_keys_of_a_message(desk: Desk, thread: str, new_page: NewPage) -> None:

@@ -56,7 +56,7 @@
     if (event.target.matches("textarea") && event.key === "Enter" && !event.isComposing &&
         (event.ctrlKey || event.metaKey || event.target.rows === 1) && !event.shiftKey) {
       const form = event.target.form;
-      if (form?.matches(".write, .decision, .confirm")) { event.preventDefault(); form.requestSubmit(); }
+      if (form?.matches(".write, .decide, .confirm")) { event.preventDefault(); form.requestSubmit(); }
       return;
     }
     const typing = event.target.matches("input:not([type=checkbox]), textarea, select");

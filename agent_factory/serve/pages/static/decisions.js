@@ -13,7 +13,7 @@
     const place = form?.querySelector(".changes");
     if (place) place.textContent = listed(changed(form)) || "No changes yet.";
   }
-  const prepare = () => document.querySelectorAll(".decision.edit").forEach(preview);
+  const prepare = () => document.querySelectorAll(".decide.edit").forEach(preview);
   prepare();
   document.body.addEventListener("htmx:afterSettle", prepare);
 
@@ -42,7 +42,7 @@
     const notice = target.closest(".unsent"), card = target.closest(".wait");
     if (!notice || !target.matches("button")) return;
     for (const field of changed(card)) field.value = field.dataset.before;
-    card.querySelectorAll(".decision.edit").forEach(preview);
+    card.querySelectorAll(".decide.edit").forEach(preview);
     notice.hidden = true;
     card.focus();
   });
@@ -53,9 +53,12 @@
     const card = byId(detail.target.id);
     (card?.querySelector("[aria-invalid]") || card)?.focus();
   });
-  // One that somebody uses is not drawn again.
+  // One that somebody uses is not drawn again, and what was chosen stays chosen.
   document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
+    if (target.querySelector(".when") && fragment.querySelector(".when")) {
+      event.detail.shouldSwap = false;
+    }
     if (target.id !== "waits") return;
     for (const card of target.querySelectorAll(".wait.open")) {
       const again = fragment.querySelector(`#${CSS.escape(card.id)}`);
