@@ -98,6 +98,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "GET /inbox/audit": [None, "?thread={thread}"],
     "GET /inbox/approvals": [None, "?ended=1"],
     "POST /inbox/approvals/{approval}/revoke": [Form({})],
+    "GET /inbox/decisions": ["?decision=approve&wait={wait}"],
     "GET /inbox/{wait}": [None],
     "POST /inbox/{wait}/claim": [Form({})],
     "POST /inbox/{wait}/release": [Form({})],

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from langgraph_keys import configurable_keys
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.review.records import call_digest
 from agent_factory.service import NotFound
@@ -69,6 +69,9 @@ def each_way_in(desk: Desk, thread: str, agent: str, configurable: Any) -> list[
         desk.eve.post("/runs/batch", json=[{**message, "thread_id": thread}]),
         desk.eve.post("/v1/chat/completions", json=asked),
     ]
+    for begun in desk.service.runs(thread):  # what comes later would be held behind a review
+        with suppress(AgentFactoryError):
+            begun.result(30)
     for name in ("forwardedProps", "state", "config"):
         given = configurable if name == "forwardedProps" else body["config"]
         responses.append(desk.eve.post(f"/ag-ui/{agent}", json={**chat, name: given}))

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from html import unescape
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -248,7 +249,7 @@ class Form(Way):
             return None
         problem = re.findall(r'class="problem"[^>]*>([^<]+)<', answer.text)
         assert problem, answer.text
-        raise Refused(problem[0])
+        raise Refused(unescape(problem[0]))
 
 
 class Sdk(Way):

@@ -313,15 +313,15 @@ def test_a_question_is_answered(client: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ({"input": HI}, "assistant_id: Field required"),
+        ({"input": HI}, "assistant_id is missing"),
         ({"assistant_id": "echo"}, "input is missing"),
         ({"assistant_id": "echo", "input": HI, "webhook": "x"}, "webhook is not supported by"),
         ({"assistant_id": "echo", "input": HI, "stream_mode": "all"}, "stream_mode.*got 'all'"),
         ({"assistant_id": "echo", "input": {"messages": 3}}, "must be a string, a message or"),
         ({"assistant_id": "nobody", "input": HI}, "There is no agent 'nobody'"),
         (
-            {"assistant_id": "echo", "input": HI, "config": {"run_name": "x"}},
-            "cannot set run_name of a run of the service",
+            {"assistant_id": "echo", "input": HI, "config": {"callbacks": ["x"]}},
+            "cannot set callbacks of a run",
         ),
         ({"assistant_id": "echo", "command": {"resume": 1}}, "has no message yet"),
     ],

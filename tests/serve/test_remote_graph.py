@@ -137,7 +137,7 @@ def test_its_steps_are_those_of_a_subgraph(remote: Remote, thread: Any) -> None:
     parts = [*around(remote, "echo").stream(HI, thread, subgraphs=True, stream_mode="updates")]
     inner = [update for place, update in parts if place]
     assert [said(update["model"]) for update in inner if "model" in update] == [["You said: Hi"]]
-    assert texts(parts[-1][1]["remote"])[-1] == "You said: Hi"
+    assert said(parts[-1][1]["remote"])[-1] == "You said: Hi"
 
 
 def test_its_review_pauses_the_graph_around_it(

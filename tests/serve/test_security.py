@@ -495,7 +495,12 @@ HI = {"role": "user", "content": "Hi"}
     ("method", "path", "body", "text"),
     [
         ("POST", "/threads/search", {"offset": 10**30}, "cannot be stored"),
-        ("POST", "/runs", {"input": {"messages": [HI], "n": 2**70}}, "cannot be stored"),
+        (
+            "POST",
+            "/runs",
+            {"input": {"messages": [{**HI, "additional_kwargs": {"n": 2**70}}]}},
+            "cannot be stored",
+        ),
         (
             "POST",
             "/runs",

@@ -794,8 +794,12 @@ def test_a_run_has_settings_of_its_own(service: Service, thread: str) -> None:
         ({"message": "Hi", "busy": "wait"}, "must be one of 'queue', 'reject'"),
         ({"message": "Hi", "priority": 5000}, "must be from -1000 to 1000, got 5000"),
         (
-            {"message": "Hi", "config": {"callbacks": [], "configurable": {"thread_id": "t"}}},
-            "cannot set callbacks, thread_id of a run of the service",
+            {"message": "Hi", "config": {"callbacks": [3]}},
+            "cannot set callbacks of a run",
+        ),
+        (
+            {"message": "Hi", "config": {"configurable": {"thread_id": "t"}}},
+            "'thread_id' belongs to LangGraph and cannot be set",
         ),
     ],
 )
