@@ -112,9 +112,8 @@ def judge(
             hint = f'Pass {{"seconds": 3600}}, where Rule({call.name!r}, "ask", remember=3600) is.'
             raise DecisionNotAllowed(call.name, problem, hint)
     if kind == "edit":
-        complete["edited_action"] = action = _edited_action(call, complete["edited_action"])
-        _check_edit(call, action, tools, rules)
-        return Judgement(complete, action)
+        complete["edited_action"] = edit = _edit_of(call, complete["edited_action"], tools, rules)
+        return Judgement(complete, edit)
     if kind in ("reject", "respond"):
         _check_message(call, kind, complete)
     runs = kind == "approve" and call.kind in ("review", "pause")
@@ -181,7 +180,15 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
                 f"Decide with {takers}, or leave {name!r} out.",
             )
         elif name not in ("type", "digest", *PARTS.values()):
-            raise _unknown_part(call, kind, name)
+            close = get_close_matches(str(name), {str(part) for part in PARTS.values()}, 1)
+            intended = close[0] if close else _INTENDED.get(name)
+            takers = " and ".join(repr(one) for one, part in PARTS.items() if part == intended)
+            hint = f"Its parts are 'type', {own!r} and 'digest'."
+            if intended == own:
+                hint = f"Did you mean {own!r}?"
+            elif intended:
+                hint += f" {takers} take {intended!r}."
+            raise InvalidDecision(call.name, f"{name!r} is not a part of {kind!r}.", hint)
     if kind in ("edit", "respond") and own not in parts:
         example = {"type": kind, own: _example(call) if kind == "edit" else "The result."}
         reason = f"{kind!r} needs {own!r}, and it is missing."
@@ -190,20 +197,6 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
         reason = f"'digest' must be a string, got {describe(parts['digest'])}."
         raise InvalidDecision(call.name, reason, "Leave it out, or pass the digest of the call.")
     return parts
-
-
-def _unknown_part(call: PendingCall, kind: str, name: Any) -> InvalidDecision:
-    own = PARTS[kind]
-    close = get_close_matches(str(name), {str(part) for part in PARTS.values()}, 1)
-    intended = close[0] if close else _INTENDED.get(name)
-    if intended == own:
-        hint = f"Did you mean {own!r}?"
-    else:
-        hint = f"Its parts are 'type', {own!r} and 'digest'."
-        takers = [one for one, part in PARTS.items() if intended and part == intended]
-        if takers:
-            hint += f" {' and '.join(map(repr, takers))} take {intended!r}."
-    return InvalidDecision(call.name, f"{name!r} is not a part of {kind!r}.", hint)
 
 
 def _decisions_in(calls: Sequence[PendingCall], answer: Any) -> list[Any]:
@@ -249,11 +242,11 @@ def _check_message(call: PendingCall, kind: str, decision: dict[str, Any]) -> No
         decision.pop("message", None)
 
 
-def _edited_action(call: PendingCall, action: Any) -> Action:
+def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rules: Rules) -> Action:
     """The call that an edit puts in place; without a name, its tool stays."""
     is_action = isinstance(action, Mapping) and action.keys() <= {"name", "args"}
-    args = action.get("args") if is_action else None
-    name = action.get("name", call.name) if is_action else None
+    args: Any = action.get("args") if is_action else None
+    name: Any = action.get("name", call.name) if is_action else None
     has_names = isinstance(args, Mapping) and all(isinstance(key, str) for key in args)
     if not has_names or not isinstance(name, str) or not name:
         raise InvalidDecision(
@@ -262,13 +255,6 @@ def _edited_action(call: PendingCall, action: Any) -> Action:
             f"got {describe(action)}.",
             f"Pass {_json({'type': 'edit', 'edited_action': _example(call)})}.",
         )
-    return Action(name=name, args=dict(cast("Mapping[str, Any]", args)))
-
-
-def _check_edit(
-    call: PendingCall, action: Action, tools: Mapping[str, BaseTool], rules: Rules
-) -> None:
-    name, args = action["name"], action["args"]
     tool = tools.get(name)
     # A tool that the agent does not have may belong to an agent inside, or to a layer.
     if tool is None and name != call.name and call.name in tools:
@@ -291,6 +277,7 @@ def _check_edit(
                 f"the policy does not allow the edited call of {name}{because}.",
                 "Edit it in another way, or reject it.",
             )
+    return Action(name=name, args=dict(args))
 
 
 def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:

@@ -302,7 +302,13 @@ class _Chat:
             elif run is None:
                 remark = "Your message was not taken."
             else:
-                remark = _withdrawn(service, waits, principal.tenant)
+                decided = [
+                    (wait.tool, service.inbox(principal.tenant).get(wait.id).decision or {})
+                    for wait in waits
+                ]
+                tools = [tool for tool, decision in decided if decision.get("type") == "cancel"]
+                if tools:
+                    remark = f"Withdrawn by your message, and not run: {', '.join(tools)}."
         inbox = f"{request.base_url}inbox"
         return cls(service, body.model, thread, principal, inbox, keeps, waits, run, remark)
 
@@ -448,14 +454,6 @@ class _Chat:
         self.keeps = True  # nothing is left to delete
         delete = partial(self.service.delete_thread, by=self.principal.name, tenant=tenant)
         await run_in_threadpool(delete, self.thread)
-
-
-def _withdrawn(service: Service, waits: Iterable[Wait], tenant: str) -> str:
-    """What a message has withdrawn by being sent now, as a sentence."""
-    inbox = service.inbox(tenant)
-    decisions = [(wait.tool, inbox.get(wait.id).decision or {}) for wait in waits]
-    tools = [tool for tool, decision in decisions if decision.get("type") == "cancel"]
-    return f"Withdrawn by your message, and not run: {', '.join(tools)}." if tools else ""
 
 
 async def _has_gone(request: Request) -> None:

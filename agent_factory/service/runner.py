@@ -379,7 +379,11 @@ class _Attempt:
             return self._reviewed(decide, adecide, decisions, options)
         given = load(b64decode(self._work["input"]))
         if stored is not None and (rolled_back := self._work.get("rollback")):
-            stored = self._roll_back(rolled_back)
+            stored = checkpoint_before(self.saver, self._work["thread"], rolled_back)
+            if stored is None:
+                self.saver.delete_thread(self._work["thread"])
+            else:
+                self._from = stored.checkpoint["id"]
         unread = self._unread(stored) if self._work.get("before") else []
         if self._work["checkpoint"] not in (None, self.saver.latest):
             self._from = self._work["checkpoint"]
@@ -484,15 +488,6 @@ class _Attempt:
         place = {"checkpoint_ns": "", "checkpoint_id": self._from}
         configurable = {**self._config["configurable"], **place}
         return {**self._config, "configurable": configurable}
-
-    def _roll_back(self, run: str) -> CheckpointTuple | None:
-        """Go back to the checkpoint before the first of a run, and return it."""
-        stored = checkpoint_before(self.saver, self._work["thread"], run)
-        if stored is None:
-            self.saver.delete_thread(self._work["thread"])
-        else:
-            self._from = stored.checkpoint["id"]
-        return stored
 
 
 def checkpoint_before(saver: FencedSaver, thread: str, run: str) -> CheckpointTuple | None:

@@ -383,7 +383,7 @@ class Service(ThreadService):
         parts = {name: part for name, part in parts.items() if part is not None}
         if isinstance(whole, Mapping):
             if twice := sorted(parts.keys() & whole.keys()):
-                reason = f"has {', '.join(twice)}, and so has an argument of its own."
+                reason = f"has {', '.join(twice)}, and an argument names it again."
                 raise ArgumentError("decision", reason, "Pass each part once.")
             whole = {**whole, **parts}
         work = partial(inbox.decide, wait_id, whole, by=by, roles=roles, undo=undo, via=via)

@@ -269,7 +269,7 @@ def test_a_part_of_a_decision_is_said_once(service: Service, ran: list[Any]) -> 
     service.start()
     wait = asked(service, 5)
     decision = {"type": "reject", "message": "No."}
-    with pytest.raises(ArgumentError, match="has message, and so has an argument of its own"):
+    with pytest.raises(ArgumentError, match="has message, and an argument names it again"):
         service.decide(wait.id, decision, by="ann", message="Yes.")
     assert service.inbox().get(wait.id).decided_at is None
 

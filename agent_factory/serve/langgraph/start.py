@@ -160,7 +160,7 @@ def checked_input(graph: Any, agent: str, given: Mapping[str, Any], *, waits: bo
     return {key: value for key, value in given.items() if key in keys} or given
 
 
-@lru_cache(maxsize=256)  # LangGraph makes the schema anew each time
+@lru_cache(maxsize=256)  # LangGraph makes the schema again each time
 def input_keys(graph: Any) -> tuple[str, ...]:
     """The keys of an agent's input; none if it takes any."""
     return tuple(graph.get_input_jsonschema().get("properties", ()))

@@ -40,7 +40,7 @@ class BulkPages:
         ids = request.query_params.getlist("wait")
         shown = await run_in_threadpool(lambda: self._shown(request, ids))
         name = request.state.principal.name
-        obstacles = [(wait, _obstacle(wait, kind, name)) for wait in shown]
+        obstacles = [(wait, wait.obstacle(kind, name)) for wait in shown]
         calls = [wait for wait, obstacle in obstacles if not obstacle]
         return page(
             request,
@@ -102,17 +102,3 @@ def _kind_of(value: Any) -> str:
     if value not in DECISIONS:
         raise HTTPException(422, f"decision must be {' or '.join(DECISIONS)}.")
     return str(value)
-
-
-def _obstacle(shown: ShownWait, kind: str, name: str) -> str:
-    """Why a decision cannot be made about a call; "" if it can."""
-    wait = shown.wait
-    if not shown.is_open:
-        return f"was decided before, by {wait.decided_by}"
-    if not shown.may_decide:
-        return "you may not decide about it"
-    if wait.claimed_by not in (None, name):
-        return f"is claimed by {wait.claimed_by}"
-    if kind not in wait.allowed:
-        return f"takes no {kind!r}, only {', '.join(wait.allowed)}"
-    return ""

@@ -87,6 +87,17 @@ class ShownWait:
         """Whether it can still be decided."""
         return self.wait.decided_at is None
 
+    def obstacle(self, kind: str, name: str) -> str:
+        """Why somebody cannot make a decision of this type; "" if they can."""
+        wait = self.wait
+        if not self.is_open:
+            return f"was decided before, by {wait.decided_by}"
+        if not self.may_decide:
+            return "you may not decide about it"
+        if wait.claimed_by not in (None, name):
+            return f"is claimed by {wait.claimed_by}"
+        return "" if kind in wait.allowed else f"takes no {kind!r}, only {', '.join(wait.allowed)}"
+
 
 def found_waits(service: Service, request: Request) -> dict[str, Any]:
     """The list of waits that a request asks for, with what its page needs besides."""
@@ -152,7 +163,10 @@ def shown_wait(
     schema, description = schema_of(service, wait)
     if fields is None:
         fields = fields_of(schema, wait.args)
-    question = _text(wait.question)
+    asked = wait.question  # a text, or an object with one value
+    if isinstance(asked, Mapping) and len(asked) == 1:
+        (asked,) = asked.values()
+    question = "" if asked is None else asked if isinstance(asked, str) else repr(asked)
     if wait.kind == "review":  # what a description says by default is on the page already
         question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
     principal, may_decide = request.state.principal, request.state.may_decide
@@ -170,15 +184,6 @@ def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, s
     schema: Any = tool.tool_call_schema
     about = tool.description.partition("\n\n")[0]
     return (schema if isinstance(schema, dict) else schema.model_json_schema()), about
-
-
-def _text(question: Any) -> str:
-    """What is asked: a text, or the one value of an object."""
-    if isinstance(question, Mapping) and len(question) == 1:
-        (question,) = question.values()
-    if question is None:
-        return ""
-    return question if isinstance(question, str) else repr(question)
 
 
 def decide(
