@@ -146,7 +146,7 @@ def test_a_wrong_value_is_shown_with_its_field(
     wait = asks()
     path = f"/inbox/{wait.id}/decision"
     shown = send(client, path, decision="edit", **EDIT | {f"arg.{field}": text}).text
-    assert "Some arguments are not valid." in shown
+    assert '<p class="problem" role="alert">[AF337] refund: ' in shown
     assert f'id="f-{wait.id}-{field}-error">{error}' in shown
     assert 'value="B2"' in shown  # what was entered stays
     assert "Approve these arguments" in shown
@@ -192,7 +192,7 @@ def test_later_calls_are_approved_and_revoked(
     [
         ({"decision": "approve", "arg.euros": "10"}, "takes no 'edited_action'"),
         ({"decision": "approve", "arg.euros": "40"}, "takes no 'edited_action'"),
-        ({"decision": "approve", "arg.euros": ""}, "Some arguments are not valid."),
+        ({"decision": "approve", "arg.euros": ""}, "takes no 'edited_action'"),
         ({"decision": "approve", "message": "Fraud"}, "takes no 'message'"),
         ({"decision": "remember", "seconds": "60", "message": "Fraud"}, "takes no 'message'"),
         ({"decision": "remember", "seconds": "60", "arg.euros": "10"}, "no 'edited_action'"),
@@ -463,10 +463,10 @@ def test_a_page_says_that_no_worker_runs(
     with_no_worker.add("desk", service.agents["desk"])
     run = with_no_worker.submit("desk", message="Are you there?", tenant="acme")
     client, page = client_of(with_no_worker), f"/studio/threads/{run.thread_id}"
-    assert "No worker runs" not in client.get(f"{page}/workers").text
-    monkeypatch.setattr("agent_factory.serve.pages.studio.PATIENCE", 0.0)
-    for path in (page, f"{page}/workers", f"{page}/parts?only=head"):
-        assert "No worker runs" in client.get(path).text
+    assert "waits for a worker: none runs." not in client.get(f"{page}/missing").text
+    monkeypatch.setattr("agent_factory.serve.pages.studio.SAY_AFTER", 0.0)
+    for path in (page, f"{page}/missing", f"{page}/parts?only=head"):
+        assert "waits for a worker: none runs." in client.get(path).text
     with_no_worker.close()
     page = f"/studio/threads/{asks().thread_id}"
-    assert "No worker runs" not in client_of(service).get(f"{page}/workers").text
+    assert "waits for a worker: none runs." not in client_of(service).get(f"{page}/missing").text
