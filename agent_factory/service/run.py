@@ -17,10 +17,10 @@ from sqlalchemy import Row, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
-from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
+from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCancelled, RunFailed
 from agent_factory.service.events import load
 from agent_factory.service.leases import Lease, take_lease
-from agent_factory.service.progress import Progress
+from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
@@ -107,6 +107,11 @@ class Run:
             job=row.job,
             usage=row.usage,
         )
+
+    @property
+    def missing(self) -> NoWorker | MessageHeld | None:
+        """What the run needs to go on if nobody works on it: a worker, or a decision."""
+        return self._backend.call(lambda: what_is_missing(self._backend, self.id))
 
     @property
     def messages(self) -> list[BaseMessage]:

@@ -463,10 +463,10 @@ def test_a_page_says_that_no_worker_runs(
     with_no_worker.add("desk", service.agents["desk"])
     run = with_no_worker.submit("desk", message="Are you there?", tenant="acme")
     client, page = client_of(with_no_worker), f"/studio/threads/{run.thread_id}"
-    assert "No worker runs" not in client.get(f"{page}/workers").text
-    monkeypatch.setattr("agent_factory.serve.pages.studio.PATIENCE", 0.0)
-    for path in (page, f"{page}/workers", f"{page}/parts?only=head"):
-        assert "No worker runs" in client.get(path).text
+    assert "waits for a worker: none runs." not in client.get(f"{page}/missing").text
+    monkeypatch.setattr("agent_factory.serve.pages.studio.SAY_AFTER", 0.0)
+    for path in (page, f"{page}/missing", f"{page}/parts?only=head"):
+        assert "waits for a worker: none runs." in client.get(path).text
     with_no_worker.close()
     page = f"/studio/threads/{asks().thread_id}"
-    assert "No worker runs" not in client_of(service).get(f"{page}/workers").text
+    assert "waits for a worker: none runs." not in client_of(service).get(f"{page}/missing").text

@@ -359,5 +359,5 @@ def test_a_message_without_a_worker_says_so(idle: Desk, browser: Any) -> None:
     page.goto(f"{idle.url}/studio")
     page.get_by_label("Message").fill("Are you there?")
     page.get_by_role("button", name="Send").click()
-    expect(page.locator("#head")).to_contain_text("No worker runs", timeout=30_000)
+    expect(page.locator("#head")).to_contain_text("waits for a worker: none runs.", timeout=30_000)
     page.close()

@@ -32,7 +32,7 @@ def routes(service: Service) -> list[Route]:
         Route(f"{thread}/events", studio.thread_events),
         Route(f"{thread}/parts", studio.parts),
         Route(f"{thread}/held", studio.held),
-        Route(f"{thread}/workers", studio.workers),
+        Route(f"{thread}/missing", studio.missing),
         Route(f"{thread}/history", studio.history),
         Route("/inbox", inbox.waits),
         Route("/inbox/rows", inbox.rows),

@@ -23,12 +23,10 @@ from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
 from agent_factory.serve.security import read_form
 from agent_factory.service import HeldMessage, NotFound, Service, ThreadInfo
+from agent_factory.service.progress import SAY_AFTER
 
 PAGE = 50
 """Threads that are loaded at once."""
-
-PATIENCE = 2.0
-"""Seconds for which a message may be queued before the page asks whether a worker lives."""
 
 STATUSES = ("idle", "queued", "running", "waiting", "failed")
 
@@ -166,7 +164,7 @@ class StudioPages:
             "waits": [shown_wait(self._service, wait, request, held=held) for wait in waits],
             "held": held,
             "waiting": None if agent is None else self._service.waiting(info.agent),
-            "has_workers": info.status != "queued" or self._has_workers(info),
+            "missing": self._missing(info),
             "usage": self._service.usage(info.id, tenant=tenant),
             "picture": None if agent is None else picture_of(agent),
             "is_at_work": info.status in AT_WORK,
@@ -181,15 +179,18 @@ class StudioPages:
         return page(request, "held.html", held=held, thread_id=info.id)
 
     @with_error_page
-    async def workers(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/workers`: says if none is there for what is queued."""
+    async def missing(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}/missing`: says if no worker is there for the run."""
         info = await run_in_threadpool(self._info, request)
-        has_workers = await run_in_threadpool(self._has_workers, info)
-        return page(request, "workers.html", thread=info, has_workers=has_workers)
+        missing = await run_in_threadpool(self._missing, info)
+        return page(request, "missing.html", missing=missing)
 
-    def _has_workers(self, info: ThreadInfo) -> bool:
-        """Whether a worker lives, or may still be about to begin."""
-        return time.time() - info.updated_at < PATIENCE or bool(self._service.workers())
+    def _missing(self, info: ThreadInfo) -> str:
+        """What the run of a thread needs to go on, once it has had the time to begin."""
+        is_new = time.time() - info.updated_at < SAY_AFTER
+        if info.run is None or info.status not in AT_WORK or is_new:
+            return ""
+        return str(self._service.run(info.run).missing or "")
 
     @with_error_page
     async def history(self, request: Request) -> Response:
