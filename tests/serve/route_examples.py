@@ -92,6 +92,8 @@ EXAMPLES: dict[str, list[Any]] = {
         Form({"text": "Hi"}),
         Form({"checkpoint": "{checkpoint}"}),
     ],
+    "GET /studio/threads/{thread}/held": [None],
+    "GET /studio/threads/{thread}/missing": [None],
     "GET /inbox": [None, "?text=own"],
     "GET /inbox/rows": [None],
     "GET /inbox/events": [None],
@@ -100,10 +102,13 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /inbox/approvals/{approval}/revoke": [Form({})],
     "GET /inbox/decisions": ["?decision=approve&wait={wait}"],
     "GET /inbox/{wait}": [None],
+    "GET /inbox/{wait}/held": [None],
     "POST /inbox/{wait}/claim": [Form({})],
     "POST /inbox/{wait}/release": [Form({})],
     "POST /inbox/{wait}/decision": [Form({"decision": "approve"})],
-    "POST /inbox/decisions": [Form({"decision": "approve", "wait": "{wait}"})],
+    "POST /inbox/decisions": [
+        Form({"decision": "approve", "wait": "{wait}", "digest": "as it was shown"})
+    ],
     "POST /ag-ui/{assistant}": [AG_UI, AG_UI_ANSWER],
     "GET /v1/models": [None],
     "GET /v1/models/{assistant}": [None],
