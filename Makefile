@@ -57,7 +57,7 @@ foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agent
 web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
 	$(BIN)/python $(TESTS) tests/web --ignore=tests/web/test_speed.py $(ARGS)
 
-speed: $(STAMP)   # how soon pages answer: one test at a time, and nothing beside it
+speed: $(STAMP)   # what pages cost with 10,000 threads, in queries, requests and rows
 	$(BIN)/python -m pytest tests/web/test_speed.py $(ARGS)
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along

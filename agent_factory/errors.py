@@ -108,13 +108,13 @@ class BuildWarning(SpecError):
 
 
 class AgentFactoryWarning(UserWarning):
-    """Python warning about an agent that was built and is likely wrong.
+    """Python warning about an agent that was built, or a run that begins, and is likely wrong.
 
     Args:
         warnings: What was found, each with its code.
     """
 
-    def __init__(self, warnings: Sequence[SpecError]) -> None:
+    def __init__(self, warnings: Sequence[AgentFactoryError]) -> None:
         self.warnings = tuple(warnings)
         super().__init__("\n".join(map(str, self.warnings)))
 
@@ -141,7 +141,9 @@ class BuildCode:
     @property
     def ignorable(self) -> bool:
         """Whether `create_agent(..., ignore=[code])` suppresses it."""
-        return self.severity == "warning" or self.code in ("AF105", "AF118", "AF119", "AF120")
+        return self.severity == "warning" or self.code in (
+            *("AF105", "AF118", "AF119", "AF120", "AF124"),
+        )
 
 
 _BUILD_CODES = {
@@ -168,6 +170,7 @@ _BUILD_CODES = {
     "AF121": ("UnknownMember", "No middleware in a stack has this name, or several have it."),
     "AF122": ("MovedToNowhere", "`moved` gives a new name that no middleware in the stack has."),
     "AF123": ("OldNameInUse", "`moved` gives an old name that a middleware still has."),
+    "AF124": ("ToolMisspelt", "A middleware is configured for nearly the name of a tool."),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),
@@ -239,6 +242,12 @@ class BadReturn(TurnError, TypeError):
     code = "AF304"
 
 
+class WrongToolCallId(BadReturn):
+    """A tool or a layer returned a result for another call than its own. The tool may have run."""
+
+    code = "AF317"
+
+
 class CommandNotSupported(TurnError, NotImplementedError):
     """A Command asks for something that is not supported where it was returned."""
 
@@ -293,6 +302,36 @@ class MissingNode(TurnError):
         subject = f"thread {thread_id!r}" if thread_id is not None else "the thread"
         reason = f"waits at {', '.join(nodes)}, which this agent does not have."
         super().__init__(subject, reason, hint)
+
+
+class UnknownInput(TurnError, ValueError):
+    """The input of a run has a key that no schema of the agent has; it would be dropped."""
+
+    code = "AF323"
+
+
+class ReviewError(TurnError):
+    """A decision about a paused thread cannot be applied. The thread is unchanged."""
+
+    code = "AF330"
+
+
+class NothingPending(ReviewError):
+    """The thread is not paused, or no tool call in it waits for a decision."""
+
+    code = "AF331"
+
+
+class UnknownCall(ReviewError, LookupError):
+    """Nothing pending has this id, or several calls are pending and no id was given."""
+
+    code = "AF332"
+
+
+class NoThread(ReviewError):
+    """The agent has no checkpointer, the config no `thread_id`, or the thread no checkpoint."""
+
+    code = "AF335"
 
 
 class OutputError(TurnError):

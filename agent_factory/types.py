@@ -15,6 +15,8 @@ from langchain_core.messages import (
     MessageLikeRepresentation,
     SystemMessage,
 )
+from langchain_core.runnables.config import run_in_executor
+from langchain_core.tools import StructuredTool
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.graph.message import add_messages
 from langgraph.types import CachePolicy, RetryPolicy, TimeoutPolicy
@@ -299,3 +301,21 @@ class ExtendedModelResponse(Generic[ResponseT]):
 
 ModelCallResult = ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]
 """Return type of `wrap_model_call`."""
+
+
+class FunctionTool(StructuredTool):
+    """Tool of a function that takes neither a config nor callbacks.
+
+    A StructuredTool looks for these parameters in each call, which takes longer than most
+    functions. The methods have no annotations, because langchain-core evaluates them each time.
+    """
+
+    def _run(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if self.func is None:
+            return super()._run(*args, config={}, **kwargs)  # raises
+        return self.func(*args, **kwargs)
+
+    async def _arun(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if self.coroutine is None:
+            return await run_in_executor(None, self._run, *args, **kwargs)
+        return await self.coroutine(*args, **kwargs)

@@ -6,11 +6,12 @@ Each reliance stands here once, with the reason and the version it was seen in, 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from langchain_core.prompt_values import ChatPromptValue
@@ -21,6 +22,8 @@ from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt, Send
+
+E = TypeVar("E", bound=Exception)
 
 # langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
 # under way. The models and tools that a node calls inherit their callbacks and tags from it.
@@ -484,6 +487,33 @@ def waiting_interrupts(stored: CheckpointTuple) -> dict[str, tuple[Interrupt[Any
     return {task: tuple(value) for task, channel, value in writes if channel == "__interrupt__"}
 
 
+def open_interrupts(stored: CheckpointTuple) -> dict[str, bool]:
+    """Return the ids of the interrupts of a stored thread, and whether each waits for an answer.
+
+    langgraph/pregel/_task_status.py, 1.2: a task that has written anything else than these channels
+    has ended. Its interrupt was answered, and is stored until the step ends.
+    """
+    control = {"__interrupt__", "__resume__", "__error__", "__error_source_node__"}
+    writes = stored.pending_writes or ()
+    ended = {task for task, channel, _ in writes if channel not in control}
+    return {
+        interrupt.id: task not in ended
+        for task, interrupts in waiting_interrupts(stored).items()
+        for interrupt in interrupts
+    }
+
+
+def named_interrupts(resume: Any) -> set[str]:
+    """Return the ids of interrupts that an answer names; none if it answers the only one.
+
+    langgraph/pregel/_loop.py, 1.2: a dict whose keys are all such ids has an answer for each.
+    """
+    is_map = isinstance(resume, dict) and all(
+        isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) for key in resume
+    )
+    return set(resume) if is_map else set()
+
+
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
     """Whether the caller of a graph around this one sees the steps of this one.
 
@@ -507,6 +537,16 @@ def streams_messages(handler: object) -> bool:
     langgraph/pregel/_messages.py, 1.2: LangGraph does not publish the class.
     """
     return type(handler).__module__ == "langgraph.pregel._messages"
+
+
+def mark_invalid_resume(error: E) -> E:
+    """Return an error that LangGraph takes for the refusal of an answer to an interrupt.
+
+    langgraph/errors.py, 1.2: `is_invalid_resume` reads this attribute. LangGraph sets it on the
+    `ValidationError` of a `response_schema` alone.
+    """
+    error._langgraph_invalid_resume = True  # type: ignore[attr-defined]
+    return error
 
 
 def streams_events(handler: object) -> bool:

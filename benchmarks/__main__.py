@@ -17,7 +17,7 @@ from benchmarks.progress import Bar
 from benchmarks.readme import README, STORED, replaced
 from benchmarks.report import Report, doubtful, read, report, shortfalls, unmeasured
 
-_LONG = {"decisions", "batteries", "reading", "floor", "service"}
+_LONG = {"decisions", "batteries", "reading", "floor", "service", "pages"}
 
 HEADLINES = [name for name in GROUPS if name not in _LONG]
 """The groups that are measured where only headline rows are asked for."""

@@ -8,6 +8,7 @@ from benchmarks.efforts import Effort
 from benchmarks.floor import floor
 from benchmarks.harness import Work
 from benchmarks.latency import around, latency, layers, peers
+from benchmarks.pages import pages
 from benchmarks.service import service
 from benchmarks.upkeep import batteries, build, decisions, guards, imports
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading
@@ -31,5 +32,6 @@ GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "guards": guards,
     "floor": floor,
     "service": service,
+    "pages": pages,
 }
 """Every group, by the name the command line knows it by. `check` comes before each."""

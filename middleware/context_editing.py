@@ -272,6 +272,8 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         check_bool("keep_thread", keep_thread)
         check_state_schema(self, ContextEditingState)
         self.edits = edits
+        excluded = [getattr(edit, "exclude_tools", ()) for edit in edits]
+        self.expected_tools = tuple(dict.fromkeys(name for names in excluded for name in names))
         self.token_count_method = token_count_method
         self.token_counter = token_counter
         self.keep_thread = keep_thread

@@ -7,7 +7,9 @@ was asked before LangGraph stores it, so an invalid one can be given again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, cast
@@ -27,22 +29,23 @@ from agent_factory import (
     Flow,
     Invoke,
     Ordering,
-    ToolCallRecorder,
     ToolCallRequest,
-    TurnError,
     arun,
     get_tools,
     run,
     set_reason,
 )
-from agent_factory.review.approvals import ApprovalStore, StandingApproval, approval_store
+from agent_factory.errors import EndlessLoop
+from agent_factory.review.approvals import ApprovalStore, approval_store
+from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
+from agent_factory.review.pending_calls import PendingCall, calls_of
 from agent_factory.review.policy import OPTIONS, DecisionType, Rule, ToolPolicy, When
+from agent_factory.review.questions import ask_about
 from agent_factory.review.records import (
     EDITED,
     REVIEWED,
     approved_digest,
     call_digest,
-    digest,
     last_records,
     original_of,
     split_decisions,
@@ -52,12 +55,7 @@ from agent_factory.review.records import (
     with_review,
     write_notice,
 )
-
-from ._shared.interrupts import answer_model, ask
-from ._shared.invocable import Called, once_per_task
-from ._shared.judge import RiskJudge
-from ._shared.messages import error_result, last_turn, unanswered
-from ._shared.reviews import (
+from agent_factory.review.requests import (
     Action,
     ActionRequest,
     ApproveDecision,
@@ -70,8 +68,13 @@ from ._shared.reviews import (
     RespondDecision,
     ReviewConfig,
     ToolApprovalRequest,
-    answer_schema,
 )
+
+from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
+from ._shared.invocable import Called, once_per_task
+from ._shared.judge import RiskJudge
+from ._shared.messages import error_result, last_turn, unanswered
+from ._shared.standing_approvals import covered_calls, remember_approval, thread_of
 from ._shared.validation import check_choice
 
 __all__ = [
@@ -98,8 +101,8 @@ __all__ = [
 
 DEFAULT_EDIT_NOTICE: Final = (
     "[A reviewer changed this call before it ran. You asked for {original_name} with "
-    "{original_args}; {name} ran with {args} instead, and this is its result. Go on from what "
-    "really ran, and do not repeat the original call.]"
+    "{original_args}; {name} was called with {args} instead, and this is the result of that call. "
+    "Go on from it, and do not repeat the original call.]"
 )
 
 _DENIED: Final = (
@@ -108,25 +111,11 @@ _DENIED: Final = (
 )
 
 
-class CallChanged(TurnError):
-    """A layer changed a tool call after it was decided about. The call has not run.
+MOST_CHANGES: Final = 10
+"""Times that a call is decided about again because a layer has changed it."""
 
-    HumanInTheLoopMiddleware catches it and decides about the changed call. Layers further in see
-    it.
-
-    Attributes:
-        request: The call as it would run.
-    """
-
-    code = "AF343"
-
-    def __init__(self, request: ToolCallRequest) -> None:
-        self.request = request
-        super().__init__(
-            request.tool_call["name"],
-            "a layer changed this call after it was decided about, so it did not run.",
-            "Let the exception pass: HumanInTheLoopMiddleware decides about the changed call.",
-        )
+MOST_QUESTIONS: Final = 100
+"""Answers about calls as they were before that are passed over in one step."""
 
 
 class InterruptOnConfig(TypedDict, total=False):
@@ -160,8 +149,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     with the same arguments. If a layer or a new version of the agent has changed the call since,
     people are asked about what it is now.
 
-    An invalid answer (a missing decision, an unknown type, one that is not allowed) raises
-    `pydantic.ValidationError`, a ValueError, and the interrupt can be answered again.
+    A decision holds for the call that runs. An edit into a call of another tool, or into one that
+    another rule is about, is asked about again if that call needs a decision. An edit whose
+    arguments do not fit the tool, or into a call that the policy denies, is refused.
+
+    An answer that is refused (a missing decision, an unknown part, one that is not allowed) raises
+    a `ReviewError` that is a ValueError, and the interrupt can be answered again.
 
     In both modes no call of a reviewed tool runs without a decision: a call that bypasses the
     hook, by a jump to the tools, is asked about separately. A subclass that overrides
@@ -238,8 +231,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
         self.interrupt_on = interrupt_on
         rules = self.policy.rules
-        names = [rule.tool for rule in rules if not set("*?[").intersection(rule.tool)]
-        self.expected_tools = tuple(dict.fromkeys(names))
+        self.expected_tools = tuple(dict.fromkeys(rule.tool for rule in rules))
         self.description_prefix = description_prefix
         self.edit_notice = edit_notice
         self.interrupt_mode = interrupt_mode
@@ -316,7 +308,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if not asked:
             return None
         store = approval_store(runtime.store)
-        covered = yield from _covered(asked, store)
+        covered = yield from covered_calls(asked, store)
         asked = [
             (request, rule) for request, rule in asked if request.tool_call["id"] not in covered
         ]
@@ -327,76 +319,90 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             action_requests=[action for action, _ in reviews],
             review_configs=[config for _, config in reviews],
         )
-        decisions: list[Decision] = []
-        while not decisions or not all(map(_is_about, decisions, question["action_requests"])):
-            decisions = _ask_reviewer(question)["decisions"]
-        made = [
-            (request.tool_call, decision)
-            for (request, _), decision in zip(asked, decisions, strict=True)
-        ]
-        edits, results = split_decisions(made)
+        requests = [request for request, _ in asked]
+        judge_one, decisions = self._judge_of(requests), None
+        while decisions is None:
+            decisions = _ask_reviewer(question, judge_one)
+        decided = [(r.tool_call, decision) for r, decision in zip(requests, decisions, strict=True)]
+        edits, results = split_decisions(decided)
         approved = {}
         for (request, rule), decision in zip(asked, decisions, strict=True):
             call = request.tool_call
             if (edit := edits.get(call["id"])) is not None:
                 request = _edited(request, edit)
-                if not self._may_edit(request, rule):
+                if not self._holds(rule, call, request):
                     continue
             approved[call["id"]] = call_digest(request.tool_call, request.tool)
-            yield from _remember(request, decision, store)
+            yield from remember_approval(request, decision, store)
         return {"messages": [with_review(message, self.name, approved, edits), *results]}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Ask about a call without a decision; report an edit to the model."""
         call, records = request.tool_call, last_records(request.state["messages"])
         original = original_of(call, records) if EDITED in records else None
-        approved: set[str | None] = set()
-        # In per_call mode each decision is made here, so that none can be on record.
-        if self.interrupt_mode == "batched" and REVIEWED in records:
-            approved.add(approved_digest(call, records, self.name))
-        undecided = request
-        while True:
-            # Most calls are of tools whose calls all run. Such a call needs no decision, unless a
-            # layer further in makes it a call of another tool, which the guard notices.
-            allowed: str | None = undecided.tool_call["name"]
-            if not self.policy.allows(undecided.tool_call["name"]):
-                allowed = None
-                settled = yield from self._settle(undecided, approved)
-                if isinstance(settled, ToolMessage):
-                    return settled
-                if settled.tool_call is not undecided.tool_call:
-                    request, original = settled, original or call
-            may_run = partial(self._may_run, approved, knows_tool=request.tool is not None)
-            try:
-                with _Guard(request, allowed, may_run):
-                    result: ToolMessage | Command[Any] = yield request
-                break
-            except CallChanged as changed:
-                undecided = changed.request
+        with decisions_of(request, self.name) as made:
+            # In per_call mode each decision is made here, so that none can be on record.
+            if self.interrupt_mode == "batched" and REVIEWED in records:
+                made.approved.add(approved_digest(call, records, self.name))
+            undecided = request
+            for _ in range(MOST_CHANGES):
+                # Most calls are of tools whose calls all run. Such a call needs no decision, unless
+                # a layer further in makes it a call of another tool, which the guard notices.
+                allowed: str | None = undecided.tool_call["name"]
+                if not self.policy.allows(undecided.tool_call["name"]):
+                    allowed = None
+                    settled = yield from self._settle(undecided, made)
+                    if isinstance(settled, ToolMessage):
+                        return settled
+                    wanted, decided = undecided.tool_call, settled.tool_call
+                    if (wanted["name"], wanted["args"]) != (decided["name"], decided["args"]):
+                        request, original = settled, original or call
+                knows_tool = request.tool is not None
+                may_run = partial(self._may_run, made.approved, knows_tool=knows_tool)
+                try:
+                    with Guard(request, self.name, allowed, may_run):
+                        result: ToolMessage | Command[Any] = yield request
+                    break
+                except CallChanged as changed:
+                    if changed.reviewer != self.name:
+                        raise  # for a reviewer further out, which has not decided about it
+                    undecided = changed.request
+            else:
+                raise EndlessLoop(
+                    call["name"],
+                    f"layers changed this call {MOST_CHANGES} times after {self.name} had decided "
+                    "about it, so it did not run.",
+                    "Change a call in the same way each time, or put the layer outside of the "
+                    "review.",
+                )
         if original is not None and self.edit_notice is not None:
             notice = write_notice(self.edit_notice, original, request.tool_call)
             result = with_notice(result, call["id"], notice)
         return result
 
     def _settle(
-        self, request: ToolCallRequest, approved: set[str | None]
+        self, request: ToolCallRequest, made: Decisions
     ) -> Flow[ToolMessage | ToolCallRequest]:
         """Decide about a call: return its result if it does not run, or else what runs.
 
-        The digest of what runs is added to `approved`.
+        The digest of what runs is added to those that are approved.
         """
-        while True:
+        first = call_digest(request.tool_call, request.tool)
+        if first in made.settled:  # a layer has begun the call again
+            earlier = made.settled[first]
+            return earlier if isinstance(earlier, ToolMessage) else _edited(request, earlier)
+        while True:  # each pass asks a person, and no pass asks about a call that is approved
             call, rule = request.tool_call, self.policy.rule_for(request)
             if rule.action == "deny":
                 return _denied(call, rule.reason)
             if rule.action == "allow" or self._chooses_calls:
                 return request
-            if (own := call_digest(call, request.tool)) in approved:
+            if (own := call_digest(call, request.tool)) in made.approved:
                 return request
             store = approval_store(request.runtime.store)
             objection = yield from self._objection(request, rule, store)
             if objection is None:
-                approved.add(own)
+                made.approved.add(own)
                 return request
             if not _asks(rule):
                 return _denied(call, objection)
@@ -404,26 +410,33 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             question = ToolApprovalRequest(
                 tool_call_id=call["id"], action_request=action, review_config=config
             )
+            judge_one = self._judge_of([request])
             # The task may have other interrupts: of the tool, or of the same question before a new
             # version of the agent. LangGraph gives the interrupts of a task their answers by order.
-            plain = rule.action == "ask" and not objection and approved <= {None}
-            if not plain or not _is_about(decision := _ask_reviewer(question), action):
-                decision = yield from _ask_in_own_graph(question)
+            plain = rule.action == "ask" and not objection and made.approved <= {None}
+            decisions = _ask_reviewer(question, judge_one) if plain else None
+            if decisions is None:
+                decisions = yield from _ask_in_own_graph(question, judge_one)
+            (decision,) = decisions
             edits, results = split_decisions([(call, decision)])
             if results:
+                made.settled[first] = results[0]
                 return results[0]
             if edits:
                 request = _edited(request, edits[call["id"]])
-                if not self._may_edit(request, rule):
+                if not self._holds(rule, call, request):
                     continue
-            approved.add(call_digest(request.tool_call, request.tool))
-            yield from _remember(request, decision, store)
+            made.approved.add(call_digest(request.tool_call, request.tool))
+            if request.tool_call is not call:
+                made.settled[first] = request.tool_call
+            yield from remember_approval(request, decision, store)
+            return request
 
     def _objection(
         self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
     ) -> Flow[str | None]:
         """Why a call must not run unless a person approves it; None if it may run."""
-        call, schema, thread = request.tool_call, tool_digest(request.tool), _thread_of(request)
+        call, schema, thread = request.tool_call, tool_digest(request.tool), thread_of(request)
         remembers = store is not None and rule.remember is not None and _asks(rule)
 
         def look() -> Flow[dict[str, Any]]:
@@ -462,10 +475,30 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         tool = ran.tool if knows_tool else None
         return call_digest(ran.tool_call, tool) in approved
 
-    def _may_edit(self, edited: ToolCallRequest, rule: Rule) -> bool:
-        """Whether those who decide by a rule may decide about what they made of the call."""
-        reviewers = self.policy.rule_for(edited).reviewers
-        return not reviewers or set(reviewers) == set(rule.reviewers)
+    def _holds(self, rule: Rule, call: ToolCall, edited: ToolCallRequest) -> bool:
+        """Whether a decision about a call, made by a rule, is also about what it was edited into.
+
+        Another call of the same tool by the same rule is what those who decide were asked about.
+        """
+        new = self.policy.rule_for(edited)
+        return new.action == "allow" or (new == rule and edited.tool_call["name"] == call["name"])
+
+    def _judge_of(self, requests: Sequence[ToolCallRequest]) -> Judge:
+        """What judges decisions about these calls."""
+        by_id = {str(request.tool_call["id"]): request for request in requests}
+
+        def judge_one(call: PendingCall, decision: Any) -> Judgement:
+            if not is_about(call, decision):
+                return Judgement(dict(decision), None)  # the call is asked about again
+            request = by_id[call.id]
+            tools = {tool.name: tool for tool in request.runtime.tools}
+            if request.tool is not None:
+                tools[request.tool.name] = request.tool
+            return judge(
+                call, decision, tools, lambda edit: [self.policy.rule_for(_edited(request, edit))]
+            )
+
+        return judge_one
 
     def _review_of(
         self,
@@ -510,11 +543,6 @@ def _denied(call: ToolCall, reason: str) -> ToolMessage:
     return error_result(call, _DENIED.format(name=call["name"], reason=reason))
 
 
-def _is_about(decision: Any, action: ActionRequest) -> bool:
-    """Whether a decision is about this call, as far as it names a call."""
-    return decision.get("digest") in (None, action["digest"])
-
-
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
     """The request of a call that a reviewer has edited."""
     tools = {tool.name: tool for tool in request.runtime.tools}
@@ -523,114 +551,69 @@ def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
     return replace(request, tool_call=edit, tool=tools.get(edit["name"]))
 
 
-def _thread_of(request: ToolCallRequest) -> str | None:
-    configurable = (request.runtime.config or {}).get("configurable") or {}
-    thread = configurable.get("thread_id")
-    return None if thread is None else str(thread)
-
-
 @entrypoint()
 def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
     if "action_request" not in question:  # of another graph, which had this namespace before
         return {}
-    return {"digest": question["action_request"]["digest"], "decision": _ask_reviewer(question)}
+    return {"digest": question["action_request"]["digest"], "decision": interrupt(question)}
 
 
-def _ask_in_own_graph(question: ToolApprovalRequest) -> Flow[Any]:
+def _ask_in_own_graph(
+    question: ToolApprovalRequest, judge_one: Judge
+) -> Flow[list[dict[str, Any]]]:
     """Ask about a call in a graph, whose interrupts are apart from those of the task."""
-    while True:
+    for _ in range(MOST_QUESTIONS):
         # In a task that is resumed, a graph that has ended returns its old state: the decision
         # about what the call was then, or what another graph returned. The next one has another
         # namespace.
-        answered = yield Invoke(_ask_again, question)
+        with _judging(judge_one):
+            answered = yield Invoke(_ask_again, question)
         if answered.get("digest") == question["action_request"]["digest"]:
-            return answered["decision"]
-
-
-def _covered(
-    asked: Sequence[tuple[ToolCallRequest, Rule]], store: ApprovalStore | None
-) -> Flow[Collection[str | None]]:
-    """The ids of the calls that a standing approval covers."""
-    requests = [request for request, rule in asked if rule.remember is not None]
-    if store is None or not requests:
-        return ()
-
-    def look() -> Flow[list[str | None]]:
-        found = []
-        for request in requests:
-            about = (request.tool_call, tool_digest(request.tool), _thread_of(request))
-            if (yield Invoke(Called(store.find), about)) is not None:
-                found.append(request.tool_call["id"])
-        return found
-
-    key = [call_digest(request.tool_call, request.tool) for request in requests]
-    return (yield from once_per_task(key, look))
-
-
-def _remember(request: ToolCallRequest, decision: Any, store: ApprovalStore | None) -> Flow[None]:
-    """Keep a standing approval, if the decision about a call asks for one."""
-    remember: Remember | None = decision.get("remember")
-    if remember is None or store is None:
-        return
-    call, thread = request.tool_call, _thread_of(request)
-    sources = [
-        message.id
-        for message in request.state["messages"]
-        if isinstance(message, AIMessage) and any(c["id"] == call["id"] for c in message.tool_calls)
-    ]
-    approval = StandingApproval(
-        id=digest(thread, sources[-1:], call["id"], call_digest(call, request.tool))[:16],
-        tool=call["name"],
-        schema=tool_digest(request.tool),
-        args=call["args"],
-        when=remember.get("when"),
-        seconds=remember["seconds"],
-        by=remember.get("by") or "",
-        thread=thread if remember.get("thread") else None,
+            decisions = _judged(question, answered["decision"], judge_one)
+            if decisions is not None:
+                return decisions
+    name = question["action_request"]["name"]
+    raise EndlessLoop(
+        name,
+        f"{MOST_QUESTIONS} answers about calls of {name} were given in one step, and none was "
+        "about this call.",
+        "Reject the call, and let the model make another one.",
     )
-    yield Invoke(Called(store.add), (approval,))
 
 
-class _Guard(ToolCallRecorder):
-    """Refuses a call that a layer further in has changed since it was decided about.
-
-    Calls of the `allowed` tool, if there is one, need no decision.
-    """
-
-    def __init__(
-        self,
-        request: ToolCallRequest,
-        allowed: str | None,
-        may_run: Callable[[ToolCallRequest], bool],
-    ) -> None:
-        super().__init__()
-        self._runtime, self._allowed, self._may_run = request.runtime, allowed, may_run
-
-    def record(self, request: ToolCallRequest) -> None:
-        """Raise CallChanged unless the call may run."""
-        if request.tool_call["name"] != self._allowed:
-            # Tools of an agent inside of the tool have another place.
-            is_here = request.runtime is self._runtime or (
-                _place_of(request.runtime) == _place_of(self._runtime)
-            )
-            if is_here and not self._may_run(request):
-                raise CallChanged(request)
-        super().record(request)
+_judge_now: ContextVar[Judge] = ContextVar("judge_now", default=judge)
 
 
-def _place_of(runtime: Any) -> Any:
-    config = getattr(runtime, "config", None) or {}
-    return (config.get("configurable") or {}).get("checkpoint_ns")
+@contextmanager
+def _judging(judge_one: Judge) -> Iterator[None]:
+    """Let `interrupt` accept the answers that this judge accepts."""
+    token = _judge_now.set(judge_one)
+    try:
+        yield
+    finally:
+        _judge_now.reset(token)
 
 
 def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
     """Interrupt the run with a request, and return the answer. Tests may patch this function."""
-    schema, title = answer_schema(request)
-    return ask(request, schema, title=title)
+    return ask_about(request, _judge_now.get())
 
 
-def _ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
-    return answer_model(*answer_schema(request)).model_validate(interrupt(request)).root
+def _ask_reviewer(
+    request: HITLRequest | ToolApprovalRequest, judge_one: Judge
+) -> list[dict[str, Any]] | None:
+    """The decisions about a request; None if the answer is about what a call was before."""
+    with _judging(judge_one):
+        answer = interrupt(request)
+    return _judged(request, answer, judge_one)
+
+
+def _judged(
+    request: HITLRequest | ToolApprovalRequest, answer: Any, judge_one: Judge
+) -> list[dict[str, Any]] | None:
+    calls = calls_of(request)
+    decisions = [one.decision for one in judge_answer(calls, answer, judge_one)]
+    return decisions if all(map(is_about, calls, decisions)) else None
 
 
 def rule_of(tool: Any, config: Any) -> Rule:

@@ -87,6 +87,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
             check_choice("provider", provider, tuple(SEARCH_TOOLS))
         check_choice("on_unsupported", on_unsupported, ("warn", "error"))
         self.searchable_tool_names = tool_names(searchable_tools, "searchable_tools") or frozenset()
+        self.expected_tools = self.searchable_tool_names
         self.provider = provider
         self.on_unsupported = on_unsupported
         self._marked = MarkedTools(_MARK, True)

@@ -9,7 +9,6 @@ Nothing is written to the state, which is stored and streamed.
 from __future__ import annotations
 
 import json
-import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -111,13 +110,13 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         super().__init__(name=name)
         self.emulate_all = tools is None
         self.tools_to_emulate = set(() if tools in ([], ()) else tool_names(tools) or ())
+        self.expected_tools = frozenset(self.tools_to_emulate)
         self.model = None if model is None else given_model("model", model)
         if not self.emulate_all and not self.tools_to_emulate:
             self.unused = ("around_model", "around_tool")
         elif self.model is not None:
             self.unused = ("around_model",)
         self._models_by_message: OrderedDict[str, Any] = OrderedDict()
-        self._checked_names = False
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Remember which model made the calls that are to be emulated."""
@@ -134,17 +133,6 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let a model invent the result, or let the tool run."""
-        if self.tools_to_emulate and request.runtime and not self._checked_names:
-            # Once, before the real tool runs because its name is misspelt.
-            self._checked_names = True
-            known = {tool.name for tool in request.runtime.tools} | {request.tool_call["name"]}
-            if unknown := sorted(self.tools_to_emulate - known):
-                warnings.warn(
-                    f"{self.name} is to emulate {', '.join(unknown)}, and this agent was not built "
-                    f"with such a tool; it has {', '.join(sorted(known))}. Correct the name, "
-                    "unless the tool is added at run time.",
-                    stacklevel=2,
-                )
         call, tool = request.tool_call, request.tool
         if not self.emulate_all and call["name"] not in self.tools_to_emulate:
             result: ToolMessage | Command[Any] = yield request

@@ -109,9 +109,8 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     nothing to choose: with `max_tools` tools or fewer, with a single tool, or before the first user
     message.
 
-    The choice limits what is offered, and no more: if the model calls another tool of the agent
-    that it remembers from earlier turns, the tool runs. To forbid a tool, refuse it in a tool
-    layer.
+    If the model calls another tool of the agent, which it remembers from earlier turns, the call is
+    answered with an error and does not run.
 
     Put it outside (before) retries and fallbacks, so that a choice serves all their attempts, and
     inside (after) layers that change the tools or hide parts of the messages.
@@ -162,16 +161,17 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         check_string("system_prompt", system_prompt)
         check_count("max_tools", max_tools, 1)
         check_count("max_retries", max_retries, required=True)
+        fallback: frozenset[str] = frozenset()
         if isinstance(on_parsing_failure, str):
             check_choice("on_parsing_failure", on_parsing_failure, ("error", "all", "none"))
         elif not callable(on_parsing_failure) and on_parsing_failure:
-            tool_names(on_parsing_failure, "on_parsing_failure")
+            fallback = tool_names(on_parsing_failure, "on_parsing_failure") or frozenset()
         self.system_prompt = system_prompt
         self.max_tools = max_tools
         if always_include:
             tool_names(always_include, "always_include")
         self.always_include: list[str] = list(always_include or ())
-        self.expected_tools = tuple(self.always_include)
+        self.expected_tools = fallback.union(self.always_include)
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
 

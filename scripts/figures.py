@@ -278,7 +278,7 @@ def figures() -> list[Figure]:
         Figure("files that building an agent enters", len(build().files), 18),
         Figure("import circles", len(circles()), 0),
         Figure("private functions used once, %", round(100 * len(single[0]) / single[1]), 33),
-        Figure("lines of agent_factory and middleware", lines, 60_700),
+        Figure("lines of agent_factory and middleware", lines, 63_300),
         Figure("lines with words of our own", len(private_words()), 0),
         Figure("files that rely on unpublished behaviour", len(unpublished()), 1),
     ]

@@ -40,6 +40,8 @@ OLD_TYPES = {
     "UnknownTool": ValueError,
     "HistoryError": ValueError,
     "UnknownStateKey": KeyError,
+    "UnknownInput": ValueError,
+    "UnknownCall": LookupError,
 }
 """Where users know another exception type for a mistake, ours derives from it as well."""
 

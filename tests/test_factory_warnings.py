@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.tools import tool as make_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import (
@@ -197,13 +198,59 @@ def test_a_built_agent_keeps_its_warnings() -> None:
     assert warnings_of(create_agent(ScriptedChatModel([]))) == ()
 
 
-def test_a_misspelt_tool_gets_a_suggestion() -> None:
-    class Limit(AgentMiddleware):
-        expected_tools = ("fnd",)
+def configured(*tools: str) -> AgentMiddleware:
+    """A middleware that names tools."""
+    middleware = Plain("limit")
+    middleware.expected_tools = tools
+    return middleware
 
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("refnd", "refund"),
+        ("refnud", "refund"),
+        ("refunds", "refund"),
+        ("Refund", "refund"),
+        ("pya", "pay"),
+        ("send-email", "send_email"),
+        ("sendEmail", "send_email"),
+        ("get_order", "get_orders"),
+        ("refnd*", "refund_order"),
+        ("*_ordr", "refund_order"),
+        ("*refnd*", "ask_refund_order"),
+        ("rfund_*_order", "refund_my_order"),
+    ],
+)
+def test_a_misspelt_tool_is_refused_with_the_right_name(name: str, tool: str) -> None:
+    tools = [make_tool(one, description="Acts.")(find) for one in (tool, "look")]
     with pytest.raises(SpecError) as caught:
-        plan_agent(tools=[find], middleware=[Limit()], strict=True)
-    assert caught.value.hint == "Did you mean 'find'?"
+        plan_agent(tools=tools, middleware=[configured(name)])
+    assert caught.value.code == "AF124"
+    assert repr(tool) in caught.value.hint
+    assert codes(configured(name), tools=tools, ignore=["AF124"]) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "tools", "expected"),
+    [
+        (["write_file"], ["read_file"], ["AF210"]),
+        (["send_mail"], ["read_mail"], ["AF210"]),
+        (["search"], ["find"], ["AF210"]),
+        (["refund"], [], ["AF210"]),
+        # Where it names both, it has misspelt neither.
+        (["get_order", "set_order"], ["set_order"], ["AF210"]),
+        # A pattern may match tools that are added at run time.
+        (["mcp_*", "*", "?"], ["map_view"], []),
+        (["*id*"], ["dial"], []),
+        (["refund*", "[fr]ind"], ["refund", "find"], []),
+    ],
+)
+def test_another_name_is_no_misspelling(
+    names: list[str], tools: list[str], expected: list[str]
+) -> None:
+    made = [make_tool(name, description="Acts.")(find) for name in tools]
+    assert codes(configured(*names), tools=made) == expected
 
 
 def test_what_cannot_be_cached_is_named_with_what_prevents_it() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
@@ -22,7 +24,7 @@ from agent_factory import (
     hook_config,
     topology_of,
 )
-from agent_factory.errors import EndlessLoop
+from agent_factory.errors import BadReturn, EndlessLoop
 from agent_factory.runtime.limits import MAX_FAILED_TURNS, MAX_JUMPS, MAX_UNREADABLE_TURNS
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
@@ -322,3 +324,70 @@ def test_the_recursion_limit_explains_itself_and_keeps_the_state(call: Any, fuse
     kept = agent.get_state(THREAD).values["messages"]
     assert [m.type for m in kept][-2:] == ["ai", "tool"]
     assert len(kept) >= 11
+
+
+# Flows that catch what refuses them
+
+
+class Unbounded(BaseException):
+    """Ends a loop that nothing else ends."""
+
+
+def insisting(method: str, request: Any, kind: type[BaseException]) -> Any:
+    """A middleware whose flow passes something on until it works."""
+
+    def flow(self: Any, given: Any) -> Any:
+        while True:
+            self.attempts += 1
+            if self.attempts > 1000:
+                raise Unbounded
+            try:
+                return (yield request or given)
+            except GeneratorExit:
+                raise
+            except kind:
+                continue
+
+    names = {"around_agent": "state", "around_model": "request", "around_tool": "request"}
+    flow.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for name in ("self", names[method])
+        ]
+    )
+    return type("Insists", (AgentMiddleware,), {method: flow, "attempts": 0})()
+
+
+@pytest.mark.parametrize("kind", [Exception, BaseException])
+def test_a_layer_that_runs_the_agent_again_and_again_ends(call: Any, kind: Any) -> None:
+    layer = insisting("around_agent", None, kind)
+    with pytest.raises(BadReturn, match="ran the agent a second time"):
+        run(call, [ConnectionError()] * 9, middleware=[layer])
+    assert layer.attempts < 200
+
+
+def test_a_layer_that_goes_on_after_a_pause_ends(call: Any) -> None:
+    layer = insisting("around_agent", None, BaseException)
+    saver, pause = InMemorySaver(), {"interrupt_before": ["model"]}
+    result, _ = run(call, ["Hi"], GO, THREAD, middleware=[layer], checkpointer=saver, **pause)
+    assert [m.text for m in result["messages"]] == ["Go"]
+    assert layer.attempts < 200
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("method", ["around_model", "around_tool"])
+def test_a_layer_that_yields_no_request_again_and_again_ends(
+    call: Any, method: str, traced: bool
+) -> None:
+    layer, callbacks = insisting(method, "no request", Exception), []
+    if traced:
+        callbacks = [RunCollectorCallbackHandler()]
+    with pytest.raises(BadReturn, match="must call its handler with a"):
+        run(call, [asking("add", a=1, b=2)], GO, {"callbacks": callbacks}, middleware=[layer])
+    assert layer.attempts < 200
+
+
+def test_a_layer_may_try_the_model_as_often_as_it_likes(call: Any) -> None:
+    layer = insisting("around_model", None, ConnectionError)
+    result, _ = run(call, [ConnectionError()] * 300 + ["Hi"], middleware=[layer])
+    assert (last_text(result), layer.attempts) == ("Hi", 301)

@@ -13,7 +13,7 @@ from langchain_core.messages.tool import ToolCall
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.store.memory import InMemoryStore
 
-from agent_factory import create_agent, warnings_of
+from agent_factory import SpecError, create_agent, warnings_of
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.review import (
@@ -272,8 +272,11 @@ def test_tools_that_are_covered_are_not_reported() -> None:
         ("pay", "allow", False),
     ]
     assert [row.action for row in policy_table(agent_with({"pay": True}))] == ["allow", "ask"]
-    missing = agent_with(ToolPolicy(Rule("pya", "ask"), Rule("*", "allow")))
+    missing = agent_with(ToolPolicy(Rule("cash", "ask"), Rule("*", "allow")))
     assert [w.code for w in warnings_of(missing)] == ["AF210"]
+    for rule in (Rule("pya", "ask"), Rule("finds*", "deny")):
+        with pytest.raises(SpecError, match="AF124"):
+            agent_with(ToolPolicy(rule, Rule("*", "allow")))
 
 
 # Standing approvals

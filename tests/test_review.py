@@ -250,9 +250,14 @@ def test_a_new_message_keeps_the_results_of_parallel_calls(act: Act, mode: Any) 
     agent = asked(till, [LOOK, *wish(1)], "Stopped.", mode=mode)
     result = act("add_input", agent, "Stop!")
     assert 1 not in till.done
-    assert "did not run: the user sent a new message instead" in said(result)["call_1"]
-    looked = "all there" if "look" in till.done else "This call of look did not run"
-    assert said(result)["look"].startswith(looked)
+    # The tools may have begun where a layer around one of them asks.
+    known = "did not run" if mode == "batched" else "has no result"
+    for id_, name in (("call_1", "pay"), ("look", "look")):
+        expected = f"This call of {name} {known}: the user sent a new message"
+        if id_ not in till.done:
+            assert said(result)[id_].startswith(expected)
+    assert ("may have run" in said(result)["call_1"]) == (mode == "per_call")
+    assert said(result)["look"] == "all there" or "look" not in till.done
     assert result["messages"][-2].text == "Stop!"
     assert goes_on(agent)
 
@@ -294,7 +299,7 @@ def test_a_decision_that_is_not_allowed_raises_and_the_thread_stays_paused(
     act: Act, mode: Any
 ) -> None:
     agent = asked(Till(), wish(1), mode=mode, on={"allowed_decisions": ["approve"]})
-    with pytest.raises(review.DecisionNotAllowed, match=r"pay \('call_1'\).*Allowed: approve\."):
+    with pytest.raises(review.DecisionNotAllowed, match=r"pay: .*Allowed: approve\."):
         act("reject", agent)
     assert act("pending", agent).open
 
@@ -320,9 +325,10 @@ def test_an_answer_by_interrupt_id_that_is_given_again_does_not_answer_the_next_
     (first,) = agent.get_state(THREAD).interrupts
     approval = {"type": "approve"}
     answer = {first.id: {"decisions": [approval]} if mode == "batched" else approval}
-    for _ in range(2):
+    call(agent, Command(resume=answer), THREAD)
+    with pytest.raises(review.UnknownCall, match="not a pending interrupt"):
         call(agent, Command(resume=answer), THREAD)
-        assert till.done == [1]
+    assert till.done == [1]
     assert [c.id for c in review.pending(agent, THREAD).open] == ["call_2"]
 
 

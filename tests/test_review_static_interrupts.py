@@ -194,7 +194,8 @@ def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, fo
     agent = stopped(build, till, wish(1, 2), "Stopped.")
     result = act("add_input", agent, given)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "human", "ai"]
-    assert "did not run: the user sent a new message instead" in result["messages"][3].text
+    # The thread of a process that died in its tools looks the same.
+    assert "It may have run" in result["messages"][3].text
     assert result["messages"][-2].text == "Stop!"
     assert not till.paid
     assert goes_on(agent)
@@ -360,7 +361,7 @@ def test_edit_and_respond_need_a_call_id_if_several_are_pending(
 @pytest.mark.parametrize("decision", ["approve", {"type": "allow"}, {}, None])
 def test_an_invalid_decision_raises_and_the_thread_stays_paused(act: Act, decision: Any) -> None:
     agent = stopped(of_langchain, Till(), wish(1))
-    with pytest.raises(review.DecisionNotAllowed, match="Allowed: approve, edit, reject, respond"):
+    with pytest.raises(review.InvalidDecision, match=r"a type \(approve, edit, reject, respond\)"):
         act("decide", agent, {"call_1": decision})
     assert act("pending", agent).open
 
@@ -368,7 +369,7 @@ def test_an_invalid_decision_raises_and_the_thread_stays_paused(act: Act, decisi
 def test_arguments_of_a_wrong_type_raise(act: Act) -> None:
     agent = stopped(of_langchain, Till(), wish(1))
     for name, given in (("edit", "euros"), ("respond", 5), ("add_input", 5)):
-        with pytest.raises(ArgumentError):
+        with pytest.raises((ArgumentError, review.InvalidDecision)):
             act(name, agent, given)
     assert act("pending", agent).open
 
@@ -385,8 +386,8 @@ def test_a_thread_is_needed() -> None:
 
 
 def test_every_error_derives_from_the_base_class_of_the_library() -> None:
-    names = ("NothingPending", "UnknownCall", "DecisionNotAllowed", "DecideTogether", "NoThread")
-    for name in names:
+    names = "NothingPending UnknownCall DecisionNotAllowed DecideTogether NoThread InvalidAnswer"
+    for name in (*names.split(), "InvalidDecision"):
         assert issubclass(getattr(review, name), review.ReviewError)
     assert issubclass(review.ReviewError, AgentFactoryError)
 

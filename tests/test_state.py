@@ -21,7 +21,7 @@ from agent_factory import (
     create_agent,
     hook_config,
 )
-from agent_factory.errors import HistoryError, UnknownStateKey
+from agent_factory.errors import AgentFactoryWarning, HistoryError, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
 
 GO = {"messages": "Go"}
@@ -170,11 +170,12 @@ def test_a_layer_that_writes_an_unknown_key_is_refused(call: Any) -> None:
 
 
 def test_a_caller_may_pass_keys_that_nobody_reads(call: Any) -> None:
-    """As any LangGraph graph: they are dropped."""
-    assert set(call(agent(), {**GO, "nonsense": 1})) == {"messages"}
+    """They are dropped, as by any LangGraph graph, and a warning says so."""
+    with pytest.warns(AgentFactoryWarning, match="nonsense"):
+        assert set(call(agent(), {**GO, "nonsense": 1})) == {"messages"}
 
 
-@pytest.mark.parametrize("given", [{"messages": []}, {}, {"nonsense": 1}])
+@pytest.mark.parametrize("given", [{"messages": []}, {}])
 def test_a_run_without_a_message_is_refused(call: Any, given: dict[str, Any]) -> None:
     with pytest.raises(HistoryError):
         call(agent(), given)

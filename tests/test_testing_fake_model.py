@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -338,19 +337,30 @@ def test_a_reply_calls_tools(sync_or_async: Any) -> None:
     assert (said.text, said.tool_calls[0]["name"]) == ("Wait.", "add")
 
 
-def test_a_reply_comes_after_its_delay(sync_or_async: Any) -> None:
-    model = ScriptedChatModel([Reply("Late.", delay=0.05), Reply("Late.", delay=0.05)])
-    start = time.perf_counter()
+def test_a_reply_comes_after_its_delay(sync_or_async: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel([Reply("Late.", delay=50.0), Reply("Late.", delay=60.0)])
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr("asyncio.sleep", wait)
     sync_or_async.invoke(model, "?")
     sync_or_async.stream(model, "?")
-    assert time.perf_counter() - start >= 0.1
+    assert [seconds for seconds in waits if seconds] == [50.0, 60.0]
 
 
-async def test_parallel_delays_take_the_time_of_one() -> None:
-    model = ScriptedChatModel([Reply("Late.", delay=0.3)] * 8)
-    start = time.perf_counter()
+async def test_parallel_delays_take_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them wait at once: none begins after another one has ended."""
+    model = ScriptedChatModel([Reply("Late.", delay=50.0)] * 8)
+    together = asyncio.Barrier(8)
+
+    async def wait(seconds: float) -> None:
+        await together.wait()
+
+    monkeypatch.setattr("asyncio.sleep", wait)
     await asyncio.gather(*(model.ainvoke("?") for _ in range(8)))
-    assert time.perf_counter() - start < 2
 
 
 def test_a_reply_is_streamed_in_the_pieces_it_names(pieces: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
@@ -61,6 +62,11 @@ def forgets(request: Any, handler: Callable[[Any], Any]) -> Any:
     handler(request)
 
 
+@wrap_tool_call
+def answers_another(request: Any, handler: Callable[[Any], Any]) -> ToolMessage:
+    return ToolMessage("3", tool_call_id="call_1")
+
+
 ADD = tool(add)
 ANSWER = {
     "title": "Answer",
@@ -82,6 +88,7 @@ TROUBLE: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("JumpWithoutCalls", [], {"tools": [add], "middleware": hook({"jump_to": "tools"}, "tools")}),
     ("BadReturn", [], {"middleware": hook("text")}),
     ("BadReturn", [CALL], {"tools": [add], "middleware": [forgets]}),
+    ("WrongToolCallId", [CALL], {"tools": [add], "middleware": [answers_another]}),
     ("CommandNotSupported", [], {"middleware": hook(Command(goto="__end__"))}),
     ("ModelCannotCallTools", [], {"tools": [add], "model": FakeListChatModel(responses=["x"])}),
     ("UnknownTool", [], {"middleware": [offers_more]}),
@@ -123,6 +130,8 @@ def test_every_kind_of_turn_error_is_tested() -> None:
         if isinstance(value, type) and issubclass(value, TurnError)
     }
     elsewhere = {"MissingNode"}  # in test_changed_stacks
+    # in test_run_inputs and test_review
+    elsewhere |= {"UnknownInput", "ReviewError", "NothingPending", "UnknownCall", "NoThread"}
     assert kinds - elsewhere - {"TurnError", "StructuredOutputError"} == {
         kind for kind, *_ in TROUBLE
     }

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
@@ -44,9 +44,12 @@ from agent_factory.upstream import (
     is_json_overwrite,
     is_nested,
     is_resumed,
+    mark_invalid_resume,
     messages_delta_reducer,
+    named_interrupts,
     node_alone,
     node_before,
+    open_interrupts,
     place_of_run,
     read_channels,
     read_keys,
@@ -635,8 +638,24 @@ def test_a_stored_thread_says_which_nodes_come_next(sends: bool, kind: str) -> N
         stored = saver.get_tuple(THREAD)
         assert waiting_nodes(stored, latest=True) == ["ask"]
         assert waiting_interrupts(stored) == {task.id: task.interrupts}
+        assert open_interrupts(stored) == {task.interrupts[0].id: True}
         graph.invoke(Command(resume="Yes."), THREAD)
         assert waiting_nodes(saver.get_tuple(THREAD), latest=True) == []
+
+
+def test_a_stored_thread_says_which_interrupts_are_answered() -> None:
+    saver = InMemorySaver()
+    graph: Any = StateGraph(State)
+    for node in ("one", "other"):
+        graph.add_node(node, lambda state: {"log": [interrupt("Well?")]})
+        graph.add_edge(START, node)
+    graph = graph.compile(checkpointer=saver)
+    one, other = (asked.id for asked in graph.invoke({"log": []}, THREAD)["__interrupt__"])
+    assert named_interrupts({one: "Yes", other: "No"}) == {one, other}
+    assert named_interrupts({one: "Yes", "Well?": "No"}) == named_interrupts("Yes") == set()
+    graph.invoke(Command(resume={one: "Yes"}), THREAD)
+    assert open_interrupts(saver.get_tuple(THREAD)) == {one: False, other: True}  # type: ignore[arg-type]
+    assert graph.invoke(Command(resume={other: "No"}), THREAD)["log"] == ["Yes", "No"]
 
 
 def test_a_thread_that_a_graph_without_the_node_took_over_waits_no_more() -> None:
@@ -756,3 +775,8 @@ def test_the_event_protocol_asks_for_events_of_messages() -> None:
     list(chain(note).stream({"log": []}, stream_mode="messages"))
     assert chain(note).stream_events({"log": []}, version="v3").output is not None
     assert seen == [False, True]
+
+
+def test_an_error_can_be_marked_as_the_refusal_of_an_answer() -> None:
+    assert not is_invalid_resume(ValueError("no"))
+    assert is_invalid_resume(mark_invalid_resume(ValueError("no")))

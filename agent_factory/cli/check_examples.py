@@ -258,6 +258,15 @@ except SpecError as error:
         """check(middleware=[Look(), Look(name="Other")], moved={"Look": "Other"})""",
         "Remove the entry: threads that wait at the old name go on there.",
     ),
+    "AF124": Example(
+        """class Limit(Look):
+    expected_tools = ("fnid",)
+
+
+check(tools=[find], middleware=[Limit()])""",
+        "Correct the name: a guard would not act on the tool. Ignore this if the tool is another "
+        "one, which is added at run time.",
+    ),
     "AF201": Example(
         """class Back(AgentMiddleware):
     @hook_config(can_jump_to=["model"])
@@ -350,7 +359,7 @@ check(middleware=[Recalls(), Shortens()])""",
     ),
     "AF210": Example(
         """class Limit(Look):
-    expected_tools = ("fnid",)
+    expected_tools = ("search",)
 
 
 check(tools=[find], middleware=[Limit()])""",

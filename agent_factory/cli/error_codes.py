@@ -55,12 +55,17 @@ AF315 agent_factory.errors.EndlessLoop
 AF316 agent_factory.errors.MissingNode
     Pass `moved={"OldName": "NewName"}` to `create_agent` if a middleware was renamed, or send a new
     message with `review.add_input`; `.nodes` says where the thread waits.
+AF317 agent_factory.errors.WrongToolCallId
+    Return the content alone, or write the id that the message expects.
 AF320 agent_factory.prebuilt.validation_node.NothingToValidate
     Put the node right after the model.
 AF321 agent_factory.prebuilt.react_errors.ReactHistoryError
     Answer each tool call, or remove the message with the calls.
 AF322 agent_factory.prebuilt.react_errors.ReactPathNotSupported
     Use `ainvoke` or `astream`, or pass a synchronous function.
+AF323 agent_factory.errors.UnknownInput
+    Write the key that the message names, `Command(resume=...)` to answer, or declare the key in a
+    `state_schema`.
 AF330 agent_factory.review.ReviewError
     Use a decision that the message lists.
 AF331 agent_factory.review.NothingPending
@@ -74,6 +79,10 @@ AF334 agent_factory.review.DecideTogether
 AF335 agent_factory.review.NoThread
     Build the agent with a checkpointer; pass `{"configurable": {"thread_id": ...}}`;
     start the thread with `invoke`.
+AF336 agent_factory.review.InvalidAnswer
+    Pass what the message shows; the interrupt can be answered again.
+AF337 agent_factory.review.InvalidDecision
+    Pass what the message shows; the call can be decided again.
 AF340 agent_factory.middleware.ModelCallLimitExceededError
     Raise the limit, or choose `exit_behavior="answer"` or `"end"`.
 AF341 agent_factory.middleware.ToolCallLimitExceededError
@@ -114,7 +123,7 @@ AF360 agent_factory.service.ServiceError
 AF361 agent_factory.service.NotFound
     Check the name or the id; each worker has to add the agent.
 AF362 agent_factory.service.ThreadBusy
-    Submit the message later, or with another `busy`.
+    Submit the message later, or with another `busy` or `waiting`.
 AF363 agent_factory.service.AlreadyDecided
     Nothing: the message says who has decided what.
 AF364 agent_factory.service.ClaimedByOther
@@ -129,6 +138,10 @@ AF368 agent_factory.service.AuditTampered
     Compare entry `.number` with a backup, and find out who could write to the database.
 AF369 agent_factory.service.DecisionForbidden
     Let somebody decide to whom `may_decide` allows it.
+AF370 agent_factory.service.NoWorker
+    Start a worker that adds the agent: `agent-factory worker MODULE:SERVICE`.
+AF371 agent_factory.service.MessageHeld
+    Decide about what the thread waits for, or submit with `waiting="interrupt"`.
 AF373 agent_factory.service.ConfigNotAllowed
     Leave the key out, or name it in `Service.add(configurable=...)`.
 """

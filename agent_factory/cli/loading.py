@@ -313,10 +313,11 @@ def _loaded(name: str, value: Any) -> Loaded:
         from agent_factory.factory.agent import plan_agent
 
         with warnings.catch_warnings(record=True, action="always") as caught:
-            # AF210 is about tools that the agent lacks, and the tools of a list are not known.
-            plan = plan_agent(middleware=list(value), ignore=["AF210"], settings=True)
+            # They are about tools that the agent lacks, and the tools of a list are not known.
+            plan = plan_agent(middleware=list(value), ignore=["AF124", "AF210"], settings=True)
         messages = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
-        return Loaded(plan, tuple(finding for message in messages for finding in message.warnings))
+        findings = [finding for message in messages for finding in message.warnings]
+        return Loaded(plan, tuple(one for one in findings if isinstance(one, SpecError)))
     if found := _as_agent(value):
         return found
     from langgraph.graph import StateGraph

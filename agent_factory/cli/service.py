@@ -232,28 +232,42 @@ def submit(
     thread: Annotated[str | None, typer.Option(help="The thread; without it, a new one.")] = None,
     message_id: Annotated[str | None, typer.Option(help="The same id is the same run.")] = None,
     tenant: Annotated[str, typer.Option(help="Whose thread it is.")] = "",
+    waiting: Annotated[
+        str | None,
+        typer.Option(
+            help="If the thread waits for a decision: queue holds the message until then, "
+            "interrupt sends it now and withdraws the question, reject refuses it."
+        ),
+    ] = None,
+    by: Annotated[str, typer.Option(help="Who submits it, for the audit.")] = "terminal",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the answer.")] = False,
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
     """Give a message to an agent of a service, and show its answer as a worker writes it."""
     found = load_service(service)
+    arrival: Any = {"waiting": waiting, "by": by}
     try:
         run = found.submit(
-            agent, thread=thread, message=message, message_id=message_id, tenant=tenant
+            agent, thread=thread, message=message, message_id=message_id, tenant=tenant, **arrival
         )
     except AgentFactoryError as error:
         raise CommandError(str(error), error) from error
     has_text = False
     if not (json or no_wait):
         console.note(f"Thread {run.thread_id}, run {run.id}.")
-        for part in run.stream():
-            if part["type"] == "messages" and part["data"][0].type == "AIMessageChunk":
-                print(part["data"][0].text, end="", flush=True)
-                has_text = has_text or bool(part["data"][0].text)
-        print("\n" * has_text, end="")
-    if json and not no_wait:
-        *_, _end = run.stream()
+    for part in () if no_wait else run.stream():
+        if part["type"] == "waiting_for":
+            what = part["data"]["what"]
+            command = "worker" if what == "a worker" else "inbox"
+            remark = f"Waiting for {what}: agent-factory {command} {service}"
+            print(remark, file=sys.stderr, flush=True)
+        elif json:
+            continue
+        elif part["type"] == "messages" and part["data"][0].type == "AIMessageChunk":
+            print(part["data"][0].text, end="", flush=True)
+            has_text = has_text or bool(part["data"][0].text)
+    print("\n" * has_text, end="")
     status = run.status
     if json:
         data = {"run": run.id, "thread": run.thread_id, "status": status}
@@ -305,7 +319,7 @@ def decide(
     message: Annotated[
         str | None, typer.Option("--message", "-m", help="The reason, or the answer.")
     ] = None,
-    args: Annotated[str | None, typer.Option(help="New arguments for `edit`, as JSON.")] = None,
+    args: Annotated[str | None, typer.Option(help="All arguments for `edit`, as JSON.")] = None,
     role: Annotated[list[str] | None, typer.Option(help="A role of the one who decides.")] = None,
     tenant: Tenant = None,
     json: AsJson = False,
@@ -314,13 +328,20 @@ def decide(
     """Decide about a call that waits. A worker continues the run."""
     found = load_service(service)
     try:
-        given = None if args is None else json_format.loads(args)
+        arguments = None if args is None else json_format.loads(args)
     except ValueError as error:
-        hint = """Write --args '{"euros": 5}'."""
+        hint = """Write all arguments, such as --args '{"order_id": "A1", "euros": 5}'."""
         raise CommandError(f"--args is not JSON: {error}. {hint}") from error
     try:
         run = found.decide(
-            wait, decision, by=by, roles=role or (), message=message, args=given, tenant=tenant
+            wait,
+            decision,
+            by=by,
+            roles=role or (),
+            message=message,
+            args=arguments,
+            tenant=tenant,
+            via="cli",
         )
     except AgentFactoryError as error:
         raise CommandError(str(error), error) from error

@@ -334,17 +334,17 @@ class Recorder:
         return recorded
 
     def refusing(
-        self, refuse: Callable[[dict[str, Any]], ToolMessage]
-    ) -> Callable[[dict[str, Any]], ToolMessage]:
-        """Return the function that answers calls with invalid arguments, recorded."""
+        self, refuse: Callable[..., ToolMessage], node: str, reason: str
+    ) -> Callable[..., ToolMessage]:
+        """Return the function by which a node answers calls that do not run, recorded."""
         if not self.enabled:
             return refuse
 
-        def recorded(call: dict[str, Any]) -> ToolMessage:
+        def recorded(call: Mapping[str, Any], *more: Any) -> ToolMessage:
             known = {"tool": str(call["name"]), "call_id": str(call["id"])}
-            made = make_decision("", TOOLS, Outcome.ERROR_REPORTED, "invalid arguments", **known)
+            made = make_decision("", node, Outcome.ERROR_REPORTED, reason, **known)
             self._record(made, _here())
-            return refuse(call)
+            return refuse(call, *more)
 
         return recorded
 

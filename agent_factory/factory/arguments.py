@@ -514,6 +514,36 @@ def collect_warnings(
             )
 
 
+_WILDCARDS = frozenset("*?[]!")
+"""Characters that do not stand for themselves in a pattern."""
+
+_ALIKE = 0.8
+"""How much a misspelt name is like the right one: "refnd" is like "refund", and "read_mail" is less
+like "send_mail"."""
+
+
+def misspelt_tool(pattern: str, names: Collection[str]) -> str | None:
+    """Return the name that is meant by a name or a pattern that matches none."""
+    literal = "".join(character for character in pattern if character not in _WILDCARDS).casefold()
+    # What a pattern leaves open at an end is not compared; the rest must not be too short for that.
+    starts, ends, size = pattern[:1] != "*", pattern[-1:] != "*", len(literal)
+    for name in sorted(names):
+        text = name.casefold()
+        parts = [text]
+        if not (starts and ends):
+            parts = [
+                text[at : at + length]
+                for length in (size - 1, size, size + 1)
+                for at in range(len(text) - length + 1)
+                if size >= 5 and not (starts and at) and (at + length == len(text) or not ends)
+            ]
+        if get_close_matches(literal, parts, n=1, cutoff=_ALIKE):
+            return name
+        if sorted(text) == sorted(literal):  # two characters have changed places
+            return name
+    return None
+
+
 def _tool_warnings(
     members: Sequence[AgentMiddleware[Any, Any]], topology: Topology
 ) -> Iterator[SpecError]:
@@ -531,7 +561,21 @@ def _tool_warnings(
     known = {tool.name for tool in tools}
     late = " A layer may add it at run time." if topology.layers_around(Call.TOOL) else ""
     for member in members:
-        for name in sorted(set(member.expected_tools) - known):
+        expected = set(member.expected_tools)
+        for name in sorted(expected):
+            if any(fnmatchcase(tool, name) for tool in known):
+                continue
+            if right := misspelt_tool(name, known - expected):
+                yield SpecError(
+                    member.name,
+                    f"is configured for the tool {name!r}, and would not act on {right!r}, which "
+                    "the agent has.",
+                    f"Write {right!r}. If {name!r} is another tool, which is added at run time, "
+                    "pass ignore=['AF124'].",
+                    code="AF124",
+                )
+            if right or _WILDCARDS.intersection(name):  # a pattern need not match any tool
+                continue
             close = get_close_matches(name, known, n=1)
             yield BuildWarning(
                 member.name,

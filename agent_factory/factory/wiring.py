@@ -64,7 +64,7 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         agent = super().compile(*args, **options)
         shown = agent.stream_channels_list
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
-        kind: type[CompiledStateGraph[Any, Any, Any, Any]] = type(agent)
+        kind: type[CompiledStateGraph[Any, Any, Any, Any]] = ThreadAgent
         if self.fusion is not None:
             steps: dict[str, Step] = {}
             for name in self.fusion.nodes:
@@ -75,8 +75,6 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             kind = FusedLayeredAgent if self.spec.run_layers else FusedAgent
         elif self.spec.run_layers:
             kind = LayeredAgent
-        elif agent.checkpointer:
-            kind = ThreadAgent
         # `compile` has no place for a class. To construct the graph once more takes longer.
         agent.__class__ = kind
         return agent

@@ -59,7 +59,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         trace_policy: How its spans are recorded; None means the process-wide default.
         transformers: Stream transformers to add to the agent.
         ordering: Where it belongs in a stack; checked when an agent is built.
-        expected_tools: Names of tools it is configured for; a build warns if one is missing.
+        expected_tools: Names or patterns of tools it is configured for. A build fails if one is
+            nearly the name of a tool (AF124), and warns if a tool is missing (AF210).
         covered_tools: Names or patterns of the tools that its rules cover; a build warns about a
             tool that none of them covers. None: it does not have to cover all.
         needs_checkpointer: Whether it depends on state that is kept between runs of a thread.

@@ -168,6 +168,10 @@ def close(flow: Flow[Any], signal: BaseException) -> None:
         signal.add_note(f"While its flow was closed: {broken!r}")
 
 
+MAX_REFUSALS = 100
+"""How often a flow may catch a BadReturn and go on. What it yields is refused then without end."""
+
+
 def is_signal(error: BaseException) -> bool:
     """Whether an exception is control flow: an interrupt, an invalid resume, a cancellation."""
     from_langgraph = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
@@ -204,6 +208,7 @@ def drive(
     """
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
+    refused = 0
     while True:
         try:
             effect = resume(outcome)
@@ -217,7 +222,8 @@ def drive(
             else:
                 outcome = handler(effect)
         except BaseException as error:
-            if not throw_signals and is_signal(error):
+            refused += isinstance(error, BadReturn)
+            if refused > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
                 raise
             outcome, resume = error, flow.throw
@@ -232,6 +238,7 @@ async def adrive(
     """`drive` for async runs."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
+    refused = 0
     while True:
         try:
             effect = resume(outcome)
@@ -245,7 +252,8 @@ async def adrive(
             else:
                 outcome = await handler(effect)
         except BaseException as error:
-            if not throw_signals and is_signal(error):
+            refused += isinstance(error, BadReturn)
+            if refused > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
                 raise
             outcome, resume = error, flow.throw

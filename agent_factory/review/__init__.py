@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from agent_factory.errors import NothingPending, NoThread, ReviewError, UnknownCall
 from agent_factory.hooks.flows import arun, run
 from agent_factory.review.approvals import (
     ApprovalStore,
@@ -25,15 +26,16 @@ from agent_factory.review.approvals import (
     arevoke,
     revoke,
 )
-from agent_factory.review.pending_calls import Decision, Pending, PendingCall
-from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
-from agent_factory.review.steps import (
+from agent_factory.review.errors import (
     DecideTogether,
     DecisionNotAllowed,
-    NothingPending,
-    NoThread,
-    ReviewError,
-    UnknownCall,
+    InvalidAnswer,
+    InvalidDecision,
+)
+from agent_factory.review.pending_calls import Pending, PendingCall
+from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
+from agent_factory.review.requests import Decision
+from agent_factory.review.steps import (
     aapply,
     apply,
     plan_decision,
@@ -51,6 +53,8 @@ __all__ = [
     "DecideTogether",
     "Decision",
     "DecisionNotAllowed",
+    "InvalidAnswer",
+    "InvalidDecision",
     "NoThread",
     "NothingPending",
     "Pending",
@@ -278,7 +282,10 @@ async def arespond(
 
 
 def decide(
-    agent: Any, config: RunnableConfig, decisions: Mapping[str, Decision], **options: Any
+    agent: Any,
+    config: RunnableConfig,
+    decisions: Mapping[str, Decision | Mapping[str, Any]],
+    **options: Any,
 ) -> Any:
     """Decide about several calls at once, with a decision for each.
 
@@ -299,17 +306,21 @@ def decide(
 
 
 async def adecide(
-    agent: Any, config: RunnableConfig, decisions: Mapping[str, Decision], **options: Any
+    agent: Any,
+    config: RunnableConfig,
+    decisions: Mapping[str, Decision | Mapping[str, Any]],
+    **options: Any,
 ) -> Any:
     """Async variant of `decide`."""
     return await aapply(agent, config, partial(plan_decisions, new=decisions), options)
 
 
 def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
-    """Send a new message of the user: pending calls do not run, and a new turn begins.
+    """Send a new message of the user: pending calls do not go on, and a new turn begins.
 
-    Each pending call is answered with an error that says so. Results of calls that ran in parallel
-    are kept.
+    Each pending call is answered with an error. It says that the call did not run if the thread
+    waits before its tools, as for a review; else that the call may have run. Results of calls that
+    ran in parallel are kept.
 
     Args:
         agent: An agent with a checkpointer.

@@ -186,12 +186,14 @@ class StoredApprovals:
         return next(one for one in self.list(active=False) if one.id == approval_id)
 
     def _values(self, namespace: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+        values: dict[str, dict[str, Any]] = {}
         while True:
-            items = self._store.search(namespace, limit=_BATCH, offset=len(found))
-            found.update((item.key, item.value) for item in items)
-            if len(items) < _BATCH:
-                return found
+            start = len(values)
+            items = self._store.search(namespace, limit=_BATCH, offset=start)
+            values.update((item.key, item.value) for item in items)
+            # A store that ignores `offset` returns the same page again.
+            if len(items) < _BATCH or len(values) == start:
+                return values
 
 
 def remember_error(remember: Any, args: Mapping[str, Any], longest: float) -> str | None:

@@ -10,10 +10,16 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
-from langgraph.types import Interrupt, StateSnapshot
+from langgraph.types import StateSnapshot
 
 from agent_factory.review.records import call_digest
 from agent_factory.review.records import digest as digest_of
+from agent_factory.review.requests import (
+    ActionRequest,
+    HITLRequest,
+    ReviewConfig,
+    ToolApprovalRequest,
+)
 from agent_factory.state.history import DECIDED, answers_of, last_turn
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
@@ -28,11 +34,6 @@ Kind = Literal["pause", "review", "question", "result"]
 """
 
 Allowed = Literal["approve", "edit", "reject", "respond"]
-
-Decision = Mapping[str, Any]
-"""A decision in the form that HumanInTheLoopMiddleware takes: `{"type": "approve"}`,
-`{"type": "edit", "edited_action": {"name": ..., "args": ...}}`,
-`{"type": "reject", "message": ...}` or `{"type": "respond", "message": ...}`."""
 
 ALL: tuple[Allowed, ...] = ("approve", "edit", "reject", "respond")
 
@@ -71,7 +72,7 @@ class PendingCall:
     allowed: tuple[Allowed, ...] = ALL
     question: Any = None
     interrupt_id: str = ""
-    decision: Decision | None = None
+    decision: Mapping[str, Any] | None = None
     batched: bool = field(default=False, repr=False)
     call_digest: str = field(default="", repr=False)
     reviewers: tuple[str, ...] = field(default=(), repr=False)
@@ -181,7 +182,7 @@ def _digest(call: PendingCall, turn: Pending) -> str:
     return digest_of(*parts)
 
 
-def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Decision]:
+def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Mapping[str, Any]]:
     """The decisions recorded at the current stop, by the id of their call."""
     record = pending.message.response_metadata.get(DECIDED, {}) if pending.message else {}
     former = topology.former_nodes if topology is not None else {}
@@ -189,7 +190,7 @@ def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str,
     return dict(record["decisions"]) if former.get(at, at) == pending.next[0] else {}
 
 
-def with_decisions(pending: Pending, decisions: Mapping[str, Decision]) -> AIMessage:
+def with_decisions(pending: Pending, decisions: Mapping[str, Mapping[str, Any]]) -> AIMessage:
     """The model's message with these decisions recorded; those of earlier stops are dropped."""
     assert pending.message is not None  # The calls to decide about belong to a message.
     record = {"at": pending.next[0], "decisions": dict(decisions)}
@@ -241,8 +242,8 @@ def _interrupted_calls(
             keys = value.keys() if isinstance(value, Mapping) else set()
             if {"action_requests", "review_configs"} <= keys:
                 left = list(own_calls)
-                reviewed = zip(value["action_requests"], value["review_configs"], strict=True)
-                for position, (action, config) in enumerate(reviewed):
+                pairs = zip(value["action_requests"], value["review_configs"], strict=True)
+                for position, (action, config) in enumerate(pairs):
                     # LangChain's request names no ids: calls are matched by name and arguments.
                     by = ("id",) if "tool_call_id" in action else ("name", "args")
                     asked = {"id": action.get("tool_call_id"), **action}
@@ -250,31 +251,48 @@ def _interrupted_calls(
                     if call:
                         left.remove(call)
                     id_ = str(call["id"]) if call else f"{interrupt.id}/{position}"
-                    yield replace(_reviewed_call(id_, action, config, interrupt), batched=True)
+                    yield reviewed_call(id_, action, config, interrupt.id, batched=True)
             elif {"action_request", "review_config"} <= keys:
                 id_ = value.get("tool_call_id") or interrupt.id
-                yield _reviewed_call(
-                    id_, value["action_request"], value["review_config"], interrupt
-                )
+                action, config = value["action_request"], value["review_config"]
+                yield reviewed_call(id_, action, config, interrupt.id)
             else:
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
                 id_, name, args = str(call["id"]), call["name"], call["args"]
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)
 
 
-def _reviewed_call(
-    call_id: str, action: Mapping[str, Any], config: Mapping[str, Any], interrupt: Interrupt
+def reviewed_call(
+    call_id: str,
+    action: ActionRequest,
+    config: ReviewConfig,
+    interrupt_id: str = "",
+    *,
+    batched: bool = False,
 ) -> PendingCall:
-    name, args, question = action["name"], action["args"], action.get("description")
+    """A call that a review asks about."""
     return PendingCall(
         call_id,
-        name,
-        args,
+        action["name"],
+        action["args"],
         "review",
         tuple(config["allowed_decisions"]),
-        question,
-        interrupt.id,
+        action.get("description"),
+        interrupt_id,
+        batched=batched,
         call_digest=action.get("digest") or "",
         reviewers=tuple(config.get("reviewers") or ()),
         remember=config.get("remember"),
     )
+
+
+def calls_of(question: HITLRequest | ToolApprovalRequest) -> list[PendingCall]:
+    """The calls that a request of a review asks about, in its order."""
+    request: Any = question
+    batched = "action_requests" in request
+    actions = request["action_requests"] if batched else [request["action_request"]]
+    configs = request["review_configs"] if batched else [request["review_config"]]
+    return [
+        reviewed_call(str(action["tool_call_id"]), action, config, batched=batched)
+        for action, config in zip(actions, configs, strict=True)
+    ]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from inspect import iscoroutinefunction
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from langchain_core.messages.tool import ToolCall
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from agent_factory.errors import describe
-from agent_factory.factory.agent import middleware_of, topology_of
+from agent_factory.factory.agent import middleware_of, tools_of, topology_of
 from agent_factory.topology.model import ToolKind
 
 Action = Literal["allow", "ask", "deny", "judge"]
@@ -347,6 +348,26 @@ class ToolPolicy:
         return tuple(rule.tool for rule in self.rules if rule.when is None)
 
 
+def rules_about(agent: Any, state: Any, call: ToolCall) -> list[Rule]:
+    """The rules that decide about a call, one of each policy of an agent.
+
+    A policy whose conditions need more than the call, its tool and the state is left out: its
+    middleware decides when the run continues.
+
+    Args:
+        agent: What `create_agent` returned.
+        state: The state of the thread.
+        call: The call.
+    """
+    tool = tools_of(agent).get(call["name"])
+    request = ToolCallRequest(tool_call=call, tool=tool, state=state, runtime=cast("Any", None))
+    rules = []
+    for policy in _policies_of(agent).values():
+        with suppress(Exception):
+            rules.append(policy.rule_for(request))
+    return rules
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
     """A row of the table of a policy: what happens to some calls of one tool.
@@ -406,9 +427,7 @@ def policy_table(agent: Any) -> list[PolicyRow]:
     refund ask otherwise
     """
     tools = [tool.name for tool in topology_of(agent).tools if tool.kind is ToolKind.CLIENT]
-    members = middleware_of(agent)
-    policies = {one.name: one.policy for one in members if hasattr(one, "policy")}
-    policies = {name: one for name, one in policies.items() if isinstance(one, ToolPolicy)}
+    policies = _policies_of(agent)
     if not policies:
         return [PolicyRow(tool, "", "allow", is_covered=False) for tool in tools]
     return [
@@ -417,6 +436,12 @@ def policy_table(agent: Any) -> list[PolicyRow]:
         for tool in tools
         for row in _rows(name, policy, tool)
     ]
+
+
+def _policies_of(agent: Any) -> dict[str, ToolPolicy]:
+    """The policies of an agent, by the names of their middleware."""
+    policies = {member.name: getattr(member, "policy", None) for member in middleware_of(agent)}
+    return {name: policy for name, policy in policies.items() if isinstance(policy, ToolPolicy)}
 
 
 def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:

@@ -15,34 +15,38 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, StateSnapshot
 
-from agent_factory.errors import ArgumentError, TurnError, describe
+from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, describe
 from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.hooks.flows import Flow, arun, run
-from agent_factory.review.approvals import remember_error
+from agent_factory.review.decision import Judge, judge
+from agent_factory.review.errors import DecideTogether
 from agent_factory.review.pending_calls import (
-    Decision,
     Pending,
     PendingCall,
     read_pending,
     recorded_decisions,
     with_decisions,
 )
+from agent_factory.review.policy import rules_about
 from agent_factory.review.records import split_decisions, with_review, without_decisions
+from agent_factory.runtime.inputs import missing_thread, nothing_pending
 from agent_factory.runtime.spec import identity
+from agent_factory.state.history import MAY_HAVE_RUN
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
 
 SUPERSEDED = "This call of {name} did not run: the user sent a new message instead."
-"""Result of a call that was pending when the user sent a new message."""
+"""Result of a call whose tool had not been started when the user sent a new message."""
+
+UNFINISHED = (
+    "This call of {name} has no result: the user sent a new message before it had one. "
+    + MAY_HAVE_RUN
+)
+"""Result of any other call that was pending then."""
 
 REVIEWER = "review"
 """Name of the reviewer in the record that the model's message keeps."""
-
-_HINTS = {
-    "question": " Its own code asks: respond() answers it, add_input() continues without it.",
-    "result": " The call has run: respond() changes the result that the model reads.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,47 +60,11 @@ class Step:
     runs: bool = True  # whether the agent is invoked after the writes
 
 
-StepPlanner = Callable[[Pending, Topology | None], Step]
-"""Plans a step from what a paused thread waits for and from the agent's topology."""
+StepPlanner = Callable[[Pending, Topology | None, Judge], Step]
+"""Plans a step from what a paused thread waits for and from the agent's topology.
 
-
-# Errors: each one is raised before anything is written to the thread
-
-
-class ReviewError(TurnError):
-    """A decision about a paused thread cannot be applied. The thread is unchanged."""
-
-    code = "AF330"
-
-
-class NothingPending(ReviewError):
-    """The thread is not paused, or no tool call in it waits for a decision."""
-
-    code = "AF331"
-
-
-class UnknownCall(ReviewError, LookupError):
-    """No pending call has this id, or several calls are pending and no id was given."""
-
-    code = "AF332"
-
-
-class DecisionNotAllowed(ReviewError, ValueError):
-    """This type of decision is not allowed for this call."""
-
-    code = "AF333"
-
-
-class DecideTogether(ReviewError):
-    """One interrupt asks about several calls and can only be answered for all of them at once."""
-
-    code = "AF334"
-
-
-class NoThread(ReviewError):
-    """The agent has no checkpointer, the config no `thread_id`, or the thread no checkpoint."""
-
-    code = "AF335"
+Decisions are judged by the tools and the policies of the agent.
+"""
 
 
 # Planning
@@ -106,7 +74,7 @@ def plan_decision(kind: str, call_id: str | None, **details: Any) -> StepPlanner
     """Plan one decision about one call, or about all open calls; details of None are left out."""
     decision = {"type": kind, **{k: v for k, v in details.items() if v is not None}}
 
-    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+    def plan_step(pending: Pending, topology: Topology | None, judge: Judge) -> Step:
         if call_id is None and not pending.calls and kind == "approve":
             return Step()
         calls = pending.open if call_id is None else (_find(pending, call_id),)
@@ -120,7 +88,7 @@ def plan_decision(kind: str, call_id: str | None, **details: Any) -> StepPlanner
             raise UnknownCall(
                 "call_id", f"is needed: {len(calls)} calls are pending.", _list_pending(pending)
             )
-        return plan_decisions(pending, topology, {call.id: decision for call in calls})
+        return plan_decisions(pending, topology, judge, {call.id: decision for call in calls})
 
     return plan_step
 
@@ -146,16 +114,20 @@ def plan_input(input: Any) -> StepPlanner:
                 'Pass "..." or {"messages": [...]}.',
             ) from error
 
-    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+    def plan_step(pending: Pending, topology: Topology | None, _: Judge) -> Step:
         writes: list[tuple[dict[str, Any] | None, str]] = []
         if pending.finished:
             # Writing as a node, or new input, would drop what finished tasks of this step have
             # written.
             writes.append((None, CLEAR_TASKS))
         if topology is not None and TOOLS in topology.nodes:
+            # Between the model and the tools, no call has begun. At the tools, nobody knows: the
+            # thread is the same before them, and if its process died while they ran.
+            before = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+            text = SUPERSEDED if before.issuperset(pending.next) else UNFINISHED
             messages = [
                 ToolMessage(
-                    SUPERSEDED.format(name=call["name"]),
+                    text.format(name=call["name"]),
                     tool_call_id=call["id"],
                     name=call["name"],
                     status="error",
@@ -186,12 +158,15 @@ def _list_pending(pending: Pending) -> str:
 
 
 def plan_decisions(
-    pending: Pending, topology: Topology | None, new: Mapping[str, Decision]
+    pending: Pending, topology: Topology | None, judge: Judge, new: Mapping[str, Any]
 ) -> Step:
     """Plan decisions about several calls, by the ids of the calls."""
-    found = [(_find(pending, id_), decision) for id_, decision in new.items()]
-    checked = {call.id: validated(call, decision) for call, decision in found}
-    decisions = {**recorded_decisions(pending, topology), **checked}
+    if not isinstance(new, Mapping):
+        reason = f"must map the ids of calls to decisions, got {describe(new)}."
+        raise ArgumentError("decisions", reason, f"Pass {{{pending.calls[0].id!r}: ...}}.")
+    pairs = [(_find(pending, id_), decision) for id_, decision in new.items()]
+    judged = {call.id: judge(call, decision).decision for call, decision in pairs}
+    decisions = {**recorded_decisions(pending, topology), **judged}
     if pending.asks:
         return _plan_answers(pending, topology, decisions)
     if any(call.id not in decisions for call in pending.calls):
@@ -220,72 +195,8 @@ def plan_decisions(
     return Step((({"messages": messages}, node),))
 
 
-def validated(call: PendingCall, decision: Any) -> Decision:
-    """A decision about a call, which names what it is about.
-
-    Raises:
-        DecisionNotAllowed: It may not be made about this call, or names another one.
-        ArgumentError: It is incomplete.
-    """
-    subject = f"{call.name} ({call.id!r})"
-    kind = decision.get("type") if isinstance(decision, Mapping) else None
-    if kind not in call.allowed:
-        raise DecisionNotAllowed(
-            subject,
-            f"{describe(decision) if kind is None else repr(kind)} is not allowed here.",
-            f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
-        )
-    named = decision.get("digest")
-    if named not in (None, call.call_digest, call.digest):
-        raise DecisionNotAllowed(
-            subject,
-            f"the decision names the digest {named!r}, and the call has changed since: its digest "
-            f"is {call.call_digest!r}.",
-            "Look at the call again, and decide about what it is now.",
-        )
-    if "remember" in decision:
-        check_remember(call, decision)
-    made: dict[str, Any] = dict(decision)
-    if call.kind == "review" and call.call_digest:
-        made["digest"] = call.call_digest
-    if kind == "edit":
-        action = {"name": call.name, "args": call.args, **(decision.get("edited_action") or {})}
-        if not isinstance(action["args"], Mapping) or not isinstance(action["name"], str):
-            raise ArgumentError(
-                "edit",
-                f"args must be a dict and name a string, got {describe(action)}.",
-                "Pass edit(agent, config, {'argument': value}).",
-            )
-        return {**made, "edited_action": {"name": action["name"], "args": dict(action["args"])}}
-    if kind == "respond" and call.kind != "question":
-        message = decision.get("message")
-        if not isinstance(message, str):
-            raise ArgumentError(
-                "respond",
-                f"the result of a call must be a string, got {describe(message)}.",
-                "Pass respond(agent, config, 'the result').",
-            )
-    return made
-
-
-def check_remember(call: PendingCall, decision: Mapping[str, Any]) -> None:
-    """Raise DecisionNotAllowed if later calls may not be approved in this way."""
-    remember, subject = decision["remember"], f"{call.name} ({call.id!r})"
-    if call.remember is None or decision["type"] != "approve":
-        raise DecisionNotAllowed(
-            subject,
-            "later calls may not be approved with this decision."
-            if call.remember is None
-            else f"'remember' goes with 'approve' only, got {decision['type']!r}.",
-            f"Write Rule({call.name!r}, 'ask', remember=604800) in the policy, and approve.",
-        )
-    problem = remember_error(remember, call.args, call.remember)
-    if problem is not None:
-        raise DecisionNotAllowed(subject, problem, 'Pass {"seconds": 3600}, for example.')
-
-
 def _plan_answers(
-    pending: Pending, topology: Topology | None, decisions: Mapping[str, Decision]
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, Any]]
 ) -> Step:
     """Answer the interrupts for which every decision is made."""
     resume: dict[str, Any] = {}
@@ -313,7 +224,9 @@ def _plan_answers(
     return _record(pending, topology, decisions)
 
 
-def _record(pending: Pending, topology: Topology | None, decisions: Mapping[str, Decision]) -> Step:
+def _record(
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, Any]]
+) -> Step:
     """Record the decisions until all are made; an interrupt then asks about the rest."""
     node = _node_before(topology, pending.next[0], calls_left=True)
     update = {"messages": [with_decisions(pending, decisions)]}
@@ -409,18 +322,10 @@ def _apply(
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
         snapshot, pending = yield from read_thread(agent, prefix, config, stranded=stranded)
         if snapshot.metadata is None:
-            ids = config["configurable"]
-            where = f" {ids['checkpoint_id']!r}" if ids.get("checkpoint_id") else ""
-            raise NoThread(
-                f"thread {ids['thread_id']!r}",
-                f"does not exist: the checkpointer has no checkpoint{where} of it.",
-                "Check the config, or start the thread with invoke().",
-            )
+            raise missing_thread(config["configurable"])
         if not pending:
-            raise NothingPending(
-                "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
-            )
-        return pending, planner(pending, topology)
+            raise nothing_pending()
+        return pending, planner(pending, topology, judge_of(agent, lambda: snapshot.values))
 
     pending, step = yield from plan(config)
     checkpoint_id = config["configurable"].get("checkpoint_id")
@@ -448,6 +353,21 @@ def _apply(
         snapshot = yield get_state(config)
         return snapshot.values
     return (yield invoke(step.input, config, **options))
+
+
+def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
+    """What judges decisions about the calls of an agent, by its tools and its policies.
+
+    Args:
+        agent: The agent, or a graph around agents, whose tools are not known here.
+        state: Returns the state of the thread. An edit alone needs it.
+    """
+    if topology_or_none(agent) is None:
+        return judge
+    tools = tools_of(agent)
+    return lambda call, decision: judge(
+        call, decision, tools, lambda edit: rules_about(agent, state(), edit)
+    )
 
 
 async def _no_parts() -> AsyncIterator[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from langgraph.errors import GraphBubbleUp, GraphDrained, GraphInterrupt, is_invalid_resume
 
+from agent_factory.errors import BadReturn
 from agent_factory.hooks.flows import RunPaused, is_signal
 from agent_factory.hooks.introspection import Bound
 from agent_factory.topology.model import Layer
@@ -54,7 +55,8 @@ class LayerFlow:
         self.name = bound.definition.name
         self.state = dict(state)
         flow = bound.func(dict(state), **given)  # type: ignore[misc]  # a flow has both functions
-        self.send, self.throw = flow.send, flow.throw
+        self.send, self.throw, self.generator = flow.send, flow.throw, flow
+        self.refused = 0  # how often it has caught a BadReturn
         self.passed: Mapping[str, Any] | None = None  # the state with which it ran the agent
         self.result: Mapping[str, Any] = {}  # the state that the run returned
         self.caught: Exception | None = None  # what the run raised
@@ -65,6 +67,7 @@ class LayerFlow:
     def receive(self, error: BaseException) -> BaseException:
         """Return what the flow gets for an exception from within."""
         signal = error if isinstance(error, Signal) else signal_of(error)
+        self.refused += isinstance(error, BadReturn)
         if signal is None:
             return error
         self.signal = signal

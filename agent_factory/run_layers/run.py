@@ -22,7 +22,15 @@ from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, UnknownStateKey, describe
 from agent_factory.fused.events import CUSTOM
 from agent_factory.fused.state_view import StateView, ViewedChannel
-from agent_factory.hooks.flows import EFFECTS, Invoke, RunPaused, Task, perform
+from agent_factory.hooks.flows import (
+    EFFECTS,
+    MAX_REFUSALS,
+    Invoke,
+    RunPaused,
+    Task,
+    close,
+    perform,
+)
 from agent_factory.run_layers.flow import LayerFlow, Signal
 from agent_factory.run_layers.pauses import PauseHandler, with_handler
 from agent_factory.run_layers.tasks import TaskResults
@@ -165,6 +173,10 @@ class LayeredRun:
                 value, advance = (yield from self.effect(at, flow, yielded)), flow.send
             except BaseException as error:
                 value, advance = flow.receive(error), flow.throw
+                if flow.refused > MAX_REFUSALS:
+                    close(flow.generator, error)
+                    flow.fail(error)
+                    break
         update = self.update_of(flow)
         record.ended(flow, update)
         flow.leave()

@@ -60,12 +60,15 @@ class RunThread:
     def read(self, input: Any) -> Calls:
         """Return the StateSnapshot that a run with this input goes on from; None for a new one."""
         goes_on = input is None or isinstance(input, Command) or is_resumed(self.configurable)
-        if self.saver is None or not goes_on:
+        unknown = self._agent.has_unknown_keys(input) and not self.is_nested
+        if not unknown and (self.saver is None or not goes_on):
             return None
         place: RunnableConfig = {"configurable": self.place}
-        stored = yield from self.call(self.saver, "get_tuple", place)
-        self._agent.check_nodes(stored, place)
-        if stored is None:
+        stored = None
+        if self.saver is not None:
+            stored = yield from self.call(self.saver, "get_tuple", place)
+        self._agent.check_start(input, stored, place)
+        if stored is None or not goes_on:
             return None
         config = {"configurable": {**self.configurable, **self.place}}
         snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_factory.fused.events import UPDATES, VALUES, Event, EventStream
 from agent_factory.run_layers.thread import RunThread
+from agent_factory.runtime.threads import check_modes
 from agent_factory.upstream import is_nested, streams_message_events
 
 _INTERRUPT = "__interrupt__"
@@ -22,6 +23,7 @@ class RunView:
     def __init__(self, agent: Any, thread: RunThread, options: Mapping[str, Any]) -> None:
         nested = is_nested((thread.config or {}).get("configurable", {}))
         mode = options.get("stream_mode") or ("values" if nested else agent.stream_mode)
+        check_modes(mode)
         self._agent = agent
         self._modes = [mode] if isinstance(mode, str) else [*mode]
         self._version = options.get("version") or "v1"

@@ -31,6 +31,7 @@ from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupporte
 from agent_factory.hooks.base import policy_of
 from agent_factory.hooks.flows import (
     EFFECTS,
+    MAX_REFUSALS,
     Flow,
     FlowLayer,
     close,
@@ -39,6 +40,7 @@ from agent_factory.hooks.flows import (
     then,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.tools.results import LAYER_HINT, check_results
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from agent_factory.upstream import current_config, streams_events
@@ -195,8 +197,9 @@ class _Flows(ABC):
         """Yield the requests of the innermost flow, and the effects of all flows."""
         flows, kind, visible = self._flows, self.kind, self.visible
         running: list[Flow[Any]] = [flows[0](request)]
+        requests: list[Any] = [request] * len(flows)
         last_outcomes: list[Any] = [None] * len(flows)
-        at, innermost = 0, len(flows) - 1
+        at, innermost, refused = 0, len(flows) - 1, 0
         advance: Callable[[Any], Any] = running[0].send
         value = None
         while True:
@@ -213,7 +216,8 @@ class _Flows(ABC):
                 if finished:
                     running.pop()
                     at -= 1
-                    outcome = self.outcome(self._names[at + 1], yielded, last_outcomes[at + 1])
+                    last = last_outcomes[at + 1]
+                    outcome = self.outcome(self._names[at + 1], requests[at + 1], yielded, last)
                     if at < 0:
                         return outcome
                     last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
@@ -225,24 +229,31 @@ class _Flows(ABC):
                 elif at < innermost:
                     running.append(flows[at + 1](yielded))
                     at += 1
+                    requests[at] = yielded
                     last_outcomes[at] = value = None
                 else:
                     last_outcomes[at] = outcome = yield yielded
                     value = visible(outcome) if visible else outcome
                 advance = running[at].send
             except BaseException as error:
-                advance, value = _throw_into(running, error), error
+                refused += isinstance(error, BadReturn)
+                advance, value = _throw_into(running, error, refused > MAX_REFUSALS), error
 
     @abstractmethod
-    def outcome(self, name: str, result: Any, last: Any) -> Any:
+    def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
         """Return the outcome of a flow, from its result and the last one it was resumed with."""
 
 
-def _throw_into(running: Sequence[Flow[Any]], error: BaseException) -> Callable[[Any], Any]:
-    """Return `throw` of the innermost flow; control flow closes all flows and is raised."""
+def _throw_into(
+    running: Sequence[Flow[Any]], error: BaseException, is_last: bool = False
+) -> Callable[[Any], Any]:
+    """Return `throw` of the innermost flow.
+
+    Control flow, and an error that is the last one, closes all flows and is raised.
+    """
     if not running:
         raise error
-    if is_signal(error):
+    if is_last or is_signal(error):
         for flow in reversed(running):
             close(flow, error)
         raise error
@@ -285,10 +296,15 @@ def _fold(
 
 
 class ModelOutcome(NamedTuple):
-    """A model response, and the commands of the layers it passed, innermost first."""
+    """A model response, and the commands of the layers it passed, innermost first.
+
+    `refusals` answer calls of tools that the request did not offer. A layer may leave them out of
+    the response, together with the calls or without them.
+    """
 
     response: ModelResponse[Any]
     commands: tuple[Command[Any], ...] = ()
+    refusals: tuple[ToolMessage, ...] = ()
 
 
 ModelCall = Callable[[ModelRequest[Any]], Any]
@@ -296,17 +312,17 @@ ModelCall = Callable[[ModelRequest[Any]], Any]
 
 
 class _ModelHandler:
-    """Handler of a model layer, which keeps the commands of its last call that returned.
+    """Handler of a model layer, which keeps the outcome of its last call that returned.
 
     Only of that one: a layer that retries must not apply the commands of its failed attempts.
     """
 
-    __slots__ = ("_inner", "_name", "commands")
+    __slots__ = ("_inner", "_name", "last")
 
     def __init__(self, name: str, inner: ModelCall) -> None:
         self._name = name
         self._inner = inner
-        self.commands: tuple[Command[Any], ...] = ()
+        self.last: ModelOutcome | None = None
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
         if not isinstance(request, ModelRequest):
@@ -314,8 +330,8 @@ class _ModelHandler:
         return then(self._inner(request), self.keep)
 
     def keep(self, outcome: ModelOutcome) -> ModelResponse[Any]:
-        """Store the commands of an outcome, and return what the layer sees of it."""
-        self.commands = outcome.commands
+        """Store an outcome, and return what the layer sees of it."""
+        self.last = outcome
         return outcome.response
 
 
@@ -329,25 +345,24 @@ class _ModelLayer:
     def __call__(self, request: ModelRequest[Any]) -> Any:
         name, layer = self.named
         handler = _ModelHandler(name, self.inner)
-        return then(
-            layer(request, handler), lambda result: _outcome_of(name, result, handler.commands)
-        )
+        return then(layer(request, handler), lambda result: _outcome_of(name, result, handler.last))
 
 
 class _ModelFlows(_Flows):
     kind = ModelRequest
     visible = attrgetter("response")
 
-    def outcome(self, name: str, result: Any, last: ModelOutcome | None) -> ModelOutcome:
-        if last is None:
-            return _outcome_of(name, result, ())
-        if result is last.response and type(result.result) is list:
+    def outcome(
+        self, name: str, request: Any, result: Any, last: ModelOutcome | None
+    ) -> ModelOutcome:
+        if last is not None and result is last.response and type(result.result) is list:
             return last  # nearly always
-        return _outcome_of(name, result, last.commands)
+        return _outcome_of(name, result, last)
 
 
-def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> ModelOutcome:
-    """Return what a layer returned, with the commands of the layers inside and its own."""
+def _outcome_of(name: str, result: Any, last: ModelOutcome | None) -> ModelOutcome:
+    """Return what a layer returned, with what is kept of its last call inward, if it made one."""
+    _, commands, refusals = last or (None, (), ())
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
         response, command = result.model_response, result.command
@@ -362,7 +377,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
             "messages, or an ExtendedModelResponse around one.",
         )
     if command is None:
-        return ModelOutcome(response, commands)
+        return ModelOutcome(response, commands, refusals)
     if not isinstance(command, Command):
         raise BadReturn(
             name,
@@ -376,7 +391,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
                 f"returned a Command with {field} from a model layer.",
                 "Only update is applied there; jump from a node hook instead.",
             )
-    return ModelOutcome(response, (*commands, command))
+    return ModelOutcome(response, (*commands, command), refusals)
 
 
 def _return_hint(result: Any) -> str:
@@ -409,7 +424,7 @@ class _ToolLayer:
         if not isinstance(request, ToolCallRequest):
             raise _bad_request(self.caller, request, ToolCallRequest)
         name, layer = self.named
-        return then(layer(request, self.inner), partial(_checked_result, name))
+        return then(layer(request, self.inner), partial(_checked_result, name, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,13 +445,13 @@ class _InnermostToolCall:
 class _ToolFlows(_Flows):
     kind = ToolCallRequest
 
-    def outcome(self, name: str, result: Any, last: Any) -> Any:
-        return _checked_result(name, result)
+    def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
+        return _checked_result(name, request, result)
 
 
-def _checked_result(name: str, result: Any) -> Any:
-    if type(result) in (ToolMessage, Command):  # nearly always
-        return result
+def _checked_result(name: str, request: ToolCallRequest, result: Any) -> Any:
+    if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
+        return result  # nearly always
     parts = result if isinstance(result, list) and result else [result]
     if not all(isinstance(part, ToolMessage | Command) for part in parts):
         raise BadReturn(
@@ -445,6 +460,7 @@ def _checked_result(name: str, result: Any) -> Any:
             "unanswered.",
             _return_hint(result) or "Return what the handler returned, a ToolMessage or a Command.",
         )
+    check_results(name, [request.tool_call], parts, request.state, LAYER_HINT)
     return result
 
 

@@ -33,6 +33,10 @@ ENDED_KWARGS = {"lc_source": "only_errors"}
 """`additional_kwargs` of the message that ends a run whose turns bring only errors."""
 
 
+REFUSAL_KWARGS = {"lc_source": "not_offered"}
+"""`additional_kwargs` of the answer to a call of a tool that the request did not offer."""
+
+
 class _FailedTurn(NamedTuple):
     """A turn whose calls all have an error as their result."""
 
@@ -44,12 +48,15 @@ class _FailedTurn(NamedTuple):
 def _failed_turns(messages: Sequence[AnyMessage], known: Collection[str]) -> Iterator[_FailedTurn]:
     """Yield the failed turns at the end of a history, the last one first."""
     errors: dict[str, str] = {}
+    refused: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
             # Invalid structured answers have a limit that the user sets.
             if message.status != "error" or is_explanation(message):
                 return
             errors[message.tool_call_id] = message.text
+            if message.additional_kwargs == REFUSAL_KWARGS:
+                refused.add(message.tool_call_id)
             continue
         if not isinstance(message, AIMessage):
             return
@@ -60,7 +67,9 @@ def _failed_turns(messages: Sequence[AnyMessage], known: Collection[str]) -> Ite
         yield _FailedTurn(
             calls=[(str(call["name"]), call["args"], errors[str(call["id"])]) for call in calls],
             unreadable=not message.tool_calls,
-            ran=any(call["name"] in known for call in message.tool_calls),
+            ran=any(
+                call["name"] in known and call["id"] not in refused for call in message.tool_calls
+            ),
         )
         errors = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -10,7 +10,7 @@ from operator import is_
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
@@ -40,7 +40,7 @@ from agent_factory.runtime.composition import (
 )
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.hook_node import StateCopies
-from agent_factory.runtime.limits import ENDED_KWARGS, why_to_end
+from agent_factory.runtime.limits import ENDED_KWARGS, REFUSAL_KWARGS, why_to_end
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import pending_exit
@@ -64,6 +64,7 @@ from agent_factory.structured_output.strategies import (
     ToolStrategy,
     strategy_for,
 )
+from agent_factory.tools.registry import offered_names
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse
 from agent_factory.upstream import construct_prompt, run_identity
@@ -95,6 +96,7 @@ class ModelNode(Runnable[Any, Any]):
         self._layers = spec.model_layers
         self._offered = spec.toolbox.offered
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
+        self._refused = recorder.refusing(refusal_of, MODEL, "not offered")
         self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
         self._call: ModelCall = self._ask
         self._acall: ModelCall = self._ask_async
@@ -218,7 +220,35 @@ class ModelNode(Runnable[Any, Any]):
     ) -> ModelOutcome:
         if sent is not None:
             self._recorder.answered(sent, answer)
-        return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
+        response = self._reader.read(strategy, answer, retry_count(request.state))
+        # Without layers, each request offers all tools.
+        if not self._layers or not (refusals := self._refusals(request, response)):
+            return ModelOutcome(response)
+        response = replace(response, result=[*response.result, *refusals])
+        return ModelOutcome(response, refusals=refusals)
+
+    def _refusals(
+        self, request: ModelRequest[Any], response: ModelResponse[Any]
+    ) -> tuple[ToolMessage, ...]:
+        """Return answers to the calls of known tools that a request did not offer."""
+        message: Any = response.result[0]
+        calls = [call for call in message.tool_calls if call["name"] in self._spec.rules.known]
+        if not calls or not self._spec.repairs_history:  # calls are answered elsewhere
+            return ()
+        tools = [*request.tools, *(request.model_settings.get("tools") or ())]
+        model: Any = request.model
+        while isinstance(model, RunnableBinding):
+            tools += model.kwargs.get("tools") or ()
+            model = model.bound
+        # A chain that a layer brings may have tools within that cannot be found.
+        if not (tools or isinstance(model, BaseChatModel) or request.model is self._spec.model):
+            return ()
+        names = set(offered_names(tools))
+        if not (others := [call for call in calls if call["name"] not in names]):
+            return ()
+        offered = dict.fromkeys(next(offered_names([tool]), "") for tool in tools)
+        listed = ", ".join(filter(None, offered)) or "none"
+        return tuple(self._refused(call, listed) for call in others)
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
         """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
@@ -260,7 +290,7 @@ class ModelNode(Runnable[Any, Any]):
         retries = retry_count(state)
         response = outcome.response
         if self._layers:
-            response = self._reader.finish(response, retries)
+            response = self._reader.finish(response, retries, outcome.refusals)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
@@ -277,6 +307,18 @@ class ModelNode(Runnable[Any, Any]):
             return merged
         # Front ends (ag-ui-langgraph 0.0) show a dict that a node returns as the whole state.
         return [Command(update=merged)]
+
+
+def refusal_of(call: ToolCall, offered: str) -> ToolMessage:
+    """Return the answer to a call of a tool that the request did not offer."""
+    return ToolMessage(
+        f"Error: the tool {call['name']} was not offered in this request, so this call did not run."
+        f" Offered: {offered}.",
+        tool_call_id=str(call["id"]),
+        name=call["name"],
+        status="error",
+        additional_kwargs=REFUSAL_KWARGS,
+    )
 
 
 class _ByIdentity(tuple[Any, ...]):
@@ -379,7 +421,9 @@ class ResponseReader:
         replies, value = self._replies(strategy, message, retries)
         return ModelResponse(result=[message, *replies], structured_response=value)
 
-    def finish(self, response: ModelResponse[Any], retries: int) -> ModelResponse[Any]:
+    def finish(
+        self, response: ModelResponse[Any], retries: int, refusals: Sequence[ToolMessage]
+    ) -> ModelResponse[Any]:
         """Add to a response what the layers left out.
 
         A layer may return a new answer, or the message without the replies to its calls.
@@ -394,6 +438,14 @@ class ResponseReader:
         if (distinct := with_distinct_ids(message)) is not message:
             result = [distinct if m is message else m for m in response.result]
             response, message = replace(response, result=result), distinct
+        for refusal in refusals:
+            # A layer may have replaced the call by another one, with the same id.
+            call = (refusal.tool_call_id, refusal.name)
+            if any((c["id"], c["name"]) == call for c in message.tool_calls) and (
+                refusal.tool_call_id not in answers_of(tail)
+            ):
+                tail = [*tail, refusal]
+                response = replace(response, result=[*response.result, refusal])
         strategy = strategy_for(self._format, self._model)
         if strategy is None and self._has_tools:
             return response  # the tools node answers every call

@@ -32,6 +32,7 @@ from agent_factory.runtime.composition import (
     first_without_mode,
 )
 from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.handoffs import command_to_parent, targets_of
 from agent_factory.runtime.routing import (
     DIRECT,
     INVALID_CALL,
@@ -49,6 +50,7 @@ from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
 from agent_factory.tools.injection import injection_of
+from agent_factory.tools.results import check_results
 from agent_factory.tools.tool_node import CallsWithState, layered_tool_node, with_context
 from agent_factory.topology.model import END, TOOLS
 
@@ -96,7 +98,7 @@ class ToolsNode(Runnable[Any, Any]):
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
         self._view = spec.tool_state_view
-        self._refused = recorder.refusing(_invalid_arguments)
+        self._refused = recorder.refusing(_invalid_arguments, TOOLS, "invalid arguments")
         errors = spec.handle_tool_errors or DEFAULT_HANDLER
         if errors is not DEFAULT_HANDLER:
             errors = replace(errors, respond=recorder.handler(errors.respond))
@@ -174,6 +176,16 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         """Return the update of the node, with ids for its messages."""
+        if self._toolbox.node is not None:  # a node of ours checks the result of each call
+            if isinstance(input, list):
+                calls, state = input, getattr(input, "state", {})
+            elif "__type" in input:
+                calls, state = [input["tool_call"]], input["state"]
+            else:
+                message, _ = last_turn(input["messages"])
+                calls, state = message.tool_calls if message else [], input
+            results = output["messages"] if isinstance(output, dict) else output
+            check_results("", calls, results, state)
         if isinstance(output, dict):
             messages = _with_ids([*output["messages"], *refused])
             signal = {TOOL_SIGNALS: DIRECT} if self._may_answer(input, messages) else {}
@@ -276,7 +288,7 @@ def translate_command(command: Command[Any]) -> Command[Any]:
     signals = {}
     if command.goto in (END, [END], (END,)):
         signals["jump_to"] = "end"
-    elif nodes := [target for target in _targets(command) if not isinstance(target, Send)]:
+    elif nodes := [target for target in targets_of(command) if not isinstance(target, Send)]:
         raise CommandNotSupported(
             "a tool",
             f"returned a Command with goto={nodes!r}, and the edge of the tools would be taken "
@@ -319,21 +331,9 @@ def pending_exit(state: State, rules: Rules) -> Any:
                 "returned a Command to the parent graph, and this agent has no parent.",
                 "Add the agent to a graph as a node, or leave out graph=Command.PARENT.",
             )
-        if len(commands) == 1:
-            return commands[0]
-        # LangGraph would let only the first one pass.
-        return Command(
-            graph=Command.PARENT,
-            update=[pair for command in commands for pair in pairs_of(command, "a tool")],
-            goto=[target for command in commands for target in _targets(command)],
-        )
+        return command_to_parent(commands, state["messages"])
     ends = state.get("jump_to") == "end" or state.get("structured_response") is not None
     if not ends:
         message, tail = last_turn(state["messages"])
         ends = message is not None and rules.returns(message, tail)
     return {"jump_to": "end"} if ends else None
-
-
-def _targets(command: Command[Any]) -> list[Any]:
-    goto = command.goto
-    return list(goto) if isinstance(goto, list | tuple) else [goto]

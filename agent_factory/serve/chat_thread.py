@@ -82,7 +82,7 @@ class ChatThread:
         Raises:
             HTTPException: 422 if nothing is new, and the thread has no run.
         """
-        options["tenant"] = principal.tenant
+        options |= {"tenant": principal.tenant, "by": principal.name}
         if given["messages"]:
             return service.submit(
                 agent, thread=self.thread, message=given, message_id=message_id, **options

@@ -31,7 +31,7 @@ from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.errors import error_response
 from agent_factory.serve.json_response import JsonResponse, to_json
 from agent_factory.serve.principal import Principal
-from agent_factory.service import Run, RunCancelled, RunFailed, Service, Wait
+from agent_factory.service import Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 from agent_factory.service.backend import INTERRUPT
 
 _STARTED = int(time.time())
@@ -72,6 +72,8 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 """Values of settings that ask for nothing."""
 
 _ROLES = ("system", "developer", "user", "assistant")
+
+_COMMENT = "comment"  # in place of a reason: a piece that is not part of the answer
 
 _CODES: dict[type[Exception], str] = {RunFailed: "run_failed", RunCancelled: "run_cancelled"}
 
@@ -250,6 +252,8 @@ class _Chat:
     """What the thread has waited for before this request."""
     run: Run | None
     """The run that answers; None if the thread waits."""
+    remark: str = ""
+    """What the message has led to, if the thread waited."""
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid4().hex}")
     has_ended: bool = False
 
@@ -269,22 +273,44 @@ class _Chat:
             name = f"agent_factory:{principal.tenant}:{body.model}:{key}"
             thread = str(uuid5(NAMESPACE_URL, name) if key else uuid4())
         known = ChatThread.read(service, thread, principal)
-        run, waits = None, known.waits(service)
-        if not waits:
-            message_id = key or uuid4().hex
-            user = {} if body.user is None else {"user": body.user}
-            run = known.submit(
-                service,
-                body.model,
-                {"messages": new_messages(messages, known.messages)},
-                message_id=message_id,
-                again=message_id,
-                principal=principal,
-                stream={"messages"},
-                metadata={**(body.metadata or {}), **user},
-            )
+        waits = known.waits(service)
+        message_id = key or uuid4().hex
+        user = {} if body.user is None else {"user": body.user}
+        new, run, remark = new_messages(messages, known.messages), None, ""
+        # Clients send a message again, to see whether it goes on.
+        is_held = waits and "\n".join(message.text for message in new) in {
+            message.text for message in service.held(thread)
+        }
+        if not waits or (new and not is_held):
+            try:
+                run = known.submit(
+                    service,
+                    body.model,
+                    {"messages": new},
+                    message_id=message_id,
+                    again=message_id,
+                    principal=principal,
+                    stream={"messages"},
+                    metadata={**(body.metadata or {}), **user},
+                )
+            except ThreadBusy:
+                if not waits:
+                    raise
+        if waits and new:
+            if is_held or (run is not None and run.status == "held"):
+                run, remark = None, "Your message is held until then."
+            elif run is None:
+                remark = "Your message was not taken."
+            else:
+                decided = [
+                    (wait.tool, service.inbox(principal.tenant).get(wait.id).decision or {})
+                    for wait in waits
+                ]
+                tools = [tool for tool, decision in decided if decision.get("type") == "cancel"]
+                if tools:
+                    remark = f"Withdrawn by your message, and not run: {', '.join(tools)}."
         inbox = f"{request.base_url}inbox"
-        return cls(service, body.model, thread, principal, inbox, keeps, waits, run)
+        return cls(service, body.model, thread, principal, inbox, keeps, waits, run, remark)
 
     # The answer at once
 
@@ -295,7 +321,7 @@ class _Chat:
             RunFailed: The run has failed.
             RunCancelled: The run was cancelled.
         """
-        text, reason = self._waiting(self.waits), "stop"
+        text, reason = f"{self._waiting(self.waits)}\n{self.remark}".rstrip(), "stop"
         while self.run is not None:
             result = asyncio.ensure_future(self.run.aresult())
             gone = asyncio.ensure_future(_has_gone(request))
@@ -312,11 +338,12 @@ class _Chat:
                 raise
             if INTERRUPT not in values:
                 text, reason = _last_answer(values["messages"])
-                break
-            if waits := await run_in_threadpool(self._waits):
+            elif waits := await run_in_threadpool(self._waits):
                 text = self._waiting(waits)
-                break
-            # Somebody has decided meanwhile: the run continues.
+            else:
+                continue  # somebody has decided meanwhile
+            text = f"{self.remark}\n\n{text}" if self.remark else text
+            break
         shown = {**self._shown("chat.completion"), "usage": await self._usage()}
         await self._delete()
         message = {"role": "assistant", "content": text, "refusal": None}
@@ -338,6 +365,9 @@ class _Chat:
         try:
             reason = "stop"
             async for text, why in self._pieces():
+                if why == _COMMENT:
+                    yield {"comment": text}
+                    continue
                 reason = why
                 if text:
                     yield chunk({"content": text})
@@ -351,11 +381,15 @@ class _Chat:
         yield {"data": "[DONE]"}
 
     async def _pieces(self) -> AsyncIterator[tuple[str, str]]:
-        """Pieces of the answer, each with the reason why it would end there."""
+        """Pieces of the answer, each with the reason why it would end there, and remarks."""
+        if self.run is not None and self.remark:
+            yield f"{self.remark}\n\n", "stop"
         while self.run is not None:
             message, status, error = None, "", ""
             async for part in self.run.astream():
-                if part["type"] == "end":
+                if part["type"] == "waiting_for":
+                    yield part["data"]["text"], _COMMENT
+                elif part["type"] == "end":
                     status, error = part["data"]["status"], part["data"].get("error")
                 elif part["type"] == "messages" and not part["ns"]:
                     piece = part["data"][0]
@@ -375,7 +409,7 @@ class _Chat:
             if waits := await run_in_threadpool(self._waits):
                 yield ("\n\n" if message else "") + self._waiting(waits), "stop"
                 return
-        yield self._waiting(self.waits), "stop"
+        yield f"{self._waiting(self.waits)}\n{self.remark}".rstrip(), "stop"
 
     async def stop(self) -> None:
         """End the run of a client that has gone."""

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from agent_factory.service.errors import ConfigNotAllowed as ConfigNotAllowed
     from agent_factory.service.errors import DatabaseUnavailable as DatabaseUnavailable
     from agent_factory.service.errors import DecisionForbidden as DecisionForbidden
+    from agent_factory.service.errors import MessageHeld as MessageHeld
     from agent_factory.service.errors import NotFound as NotFound
+    from agent_factory.service.errors import NoWorker as NoWorker
     from agent_factory.service.errors import RunCancelled as RunCancelled
     from agent_factory.service.errors import RunFailed as RunFailed
     from agent_factory.service.errors import ServiceError as ServiceError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from agent_factory.service.inbox import Wait as Wait
     from agent_factory.service.ledger import SharedLedger as SharedLedger
     from agent_factory.service.ledger import SpentBy as SpentBy
+    from agent_factory.service.messages import HeldMessage as HeldMessage
     from agent_factory.service.run import Run as Run
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
@@ -35,10 +38,12 @@ _HOME = {
     ".audit": "AuditEntry",
     ".errors": (
         "AlreadyDecided AuditTampered ClaimedByOther ConfigNotAllowed DatabaseUnavailable "
-        "DecisionForbidden NotFound RunCancelled RunFailed ServiceError ThreadBusy"
+        "DecisionForbidden MessageHeld NotFound NoWorker RunCancelled RunFailed ServiceError "
+        "ThreadBusy"
     ),
     ".inbox": "Inbox Wait",
     ".ledger": "SharedLedger SpentBy",
+    ".messages": "HeldMessage",
     ".run": "Run RunInfo",
     ".service": "Service",
     ".threads": "ThreadInfo",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -10,6 +11,7 @@ from langchain_core.messages.tool import ToolCall
 from sqlalchemy import Connection, Row, Select, select, update
 
 from agent_factory.review.approvals import StandingApproval
+from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.leases import Lease, aborting
@@ -70,10 +72,18 @@ class Approvals:
     def _record(
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any
     ) -> None:
-        """Add an entry about an approval to the audit, in the thread in which it was given."""
-        thread = lock_thread(connection, row.given_in)
-        if thread is not None:
-            self._queue.record(connection, thread, who, what, detail)
+        """Add an entry about an approval to the audit, for the thread in which it was given."""
+        # That thread may be deleted, and another tenant may have one of its id.
+        append_entry(
+            self._database,
+            connection,
+            tenant=row.tenant,
+            thread_id=row.given_in,
+            wait_id=None,
+            who=who,
+            what=what,
+            detail=json.dumps(detail, default=str),
+        )
 
 
 class SharedApprovals(Approvals):

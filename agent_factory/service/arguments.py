@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, describe
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -42,3 +42,10 @@ def nodes_of(graph: Any, name: str, given: Collection[str] | None) -> list[str] 
             f"Nodes: {', '.join(sorted(graph.nodes))}.",
         )
     return [*given]
+
+
+def check_name(by: Any) -> None:
+    """Raise ArgumentError unless it is the name of a person, for the audit."""
+    if not isinstance(by, str) or not by.strip():
+        reason = f"must be the name of the one who does this, got {describe(by)}."
+        raise ArgumentError("by", reason, "Pass by='ann'.")

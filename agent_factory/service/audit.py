@@ -35,9 +35,10 @@ class AuditEntry:
         thread_id: The thread.
         wait_id: The wait, if it was about one.
         who: A person, or "deadline".
-        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "cancel",
-            "write", "copy", "delete", "undo" or "stranded".
-        detail: More about it.
+        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "withdraw",
+            "cancel", "write", "copy", "delete", "undo", "stranded" or "refused".
+        detail: More about it. For a decision: the complete `decision`, the `call` that it is about,
+            the call that `runs` (None if none does), and the way in that it came by (`via`).
         number: Its place in the audit of the service, from 1.
         hash: The hash of its content and of the hash before it.
     """

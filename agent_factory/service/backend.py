@@ -36,6 +36,9 @@ CLIENT_SECONDS = 30.0
 Busy = Literal["queue", "reject", "interrupt", "rollback"]
 """What happens to a message whose thread is busy."""
 
+Waiting = Literal["queue", "interrupt", "reject"]
+"""What happens to a message whose thread waits for a decision."""
+
 Late = Literal["reject", "escalate"]
 """What happens to a review that nobody decides in time."""
 
@@ -59,6 +62,7 @@ class RegisteredAgent:
     review_within: float | None
     late: Late
     busy: Busy
+    waiting: Waiting
     stream: tuple[str, ...]
     asynchronous: bool
     decisions: bool

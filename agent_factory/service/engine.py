@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 try:
     from dbos import DBOS, DBOSClient, EnqueueOptions
@@ -30,7 +31,9 @@ JOB_FORMAT = "1"
 """Version of the form of a job. DBOS leaves jobs of another version to workers of that version."""
 
 QUEUE = "agent_factory"
-"""Queue of tenants without limits. A tenant with limits has a queue named after it."""
+"""Queue of tenants without limits."""
+
+_PASSED_ON = "~2"  # follows the id of a job in that of its second entry in the engine
 
 _APPLICATION = "agent_factory"
 _WORKFLOW = "agent_factory.run_job"
@@ -52,7 +55,7 @@ class Job:
         id: The same id is the same job: submitted twice, it runs once.
         payload: What a worker reads, as JSON text.
         priority: Higher is earlier; from -1000 to 1000.
-        queue: The queue of the tenant.
+        queue: The queue, as `queue_of` names it.
         delay: Seconds until it may run.
     """
 
@@ -63,6 +66,20 @@ class Job:
     delay: float | None = None
 
 
+def queue_of(tenant: str | None = None, agent: str | None = None) -> str:
+    """The name of a queue.
+
+    Args:
+        tenant: A tenant with limits; None for all that have none.
+        agent: An agent that not all workers have, and whose workers alone listen to the queue.
+
+    >>> queue_of(), queue_of("acme"), queue_of("acme", "desk: new")
+    ('agent_factory', 'agent_factory:acme', 'agent_factory/desk%3A%20new:acme')
+    """
+    of_agent = QUEUE if agent is None else f"{QUEUE}/{quote(agent, safe='')}"
+    return of_agent if tenant is None else f"{of_agent}:{tenant}"
+
+
 class Engine:
     """DBOS on the database of a service; one that runs jobs per process."""
 
@@ -70,6 +87,7 @@ class Engine:
         self._database = database
         self._own_client: DBOSClient | None = None
         self._dbos: DBOS | None = None
+        self._slots: int | None = None
 
     # Clients
 
@@ -105,13 +123,17 @@ class Engine:
         """Take a job from its queue. A job that runs is not stopped by this."""
         self._client.cancel_workflow(job)
 
-    def forget(self, thread_id: str) -> None:
-        """Delete what is known about the jobs of a thread."""
+    def jobs_of(self, thread_id: str) -> list[str]:
+        """The ids of the jobs of a thread that are known."""
         known = self._client.list_workflows(
             workflow_id_prefix=f"{thread_id}/", load_input=False, load_output=False
         )
         ids = [one.workflow_id for one in known]
-        self._client.delete_workflows([id for id in ids if id.rpartition("/")[0] == thread_id])
+        return [id for id in ids if id.rpartition("/")[0] == thread_id]
+
+    def forget(self, jobs: list[str]) -> None:
+        """Delete what is known about jobs."""
+        self._client.delete_workflows(jobs)
 
     def limit(self, queue: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Create the queue of a tenant, or change its limits."""
@@ -148,6 +170,7 @@ class Engine:
         slots: int,
         run: Callable[[str, str], dict[str, Any]],
         scheduled: Callable[[str, datetime], None],
+        agents: Collection[str],
     ) -> None:
         """Begin to run jobs in threads of this process.
 
@@ -156,6 +179,7 @@ class Engine:
             slots: How many jobs a worker runs at once.
             run: Gets the id and the payload of a job; returns its outcome.
             scheduled: Gets the payload of a schedule, and when it was due.
+            agents: The agents of this worker.
         """
         global _run, _scheduled, _engine
         if _engine not in (None, self):
@@ -164,8 +188,8 @@ class Engine:
                 "another service runs in this process; the engine is one for a process.",
                 "Stop it first, or add the agents of both to one service.",
             )
-        _run, _scheduled, _engine = run, scheduled, self
-        DBOS(
+        _run, _scheduled, _engine, self._slots = run, scheduled, self, slots
+        self._dbos = DBOS(
             config={
                 "name": _APPLICATION,
                 "system_database_url": self._database.url,
@@ -185,7 +209,50 @@ class Engine:
             worker_concurrency=slots,
             polling_interval_sec=_POLL_SECONDS,
         )
+        DBOS.listen_queues(self._queues_for(agents))
         DBOS.launch()
+
+    def listen(self, agents: Collection[str]) -> None:
+        """Listen to the queues that were created since, except to those of other agents."""
+        assert self._dbos is not None
+        # DBOS reads the list each second, and has no public way to change it after the launch.
+        self._dbos._listening_queues = self._queues_for(agents)
+
+    def _queues_for(self, agents: Collection[str]) -> list[str]:
+        own = tuple(queue_of(agent=agent) for agent in agents)
+        names = {QUEUE, *(queue.name for queue in self._client.list_queues())}
+        return [
+            name
+            for name in names
+            if not name.startswith(f"{QUEUE}/") or name.partition(":")[0] in own
+        ]
+
+    def pass_on(self, queue: str, *, concurrency: int | None, per_minute: int | None) -> None:
+        """Put the job that this thread runs into another queue, under the same id.
+
+        Args:
+            queue: The queue of an agent, which is created.
+            concurrency: The most jobs of it at once.
+            per_minute: The most that begin within a minute.
+        """
+        self._client.register_queue(
+            queue,
+            worker_concurrency=self._slots if concurrency is None else None,
+            global_concurrency=concurrency,
+            limiter=None if per_minute is None else {"limit": per_minute, "period": 60.0},
+            polling_interval_sec=_POLL_SECONDS,
+        )
+        (job,) = self._client.list_workflows(workflow_ids=[str(DBOS.workflow_id)])
+        assert job.input is not None
+        options: EnqueueOptions = {
+            "workflow_name": job.name,
+            "queue_name": queue,
+            # One that is repeated, since its worker has died meanwhile, is the same.
+            "workflow_id": f"{job.workflow_id}{_PASSED_ON}",
+            "app_version": JOB_FORMAT,
+            "priority": job.priority or _URGENCY,
+        }
+        self._client.enqueue(options, *job.input["args"])
 
     def stop(self, worker: str, seconds: float) -> None:
         """Take no more jobs, and wait for those that run."""
@@ -244,7 +311,7 @@ _engine: Engine | None = None
 def _run_job(payload: str) -> dict[str, Any]:
     job = DBOS.workflow_id
     assert job is not None
-    return _run(job, payload)
+    return _run(job.removesuffix(_PASSED_ON), payload)
 
 
 @DBOS.workflow(name=_SCHEDULED)

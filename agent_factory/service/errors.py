@@ -18,7 +18,7 @@ class NotFound(ServiceError, LookupError):
 
 
 class ThreadBusy(ServiceError):
-    """The thread works on another message or waits for a review, and `busy` is "reject"."""
+    """The thread works on another message or waits for a decision, and the new one may not wait."""
 
     code = "AF362"
 
@@ -72,6 +72,20 @@ class DecisionForbidden(ServiceError, PermissionError):
     """This person may not decide about the wait."""
 
     code = "AF369"
+
+
+class NoWorker(ServiceError, TimeoutError):
+    """No worker that is alive has the agent of the run."""
+
+    code = "AF370"
+    waits_for = "a worker"
+
+
+class MessageHeld(ServiceError, TimeoutError):
+    """The message is held until somebody decides about what its thread waits for."""
+
+    code = "AF371"
+    waits_for = "a decision"
 
 
 class ConfigNotAllowed(ArgumentError):

@@ -109,7 +109,7 @@ class EventLog:
     # Reading
 
     def read(
-        self, job: str, after: int, timeout: float | None, ended: Callable[[], bool]
+        self, job: str, after: int, ended: Callable[[], bool]
     ) -> Iterator[tuple[int, list[Any]] | None]:
         """Rows of a job after one of them: their numbers and their parts.
 
@@ -118,13 +118,9 @@ class EventLog:
         Args:
             job: The job.
             after: The number of a row; 0 for all.
-            timeout: The longest time between two rows, in seconds.
             ended: Is asked once a second whether nothing more will come.
-
-        Raises:
-            TimeoutError: Nothing came in time.
         """
-        since = asked = time.monotonic()
+        asked = time.monotonic()
         while True:
             found = select(events.c.id, events.c.data).where(
                 events.c.job == job, events.c.id > after
@@ -133,7 +129,7 @@ class EventLog:
             with suppress(DatabaseUnavailable), self._database.read() as connection:
                 rows = connection.execute(found.order_by(events.c.id).limit(_PAGE)).all()
             for row in rows:
-                after, since = row.id, time.monotonic()
+                after = row.id
                 yield row.id, load(row.data)
             now = time.monotonic()
             if rows:
@@ -142,8 +138,6 @@ class EventLog:
                 if ended():
                     return
                 asked = now
-            if timeout is not None and now - since > timeout:
-                raise TimeoutError(f"Job {job!r} had no events for {timeout:g} seconds.")
             yield None
 
     def wait(self) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
+from langchain_core.runnables import RunnableConfig
 from sqlalchemy import Connection, Row, func, select, update
 
-from agent_factory.errors import ArgumentError
-from agent_factory.review.pending_calls import PendingCall
-from agent_factory.review.steps import DecisionNotAllowed, validated
+from agent_factory.errors import ArgumentError, ReviewError
+from agent_factory.review.decision import Judge, Judgement, judge
+from agent_factory.review.errors import DecisionNotAllowed, InvalidDecision
+from agent_factory.review.pending_calls import Allowed, Kind, PendingCall
+from agent_factory.review.steps import judge_of
 from agent_factory.service.audit import AuditEntry
-from agent_factory.service.database import Database
+from agent_factory.service.backend import Backend
 from agent_factory.service.errors import (
     AlreadyDecided,
     ClaimedByOther,
@@ -22,14 +24,18 @@ from agent_factory.service.errors import (
     NotFound,
 )
 from agent_factory.service.metrics import traceparent
-from agent_factory.service.tables import audit, waits
-from agent_factory.service.thread_queue import HIGHEST_PRIORITY, ThreadQueue, lock_thread
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.tables import audit, threads, waits
+from agent_factory.service.thread_queue import HIGHEST_PRIORITY, lock_thread
 
 CLAIM_SECONDS = 900.0
 """How long a claim holds."""
 
 SYSTEM = "deadline"
 """Who decides if nobody does, in the audit."""
+
+Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "deadline"]
+"""The way in that a decision has come by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +115,12 @@ class Inbox:
 
     def __init__(
         self,
-        database: Database,
-        queue: ThreadQueue,
+        backend: Backend,
         tenant: str | None = None,
         may_decide: Callable[[Wait], bool] | None = None,
     ) -> None:
-        self._database, self._queue, self._tenant = database, queue, tenant
-        self._may_decide = may_decide
+        self._backend, self._tenant, self._may_decide = backend, tenant, may_decide
+        self._database, self._queue = backend.database, backend.queue
 
     def waits(
         self,
@@ -135,7 +140,7 @@ class Inbox:
             tool: Only those of this tool.
             thread: Only those of this thread.
             claimed_by: Only those that this person has claimed.
-            text: Only those whose arguments or thread id contain it.
+            text: Only those whose arguments, thread id or thread's title contain it.
             limit: The most to return.
             offset: How many to leave out before them.
         """
@@ -145,8 +150,14 @@ class Inbox:
             if value is not None:
                 found = found.where(waits.c[column] == value)
         if text:
-            has_text = waits.c.args.icontains(text, autoescape=True)
-            found = found.where(has_text | waits.c.thread_id.icontains(text, autoescape=True))
+            titled = select(threads.c.thread_id).where(
+                threads.c.title.icontains(text, autoescape=True)
+            )
+            found = found.where(
+                waits.c.args.icontains(text, autoescape=True)
+                | waits.c.thread_id.icontains(text, autoescape=True)
+                | waits.c.thread_id.in_(titled)
+            )
         found = found.order_by(waits.c.priority.desc(), waits.c.created_at)
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
@@ -201,7 +212,7 @@ class Inbox:
         return self._claim(wait_id, by, None, None, "release")
 
     def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
-        self._check_right(wait_id, by)
+        self._check_right(self.get(wait_id), by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
             if row.decided_at is not None:
@@ -222,17 +233,20 @@ class Inbox:
         by: str,
         roles: Collection[str] = (),
         undo: bool = False,
+        via: Via = "python",
     ) -> str:
         """Decide about a wait, and continue the run once all of its waits are decided.
 
-        The same decision again changes nothing.
+        The same decision again changes nothing. A decision that is refused changes nothing either,
+        and can be made again.
 
         Args:
             wait_id: The wait.
-            decision: The decision, in the form that HumanInTheLoopMiddleware takes.
+            decision: The decision, as `agent_factory.review.Decision`.
             by: Who decides.
             roles: The roles of the one who decides.
-            undo: End the run here, and undo the effects that it has had.
+            undo: With "reject": end the run here, and undo the effects that it has had.
+            via: The way in that the decision has come by, for the audit.
 
         Returns:
             The id of the run.
@@ -241,13 +255,13 @@ class Inbox:
             NotFound: There is no such wait.
             AlreadyDecided: Somebody has decided otherwise.
             ClaimedByOther: Somebody else has claimed it.
-            DecisionForbidden: `may_decide` does not allow it.
+            DecisionForbidden: `may_decide` does not allow it, or not the call that it leads to.
+            InvalidDecision: The decision has an unknown or a wrong part, or the arguments of an
+                edit do not fit the tool.
             DecisionNotAllowed: This decision may not be made about this call, or not by them; or it
                 names the digest of another call.
         """
-        self._check_right(wait_id, by)
-        with self._database.begin() as connection:
-            return self._decide(connection, wait_id, decision, by, roles, undo=undo)
+        return self._decide({wait_id: decision}, by, roles, via, undo=undo)
 
     def decide_together(
         self,
@@ -256,6 +270,7 @@ class Inbox:
         by: str,
         roles: Collection[str] = (),
         stream: Collection[str] | None = None,
+        via: Via = "python",
     ) -> str:
         """Decide about several waits of one run: about all of them, or about none.
 
@@ -264,6 +279,7 @@ class Inbox:
             by: Who decides.
             roles: The roles of the one who decides.
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
+            via: As in `decide`.
 
         Returns:
             The id of the run.
@@ -273,67 +289,103 @@ class Inbox:
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
             DecisionForbidden: As in `decide`.
+            InvalidDecision: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
-        for wait_id in decisions:
-            self._check_right(wait_id, by)
-        with self._database.begin() as connection:
-            run = ""
-            for wait_id, decision in decisions.items():
-                run = self._decide(connection, wait_id, decision, by, roles, stream=stream)
-            return run
+        return self._decide(decisions, by, roles, via, stream=stream)
 
     def _decide(
         self,
-        connection: Connection,
-        wait_id: str,
-        decision: Mapping[str, Any],
+        decisions: Mapping[str, Any],
         by: str,
         roles: Collection[str],
+        via: Via,
         *,
         undo: bool = False,
         stream: Collection[str] | None = None,
     ) -> str:
-        row = self._lock(connection, wait_id, by)
-        if "remember" in decision and isinstance(decision["remember"], Mapping):
-            decision = {**decision, "remember": {**decision["remember"], "by": by}}
-        call = PendingCall(
-            wait_id,
-            row.tool,
-            json.loads(row.args),
-            row.kind,
-            row.allowed.split(","),
-            call_digest=row.call_digest,
-            remember=row.remember,
-            digest=row.digest,
-        )
-        if row.decided_at is not None:
-            with suppress(DecisionNotAllowed, ArgumentError):
-                if json.loads(row.decision) == validated(call, decision):
-                    return str(row.run)
-            raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
-        if not is_reviewer(row.reviewers, by, roles):
-            raise DecisionNotAllowed(
-                f"{row.tool} ({wait_id!r})",
-                f"{by!r} may not decide about this call.",
-                f"Reviewers: {', '.join(row.reviewers)}.",
-            )
-        decision = validated(call, decision)
-        self._write(connection, row, decision, by, continues=not undo, stream=stream)
-        if undo:
-            self._queue.end_run(connection, row, by, undo=True)
-        return str(row.run)
+        # No lock is held while a decision is judged: that reads the thread, and asks `may_decide`.
+        judged = {id_: self.judge(id_, one, by=by, roles=roles) for id_, one in decisions.items()}
+        kinds = {one.decision["type"] for one in judged.values() if isinstance(one, Judgement)}
+        if undo and kinds - {"reject"}:
+            reason = f"goes with 'reject' only, got {', '.join(kinds)}."
+            raise ArgumentError("undo", reason, "Reject the call, or leave undo out.")
+        run = ""
+        with self._database.begin() as connection:
+            for wait_id, judgement in judged.items():
+                row = self._lock(connection, wait_id, by)
+                run = row.run
+                if row.decided_at is not None:
+                    same = isinstance(judgement, Judgement) and (
+                        json.loads(row.decision) == judgement.decision
+                    )
+                    if same:
+                        continue
+                    raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
+                if isinstance(judgement, ReviewError):
+                    raise judgement
+                self._write(connection, row, judgement, by, via, continues=not undo, stream=stream)
+                if undo:
+                    self._queue.end_run(connection, row, by, undo=True)
+        return run
+
+    def judge(
+        self, wait_id: str, decision: Any, *, by: str, roles: Collection[str] = ()
+    ) -> Judgement | ReviewError:
+        """The judgement about a decision, or why it would be refused. Nothing changes.
+
+        Args:
+            wait_id: The wait.
+            decision: The decision, as in `decide`.
+            by: Who would decide.
+            roles: The roles of the one who would decide.
+
+        Raises:
+            NotFound: There is no such wait.
+            DecisionForbidden: The one who decides has no right to, about the wait or about the call
+                that an edit leads to.
+        """
+        wait = self.get(wait_id)
+        self._check_right(wait, by)
+        agent = self._backend.agents.get(wait.agent)
+        judge_one: Judge = judge
+        if agent is not None:
+            place: RunnableConfig = {"configurable": {"thread_id": wait.thread_id}}
+            graph = agent.stored_in(FencedSaver(self._database))
+            judge_one = judge_of(graph, lambda: graph.get_state(place).values)
+        try:
+            if not is_reviewer(wait.reviewers, by, roles):
+                raise DecisionNotAllowed(
+                    wait.tool,
+                    f"{by!r} may not decide about this call.",
+                    f"Reviewers: {', '.join(wait.reviewers)}.",
+                )
+            judgement = judge_one(_call_of(wait), decision)
+            json.dumps(judgement.decision)
+        except ReviewError as error:
+            return error
+        except (TypeError, ValueError) as error:
+            reason = f"a decision is stored as JSON, and this one cannot be: {error}."
+            return InvalidDecision(wait.tool, reason, "Pass strings, numbers, lists and dicts.")
+        if "remember" in judgement.decision:
+            judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}
+        runs = judgement.runs
+        if runs is not None and (runs["name"], runs["args"]) != (wait.tool, wait.args):
+            self._check_right(replace(wait, tool=runs["name"], args=runs["args"]), by)
+        return judgement
 
     def _write(
         self,
         connection: Connection,
         row: Row[Any],
-        decision: Mapping[str, Any],
+        judgement: Judgement,
         by: str,
+        via: Via,
         *,
         continues: bool = True,
         stream: Collection[str] | None = None,
     ) -> None:
+        decision = judgement.decision
         connection.execute(
             update(waits)
             .where(waits.c.wait_id == row.wait_id)
@@ -358,7 +410,13 @@ class Inbox:
                 },
             )
         # At the end: other transactions that write to the audit wait until this one has ended.
-        self._queue.record(connection, row, by, decision["type"], decision)
+        detail = {
+            "decision": decision,
+            "call": {"id": row.call_id, "name": row.tool, "args": json.loads(row.args)},
+            "runs": judgement.runs,
+            "via": via,
+        }
+        self._queue.record(connection, row, by, decision["type"], detail)
 
     def expire(self, late: Mapping[str, float]) -> int:
         """Decide about waits whose deadline has passed; return how many there were.
@@ -391,13 +449,14 @@ class Inbox:
                     )
                     self._queue.record(connection, row, SYSTEM, "escalate")
                     continue
-                text = "Nobody decided about this call in time, so it did not run."
+                text = "Nobody decided about this call in time, so it was not approved."
                 answer = {"reject": {"type": "reject", "message": text}}
                 answer["respond"] = {"type": "respond", "message": text}
                 allowed = row.allowed.split(",")
                 kind = next((kind for kind in answer if kind in allowed), None)
                 if kind is not None:
-                    self._write(connection, row, answer[kind], SYSTEM)
+                    judgement = judge(_call_of(_read(row, 0)), answer[kind])
+                    self._write(connection, row, judgement, SYSTEM, "deadline")
                 else:  # the run was stopped where no call waits: it can go on, or end
                     self._queue.end_run(connection, row, SYSTEM)
         return len(ids)
@@ -430,10 +489,14 @@ class Inbox:
                 for row in connection.execute(found)
             ]
 
-    def _check_right(self, wait_id: str, by: str) -> None:
-        """Raise DecisionForbidden if this person may not decide. No lock is held meanwhile."""
-        if self._may_decide is not None and not self._may_decide(self.get(wait_id)):
-            raise DecisionForbidden(f"wait {wait_id!r}", f"may not be decided by {by!r}.")
+    def _check_right(self, wait: Wait, by: str) -> None:
+        """Raise DecisionForbidden if this person may not decide about a call."""
+        if self._may_decide is not None and not self._may_decide(wait):
+            raise DecisionForbidden(
+                wait.tool,
+                f"{by!r} may not decide about this call.",
+                "Somebody who may decide about it has to.",
+            )
 
     def _own(self) -> list[Any]:
         return [] if self._tenant is None else [waits.c.tenant == self._tenant]
@@ -462,6 +525,20 @@ class Inbox:
                 "Decide about another one, or wait until the claim is released or expires.",
             )
         return row
+
+
+def _call_of(wait: Wait) -> PendingCall:
+    """The call that a wait is about."""
+    return PendingCall(
+        wait.call_id or wait.id,
+        wait.tool,
+        wait.args,
+        cast("Kind", wait.kind),
+        cast("tuple[Allowed, ...]", wait.allowed),
+        call_digest=wait.call_digest,
+        remember=wait.remember,
+        digest=wait.digest,
+    )
 
 
 def _decided_text(row: Row[Any]) -> str:

@@ -2,7 +2,8 @@
 
 A lease is a number, the epoch of the thread. Taking the lease raises it, so that an older holder
 can tell: a process that was stopped, given up and came back. Each write checks the epoch in its own
-transaction.
+transaction. No epoch is used twice for an id: a thread that was deleted and made again begins at
+another random number.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from secrets import randbits
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -22,6 +24,19 @@ from agent_factory.service.tables import threads
 # For the driver itself: each write of a run asks it, and SQLAlchemy takes ten times as long.
 _HELD = f"SELECT 1 FROM {threads.name} WHERE thread_id = {{0}} AND epoch = {{0}}"
 _HELD_IN = {"sqlite": _HELD.format("?"), "postgresql": _HELD.format("%s") + " FOR SHARE"}
+
+
+def first_number() -> int:
+    """Number at which the epochs, or the jobs, of a new thread begin.
+
+    A thread that was deleted may be made again under its id, while a process still works for the
+    old one: with this, none of its numbers come again. It is random and not a counter in the
+    database, which would begin again in one that was restored from a backup.
+
+    >>> first_number() != first_number()
+    True
+    """
+    return randbits(62)  # room to count on in a column of 64 bits
 
 
 @dataclass(frozen=True, slots=True)

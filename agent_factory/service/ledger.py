@@ -40,6 +40,7 @@ from agent_factory.middleware.budget import (
 from agent_factory.middleware.budget.limits import Account
 from agent_factory.service.backend import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.leases import aborting
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
 from agent_factory.service.service import Service
@@ -51,6 +52,9 @@ Per = Literal["hour", "day", "month"]
 
 MAX_PARTS = 64
 """The most rows of a breakdown; what else spends is added up in one more."""
+
+MOST_ATTEMPTS = 100
+"""Times that an amount is reserved again because others changed the scope meanwhile."""
 
 _FIELDS = {"tenant": TENANT_KEY, "agent": AGENT_KEY}
 _ROUNDING = 1e-9  # in US dollars, as in one process
@@ -213,7 +217,7 @@ class SharedLedger(Ledger):
         values = {name: getattr(least, name) for name in AMOUNTS}
         added = {f"add_{name}": amount for name, amount in values.items()}
         needs = {f"need_{name}": getattr(need, name) for name in self._limits.given()}
-        while True:
+        for _ in range(MOST_ATTEMPTS):
             elapsed = {"elapsed": self._elapsed(scope)} if "need_seconds" in needs else {}
             with _outage(), database.begin() as connection, connection.begin_nested() as attempt:
                 # First, because the row of the scope stays locked until the transaction ends.
@@ -240,6 +244,13 @@ class SharedLedger(Ledger):
                 is_over = not expire_reservations(database)
             if is_over:
                 raise BudgetExceededError((account,), need)
+        else:
+            with _outage():
+                raise DatabaseUnavailable(
+                    f"scope {scope!r}",
+                    f"changed {MOST_ATTEMPTS} times while an amount was reserved.",
+                    "Try again later.",
+                )
         with self._lock:
             number = next(self._numbers)
             self._running[number] = id, scope

@@ -1,10 +1,11 @@
-"""Messages: how what a user says becomes a run of a thread."""
+"""Messages: how what a user says becomes a run of a thread, and what is held meanwhile."""
 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import convert_to_messages
@@ -13,9 +14,9 @@ from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.records import without_claims
-from agent_factory.service.backend import Backend, Busy
+from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
-from agent_factory.service.events import dump
+from agent_factory.service.events import dump, load
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
@@ -23,11 +24,44 @@ from agent_factory.service.threads import insert_thread
 from agent_factory.upstream import RUN_ID, is_reserved
 
 
+@dataclass(frozen=True, slots=True)
+class HeldMessage:
+    """A message that is held until the decision for which its thread waits.
+
+    Args:
+        run: The id of its run.
+        text: What it says.
+        checkpoint: The id of the checkpoint at which it begins, if it is a fork: the thread goes
+            on from there, and what came after it stays in the history.
+        created_at: When it was submitted, in seconds since 1970, by the database's clock.
+    """
+
+    run: str
+    text: str
+    checkpoint: str | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a message does if its thread is not idle.
+
+    Args:
+        busy: What it does if a run works on the thread, or is queued for it.
+        waiting: What it does if the thread waits for a decision.
+        by: Who submits it, for the audit.
+    """
+
+    busy: Busy
+    waiting: Busy | Waiting
+    by: str
+
+
 def submit(
     backend: Backend,
     run_id: str,
     payload: dict[str, Any],
-    busy: Busy,
+    arrival: Arrival,
     metadata: dict[str, Any],
     title: str | None,
 ) -> None:
@@ -35,9 +69,10 @@ def submit(
 
     Raises:
         NotFound: The thread belongs to another tenant, or does not have the checkpoint.
-        ThreadBusy: The thread is busy, and `busy` is "reject".
+        ThreadBusy: The thread is not idle, and the message does not wait.
     """
     thread_id, tenant = payload["thread"], payload["tenant"]
+    payload = dict(payload)  # this may be repeated
     with backend.database.begin() as connection:
         if (delay := payload.pop("delay")) is not None:
             now = connection.execute(select(backend.database.now)).scalar_one()
@@ -51,23 +86,34 @@ def submit(
             connection, thread_id, checkpoint
         ):
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
-        is_busy = row.status in BUSY
-        if is_busy and busy == "reject":
+        is_busy, waits = row.status in BUSY, row.status == "waiting"
+        how = arrival.waiting if waits else arrival.busy
+        if is_busy and how == "reject":
             raise ThreadBusy(
                 f"thread {thread_id!r}",
-                f"is {row.status}.",
-                "Submit the message later, or with busy='queue'.",
+                "waits for a decision." if waits else f"is {row.status}.",
+                "Submit the message after it, or with waiting='queue' or waiting='interrupt'."
+                if waits
+                else "Submit the message later, or with busy='queue'.",
             )
         columns = ("run_id", "thread_id", "tenant", "agent", "priority")
         values = {**payload, "run_id": run_id, "thread_id": thread_id}
-        if is_busy and busy in ("interrupt", "rollback"):
-            ended = backend.queue.end_runs(connection, row, "a new message")
-            works = [json.loads(one.payload) for one in ended]
-            if busy == "interrupt":
+        if is_busy and how in ("interrupt", "rollback"):
+            of_run = select(runs.c.payload).where(runs.c.run_id == row.run)
+            if json.loads(connection.execute(of_run).scalar() or "{}").get("kind") == "undo":
+                how = "queue"  # what a run has done is undone first
+        if is_busy and how in ("interrupt", "rollback"):
+            ended = backend.queue.end_runs(connection, row, arrival.by)
+            works = [json.loads(run.payload) for run in ended]
+            if how == "interrupt":
                 payload["before"] = [
                     message
                     for work in works
-                    for message in (*work.get("before", ()), [work["run"], work["input"]])
+                    if "input" in work  # that of a run which `reindex` has found is lost
+                    for message in (
+                        *work.get("before", ()),
+                        [work["run"], work["input"], work["checkpoint"]],
+                    )
                 ]
             else:
                 payload["rollback"] = row.run
@@ -83,8 +129,32 @@ def submit(
                 created_at=backend.database.now,
             )
         )
-        if not is_busy or busy != "queue":
+        if not is_busy or how != "queue":
             backend.queue.queue(connection, run_id, payload)
+
+
+def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:
+    """The messages that are held until a thread is decided about, in their order.
+
+    Raises:
+        NotFound: There is no such thread, or it belongs to another tenant.
+    """
+    queued = select(runs).where(
+        runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
+    )
+    of_thread = select(threads.c.tenant, threads.c.status).where(threads.c.thread_id == thread)
+    with backend.database.read() as connection:
+        row = connection.execute(of_thread).first()
+        rows = connection.execute(queued.order_by(runs.c.seq)).all()
+    if row is None or tenant not in (None, row.tenant):
+        raise NotFound(f"thread {thread!r}", "does not exist.")
+    held = []
+    for run in rows if row.status == "waiting" else ():
+        work = json.loads(run.payload)
+        input = load(b64decode(work["input"])) or {"messages": ()}  # none if it only goes on
+        text = "\n".join(message.text for message in input["messages"])
+        held.append(HeldMessage(run.run_id, text, work["checkpoint"], run.created_at))
+    return held
 
 
 def as_input(message: Any, message_id: str) -> dict[str, Any]:
@@ -148,8 +218,8 @@ def as_config(
         ConfigNotAllowed: It has a part or a key that may not be set.
         ArgumentError: A part has another type.
     """
-    empty: list[Any] = [None, [], (), {}]
-    parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in empty}
+    absent: tuple[Any, ...] = (None, [], (), {})
+    parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
     if others := sorted(parts.keys() - _PARTS):
         takes = f"It takes {', '.join(_PARTS)}."
         raise ConfigNotAllowed("config", f"cannot set {', '.join(others)} of a run.", takes)

@@ -6,54 +6,44 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from agent_factory.errors import ArgumentError, describe
-from agent_factory.review.pending_calls import Decision, Pending, PendingCall
+from agent_factory.errors import ArgumentError
+from agent_factory.review.decision import Judgement, judge_answer
+from agent_factory.review.pending_calls import Pending, PendingCall
 
 
-def decisions_of(pending: Pending, value: Any) -> dict[str, Decision]:
-    """Decisions by the digests of the calls.
+def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:
+    """Decisions by the digests of the calls, as they came in: the inbox judges them.
 
     Args:
         pending: What the thread waits for.
         value: The answer to its interrupt; if there are several, a mapping of their ids to answers.
-            The answer to a review is `{"decisions": [...]}`, with one decision for each call.
 
     Raises:
-        ArgumentError: The value does not answer what the thread waits for.
+        ArgumentError: The value does not say which interrupt it answers.
+        InvalidAnswer: It does not have the form of an answer.
     """
     if not pending.asks:  # a static interrupt
         return {call.digest: {"type": "approve"} for call in pending.calls} or {
             "": {"type": "approve"}
         }
-    asked: dict[str, list[PendingCall]] = defaultdict(list)
+    by_interrupt: dict[str, list[PendingCall]] = defaultdict(list)
     for call in pending.calls:
-        asked[call.interrupt_id].append(call)
+        by_interrupt[call.interrupt_id].append(call)
     answers = value
-    if not (isinstance(value, Mapping) and value and asked.keys() >= value.keys()):
-        if len(asked) > 1:
+    if not (isinstance(value, Mapping) and value and by_interrupt.keys() >= value.keys()):
+        if len(by_interrupt) > 1:
             raise ArgumentError(
                 "resume",
-                f"must say which interrupt it answers: {len(asked)} wait.",
-                f"Pass a mapping of their ids: {', '.join(asked)}.",
+                f"must say which interrupt it answers: {len(by_interrupt)} wait.",
+                f"Pass a mapping of their ids: {', '.join(by_interrupt)}.",
             )
-        answers = dict.fromkeys(asked, value)
-    return {
-        call.digest: decision
-        for id, answer in answers.items()
-        for call, decision in _answered(asked[id], answer)
-    }
+        answers = dict.fromkeys(by_interrupt, value)
+    decisions: dict[str, Any] = {}
 
+    def note(call: PendingCall, decision: Any) -> Judgement:
+        decisions[call.digest] = decision
+        return Judgement(decision, None)
 
-def _answered(calls: list[PendingCall], answer: Any) -> list[tuple[PendingCall, Decision]]:
-    """The calls of one interrupt, with their decisions."""
-    if calls[0].kind != "review":
-        return [(call, {"type": "respond", "message": answer}) for call in calls]
-    decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
-    if not isinstance(decisions, list) or len(decisions) != len(calls):
-        names = ", ".join(call.name for call in calls)
-        raise ArgumentError(
-            "resume",
-            f"must have a decision about each of the calls ({names}), got {describe(answer)}.",
-            'Pass {"decisions": [{"type": "approve"}, ...]}, in their order.',
-        )
-    return list(zip(calls, decisions, strict=True))
+    for id, answer in answers.items():
+        judge_answer(by_interrupt[id], answer, note)
+    return decisions

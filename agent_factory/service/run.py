@@ -17,9 +17,10 @@ from sqlalchemy import Row, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
-from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
+from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCancelled, RunFailed
 from agent_factory.service.events import load
 from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
@@ -108,6 +109,11 @@ class Run:
         )
 
     @property
+    def missing(self) -> NoWorker | MessageHeld | None:
+        """What the run needs to go on if nobody works on it: a worker, or a decision."""
+        return self._backend.call(lambda: what_is_missing(self._backend, self.id))
+
+    @property
     def messages(self) -> list[BaseMessage]:
         """The messages that were submitted with it; the thread gets them when the run begins."""
         given = load(b64decode(json.loads(self._look().payload)["input"]))
@@ -115,6 +121,9 @@ class Run:
 
     def result(self, timeout: float | None = None) -> Any:
         """What the agent's `invoke` would return, once the run has ended or pauses.
+
+        If the run waits for a worker, or its message is held until a decision, the logger
+        "agent_factory.service" warns after two seconds, once.
 
         Args:
             timeout: The longest time to wait, in seconds; None waits without end.
@@ -126,7 +135,8 @@ class Run:
         Raises:
             RunFailed: The run has ended with an error.
             RunCancelled: The run was cancelled.
-            TimeoutError: The run has not ended in time.
+            TimeoutError: The run has not ended in time. It is NoWorker or MessageHeld if that is
+                the reason.
         """
         attempts = self._outcomes(timeout)
         while not (found := next(attempts)):
@@ -143,10 +153,11 @@ class Run:
 
     def _outcomes(self, timeout: float | None) -> Iterator[tuple[Any] | None]:
         """The result once it is there, and None while the caller has to wait for it."""
-        until = None if timeout is None else time.monotonic() + timeout
+        begun, progress = time.monotonic(), Progress(self._backend, self.id)
         while (row := self._look()).status in ("queued", "running"):
-            if until is not None and time.monotonic() > until:
-                raise TimeoutError(f"Run {self.id!r} is {self.status} after {timeout:g} seconds.")
+            if timeout is not None and time.monotonic() - begun > timeout:
+                raise progress.timed_out(f"is {self.status}", timeout)
+            progress.notice()
             yield None
         if row.status == "failed":
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
@@ -167,13 +178,17 @@ class Run:
         parts of the last step may come again. Parts that are recorded for the studio alone have
         the key `asked`, which is False.
 
+        If nothing has come for two seconds because the run waits for a worker, or its message is
+        held until a decision, a part of the type "waiting_for" says so, once. Its data have `what`,
+        "a worker" or "a decision", and a `text`; its `id` is that of the part before it.
+
         Args:
             after: The `id` of the last part that was seen, to continue a stream.
             timeout: The longest time between two parts, in seconds; None waits without end.
 
         Raises:
             RunCancelled: The run was cancelled.
-            TimeoutError: Nothing came in time.
+            TimeoutError: Nothing came in time, as in `result`.
             ArgumentError: `after` is not the id of a part.
         """
         for part in self._parts(after, timeout):
@@ -205,6 +220,16 @@ class Run:
                 raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint)
             job, row, part = found_id[1], int(found_id[2]), int(found_id[3])
         log, since = self._backend.log, time.monotonic()
+        progress = Progress(self._backend, self.id)
+
+        def notice() -> dict[str, Any] | None:
+            """What the caller waits for, if it is time to say so."""
+            missing = progress.notice()
+            if missing is None:
+                return None
+            data = {"what": missing.waits_for, "text": str(missing)}
+            return {"type": "waiting_for", "ns": (), "data": data, "id": after}
+
         while job is None:
             run = self._look()
             job = run.job
@@ -212,22 +237,27 @@ class Run:
                 raise RunCancelled(f"run {self.id!r}", "was cancelled.")
             if job is None:
                 if timeout is not None and time.monotonic() - since > timeout:
-                    raise TimeoutError(f"Run {self.id!r} is queued after {timeout:g} seconds.")
-                yield None
+                    raise progress.timed_out("is queued", timeout)
+                yield notice()
 
         def has_ended() -> bool:
             run = self._look()
             return run.job != job or run.status not in ("queued", "running")
 
         # The row of the last part that was seen may have more parts.
-        for found in log.read(job, row - 1, timeout, has_ended):
+        for found in log.read(job, row - 1, has_ended):
             if found is None:
-                yield None
+                if timeout is not None and time.monotonic() - since > timeout:
+                    raise progress.timed_out("has no news", timeout)
+                yield notice()
                 continue
+            since = time.monotonic()
+            progress.news()
             number, parts = found
             for position, one in enumerate(parts):
                 if (number, position) > (row, part):
-                    yield {**one, "id": f"{job}:{number}:{position}"}
+                    after = f"{job}:{number}:{position}"
+                    yield {**one, "id": after}
             if parts[-1]["type"] == "end":
                 return
         run = self._look()
@@ -240,7 +270,7 @@ class Run:
     def cancel(self, *, by: str = "api", undo: bool = False, roll_back: bool = False) -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.
 
-        What it has written stays in the thread. Calls that wait for a decision do not run.
+        What it has written stays in the thread. Calls that wait for a decision do not go on.
 
         Args:
             by: Who cancels it, for the audit.

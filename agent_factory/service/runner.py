@@ -9,6 +9,7 @@ import logging
 import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
@@ -17,11 +18,20 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 from langgraph.types import StateSnapshot
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Row, select, update
 
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
-from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide, pending
+from agent_factory.review import (
+    ReviewError,
+    aadd_input,
+    aapprove,
+    add_input,
+    adecide,
+    approve,
+    decide,
+    pending,
+)
 from agent_factory.review.approvals import approvals_of_run
 from agent_factory.review.pending_calls import Pending
 from agent_factory.review.steps import repeat_review
@@ -42,12 +52,14 @@ from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import runs, threads, waits
+from agent_factory.service.tables import runs, threads, waits, workers
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.usage import UsageHandler
 from agent_factory.upstream import COPY_BRANCH, RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
+
+_UNENDED = ("queued", "running")
 
 
 class Runner:
@@ -63,26 +75,35 @@ class Runner:
         """Carry out a job, or continue it where another worker was cut short.
 
         Returns:
-            The outcome: its `status` is "done", "waiting", "failed" or "lost". It is lost if
-            another worker has taken over or the run was cancelled.
+            The outcome: its `status` is "done", "waiting", "failed", "lost" or "passed on". It is
+            lost if another worker has taken over or the run was cancelled, and passed on if only
+            other workers have the agent.
         """
         work = json.loads(payload)
+        if work["agent"] not in self._backend.agents:
+            # Other workers have it: this one is older or newer than they are.
+            pass_on = partial(self._queue.pass_on, work["agent"], work["tenant"])
+            self._database.retried(pass_on, seconds=math.inf)
+            return {"status": "passed on"}
         begun, usage = monotonic(), UsageHandler()
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work, usage))
         except LeaseLost:
             return {"status": "lost"}
-        except MissingNode as error:
-            logger.exception("Thread %s waits at a node that is missing.", work["thread"])
+        except (MissingNode, ReviewError) as error:
+            logger.exception("Thread %s cannot continue.", work["thread"])
             text = str(error)
-            back = self._strand if work["kind"] == "decision" else self._fail
-            outcome = self._database.retried(lambda: back(work, text, usage), seconds=math.inf)
+            back = self._fail
+            if work["kind"] == "decision":
+                what = "stranded" if isinstance(error, MissingNode) else "refused"
+                back = partial(self._take_back, what)
+            outcome = self._database.retried(lambda: back(job, work, text, usage), seconds=math.inf)
         except (Exception, DatabaseLost) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
             text = f"{type(error).__name__}: {error}"
             # Without this, the thread would take no other message: as long as it takes.
             outcome = self._database.retried(
-                lambda: self._fail(work, text, usage), seconds=math.inf
+                lambda: self._fail(job, work, text, usage), seconds=math.inf
             )
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
         self._backend.metrics.ended(work["agent"], outcome["status"], monotonic() - begun)
@@ -97,7 +118,7 @@ class Runner:
             run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
             if run is None or run.job != job or run.status == "cancelled":
                 raise LeaseLost(f"Run {work['run']!r} was cancelled.")
-            if run.status not in ("queued", "running"):
+            if run.status not in _UNENDED:
                 # A worker has finished the job and died before the engine knew. By now the thread
                 # may work on its next message.
                 return {
@@ -211,23 +232,47 @@ class Runner:
             connection.execute(counted)
         return {"status": "waiting", **place}
 
-    def _fail(self, work: Mapping[str, Any], text: str, usage: UsageHandler) -> dict[str, Any]:
-        known = select(runs.c.usage).where(runs.c.run_id == work["run"])
+    def _may_end(
+        self, connection: Connection, job: str, work: Mapping[str, Any]
+    ) -> Row[Any] | None:
+        """The run of a job that this worker may end, with its thread locked.
+
+        It may unless another living worker has the lease, or the run was ended by others. Nobody
+        has the lease of a job that has failed before this worker could take it.
+        """
+        thread = lock_thread(connection, work["thread"])
+        run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
+        if thread is None or run is None or run.job != job or run.status not in _UNENDED:
+            return None
+        others = select(workers.c.id).where(workers.c.id == thread.owner)
+        if thread.owner != self._worker() and connection.execute(others).first() is not None:
+            return None
+        take_lease(connection, work["thread"])
+        return run
+
+    def _fail(
+        self, job: str, work: Mapping[str, Any], text: str, usage: UsageHandler
+    ) -> dict[str, Any]:
         with self._database.begin() as connection:
-            row = lock_thread(connection, work["thread"])
-            if row is not None and row.run == work["run"] and row.owner == self._worker():
-                counted = usage.added_to(connection.execute(known).scalar_one())
-                values = {"error": text, "usage": counted}
+            run = self._may_end(connection, job, work)
+            if run is not None:
+                values = {"error": text, "usage": usage.added_to(run.usage)}
                 self._queue.settle(connection, work["thread"], work["run"], "failed", **values)
         return {"status": "failed", "error": text}
 
-    def _strand(self, work: Mapping[str, Any], text: str, _: UsageHandler) -> dict[str, Any]:
-        """Take decisions back that no node of the agent can carry out; they can be made again."""
+    def _take_back(
+        self, what: str, job: str, work: Mapping[str, Any], text: str, _: UsageHandler
+    ) -> dict[str, Any]:
+        """Take decisions back that the agent cannot carry out; they can be made again.
+
+        They are stranded if no node takes them, and refused if the review does: for a tool of an
+        agent inside, which is not known when a person decides.
+        """
         of_run = waits.c.run == work["run"]
         undone = {"decided_at": None, "decided_by": None, "decision": None}
         with self._database.begin() as connection:
-            row = lock_thread(connection, work["thread"])
-            if row is not None and row.run == work["run"] and row.owner == self._worker():
+            run = self._may_end(connection, job, work)
+            if run is not None:
                 taken_back = update(waits).where(of_run, waits.c.digest.in_(work["decisions"]))
                 connection.execute(taken_back.values(**undone))
                 waiting = {"status": "waiting", "error": text, "owner": None}
@@ -239,7 +284,7 @@ class Runner:
                     .where(runs.c.run_id == work["run"])
                     .values(status="waiting", error=text)
                 )
-                self._queue.record(connection, row, "service", "stranded", text)
+                self._queue.record(connection, run, "service", what, text)
         return {"status": "waiting", "error": text}
 
 
@@ -325,25 +370,37 @@ class _Attempt:
             return self._reviewed(decide, adecide, decisions, options)
         given = load(b64decode(self._work["input"]))
         if stored is not None and (rolled_back := self._work.get("rollback")):
-            stored = self._roll_back(rolled_back)
+            stored = checkpoint_before(self.saver, self._work["thread"], rolled_back)
+            if stored is None:
+                self.saver.delete_thread(self._work["thread"])
+            else:
+                self._from = stored.checkpoint["id"]
+        unread = self._unread(stored) if self._work.get("before") else []
         if self._work["checkpoint"] not in (None, self.saver.latest):
             self._from = self._work["checkpoint"]
         if given is None:
             return self._go_on(options)
-        snapshot = self._graph.get_state(self._place())
-        unread: list[Any] = []  # what interrupted runs had not written to the state yet
-        for run, input in self._work.get("before", ()):
-            reached = stored is not None and stored.metadata.get(RUN_KEY) == run
-            unread = [] if reached else unread
-            message = load(b64decode(input))
-            if message is not None and (not reached or START in snapshot.next):
-                unread.append(message)
         for earlier in reversed(unread):
             given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
+        snapshot = self._graph.get_state(self._place())
         # A run that failed or was cancelled leaves a thread in the middle of a turn.
         if snapshot.tasks and START not in snapshot.next:
             return self._reviewed(add_input, aadd_input, given, options)
         return self._stream(given, options)
+
+    def _unread(self, stored: CheckpointTuple | None) -> list[Any]:
+        """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""
+        snapshot = self._graph.get_state(self._config)
+        unread: list[Any] = []
+        for run, input, checkpoint in self._work["before"]:
+            reached = stored is not None and stored.metadata.get(RUN_KEY) == run
+            unread = [] if reached else unread
+            if checkpoint is not None and not reached:
+                self._from = checkpoint
+            message = load(b64decode(input))
+            if message is not None and (not reached or START in snapshot.next):
+                unread.append(message)
+        return unread
 
     def _go_on(self, options: Mapping[str, Any]) -> Any:
         """Go on without a message. A decision holds for the run that it was made in, and no other.
@@ -424,15 +481,6 @@ class _Attempt:
         place = {"checkpoint_ns": "", "checkpoint_id": self._from}
         configurable = {**self._config["configurable"], **place}
         return {**self._config, "configurable": configurable}
-
-    def _roll_back(self, run: str) -> CheckpointTuple | None:
-        """Go back to the checkpoint before the first of a run, and return it."""
-        stored = checkpoint_before(self.saver, self._work["thread"], run)
-        if stored is None:
-            self.saver.delete_thread(self._work["thread"])
-        else:
-            self._from = stored.checkpoint["id"]
-        return stored
 
 
 def checkpoint_before(saver: FencedSaver, thread: str, run: str) -> CheckpointTuple | None:

@@ -113,6 +113,10 @@ class FencedSaver(BaseCheckpointSaver[str]):
         with self._fenced() as saver:
             saver.delete_thread(thread_id)
 
+    def erase(self, connection: Connection, thread: str) -> None:
+        """Delete all checkpoints of a thread in a transaction that deletes its row, the fence."""
+        self._on(connection).delete_thread(thread)
+
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to that of the lease, with what tasks have written."""
         source: RunnableConfig = {"configurable": {"thread_id": source_thread_id}}

@@ -21,16 +21,15 @@ from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
-from agent_factory.review import StandingApproval, StrandedThread, pending
-from agent_factory.review.pending_calls import Decision
+from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
-from agent_factory.service.arguments import check_choice, nodes_of, seconds_of
+from agent_factory.service.arguments import check_choice, check_name, nodes_of, seconds_of
 from agent_factory.service.audit import verify_entries
-from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
+from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
-from agent_factory.service.inbox import Inbox, Wait
-from agent_factory.service.messages import as_config, as_input, as_text, submit
+from agent_factory.service.inbox import Inbox, Via, Wait
+from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
@@ -94,6 +93,7 @@ class Service(ThreadService):
         review_within: str | float | None = None,
         late: Late = "reject",
         busy: Busy = "queue",
+        waiting: Waiting = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
         asynchronous: bool = False,
         decisions: bool = False,
@@ -111,6 +111,8 @@ class Service(ThreadService):
             late: What happens then. "reject" rejects the call. "escalate" raises its priority,
                 ends its claim and gives it the same time again, then rejects it.
             busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
+            waiting: What happens to a message whose thread waits for a decision, unless `submit`
+                says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
             asynchronous: Run it with `astream`, in one event loop per process.
             decisions: Record what hooks, layers and routes decide, and all that the studio shows
@@ -139,12 +141,14 @@ class Service(ThreadService):
             )
         check_choice("late", late, get_args(Late))
         check_choice("busy", busy, get_args(Busy))
+        check_choice("waiting", waiting, get_args(Waiting))
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
             review_within=seconds_of("review_within", review_within),
             late=late,
             busy=busy,
+            waiting=waiting,
             stream=tuple(stream),
             asynchronous=asynchronous,
             decisions=decisions,
@@ -166,6 +170,17 @@ class Service(ThreadService):
             ArgumentError: A part has a type that cannot be used.
         """
         return as_config(config, self._backend.agent(agent).configurable)
+
+    def waiting(self, agent: str) -> Waiting:
+        """What a message to a thread that waits does, unless `submit` says otherwise.
+
+        Args:
+            agent: The name of the agent.
+
+        Raises:
+            NotFound: There is no such agent.
+        """
+        return self._backend.agent(agent).waiting
 
     def limit(
         self, tenant: str, *, concurrency: int | None = None, per_minute: int | None = None
@@ -193,6 +208,8 @@ class Service(ThreadService):
         tenant: str = "",
         priority: int = 0,
         busy: Busy | None = None,
+        waiting: Waiting | None = None,
+        by: str = "api",
         context: Mapping[str, Any] | None = None,
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
@@ -215,11 +232,15 @@ class Service(ThreadService):
                 same run. None makes a new id.
             tenant: Whose thread it is. Other tenants cannot see it.
             priority: Higher is earlier, between threads; from -1000 to 1000.
-            busy: What happens if the thread is busy. "queue" lets the message wait for its turn;
-                if the thread waits for a review, until it is decided. "reject" raises ThreadBusy.
-                "interrupt" ends the run, and those queued behind it; what they have written and
-                their messages stay. "rollback" ends them and goes back to before the run. None
-                takes that of `add`.
+            busy: What happens if the thread is busy. "queue" lets the message wait for its turn.
+                "reject" raises ThreadBusy. "interrupt" ends the run, and those queued behind it;
+                what they have written and their messages stay. "rollback" ends them and goes back
+                to before the run. None takes that of `add`.
+            waiting: What happens if the thread waits for a decision. "queue" holds the message
+                until it is decided. "interrupt" sends it now: the questions are withdrawn, and
+                their calls do not run. "reject" raises ThreadBusy. None takes `busy`, or, if that
+                is None as well, what `add` says.
+            by: Who submits it, for the audit, which names them if they withdraw a question.
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `max_concurrency`, `run_name`, `tags`, `metadata` and
                 `configurable` of the run, as JSON. Keys that LangGraph reads cannot be set.
@@ -232,12 +253,16 @@ class Service(ThreadService):
 
         Raises:
             NotFound: There is no such agent or checkpoint, or the thread belongs to another tenant.
-            ThreadBusy: The thread is busy, and `busy` is "reject".
+            ThreadBusy: The thread is busy, and `busy` is "reject"; or it waits, and `waiting` is.
             ArgumentError: An argument cannot be used.
         """
+        check_name(by)
         known = self._backend.agent(agent)
+        waiting_or_busy = waiting or busy or known.waiting
         busy = busy or known.busy
         check_choice("busy", busy, get_args(Busy))
+        if waiting is not None:
+            check_choice("waiting", waiting, get_args(Waiting))
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
@@ -245,9 +270,10 @@ class Service(ThreadService):
         stops = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         goes_on = message is None and (checkpoint is not None or thread is not None)
         given = None if goes_on else as_input(message, message_id)
+        place = json.dumps([tenant, thread_id, message_id])
+        run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         settings = as_config(config)
         noted = {**settings.pop("metadata", {}), **(metadata or {})}
-        run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
         payload = {
             "kind": "message",
             "run": run_id,
@@ -267,7 +293,8 @@ class Service(ThreadService):
         }
         self._backend.create()
         title = None if given is None else title_of(given["messages"])
-        work = partial(submit, self._backend, run_id, payload, busy, noted, title)
+        how = Arrival(busy, waiting_or_busy, by)
+        work = partial(submit, self._backend, run_id, payload, how, noted, title)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -298,12 +325,12 @@ class Service(ThreadService):
                 it.
         """
         self._backend.create()
-        return Inbox(self._backend.database, self._backend.queue, tenant, may_decide)
+        return Inbox(self._backend, tenant, may_decide)
 
     def decide(
         self,
         wait_id: str,
-        decision: str | Decision,
+        decision: str | Decision | Mapping[str, Any],
         *,
         by: str,
         message: Any = None,
@@ -314,16 +341,16 @@ class Service(ThreadService):
         roles: Collection[str] = (),
         digest: str | None = None,
         remember: Mapping[str, Any] | None = None,
+        via: Via = "python",
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
 
         Args:
             wait_id: The id of the wait.
-            decision: "approve", "edit", "reject" or "respond"; or a decision in the form that
-                HumanInTheLoopMiddleware takes.
+            decision: "approve", "edit", "reject" or "respond"; or a whole `Decision`.
             by: Who decides, for the audit.
-            message: What the model reads, for "reject"; the result or the answer, for "respond".
-            args: The new arguments, for "edit".
+            message: With "reject": what the model reads. With "respond": the result or the answer.
+            args: With "edit": all arguments of the call that runs instead; nothing is merged.
             tenant: The tenant of the one who decides.
             undo: With "reject": end the run here, and undo the effects that it has had, by the
                 compensations of its OnceMiddleware.
@@ -333,6 +360,7 @@ class Service(ThreadService):
                 not made.
             remember: With "approve": approve later calls as well, for some `seconds`, as
                 `agent_factory.middleware.Remember`. The policy says for how long at most.
+            via: The way in that the decision has come by, for the audit.
 
         Returns:
             The run that continues, or was ended.
@@ -341,23 +369,27 @@ class Service(ThreadService):
             NotFound: There is no such wait, or it belongs to another tenant.
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
             ClaimedByOther: Somebody else has claimed it.
-            DecisionForbidden: `may_decide` does not allow it.
+            DecisionForbidden: `may_decide` does not allow it, or not the call that it leads to.
+            InvalidDecision: The decision has an unknown or a wrong part, or the arguments of an
+                edit do not fit the tool.
             DecisionNotAllowed: This decision may not be made about this call, or not by them; or
                 the call is another than that of the digest.
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
-        made: dict[str, Any] = {"type": decision} if isinstance(decision, str) else dict(decision)
-        if args is not None:
-            made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
-        if message is not None:
-            made["message"] = message
-        if digest is not None:
-            made["digest"] = digest
-        if remember is not None:
-            made["remember"] = dict(remember)
-        if undo and made["type"] != "reject":
-            raise ArgumentError("undo", f"goes with 'reject' only, got {made['type']!r}.")
-        work = partial(inbox.decide, wait_id, made, by=by, roles=roles, undo=undo)
+        whole: Any = {"type": decision} if isinstance(decision, str) else decision
+        parts: dict[str, Any] = {
+            "edited_action": None if args is None else {"args": args},
+            "message": message,
+            "digest": digest,
+            "remember": remember,
+        }
+        parts = {name: part for name, part in parts.items() if part is not None}
+        if isinstance(whole, Mapping):
+            if twice := sorted(parts.keys() & whole.keys()):
+                reason = f"has {', '.join(twice)}, and an argument names it again."
+                raise ArgumentError("decision", reason, "Pass each part once.")
+            whole = {**whole, **parts}
+        work = partial(inbox.decide, wait_id, whole, by=by, roles=roles, undo=undo, via=via)
         return self.run(self._backend.call(work))
 
     def resume(
@@ -370,6 +402,7 @@ class Service(ThreadService):
         stream: Collection[str] | None = None,
         tenant: str | None = None,
         may_decide: Callable[[Wait], bool] | None = None,
+        via: Via = "python",
     ) -> Run:
         """Answer what a thread waits for with a value, as `Command(resume=...)` does.
 
@@ -382,13 +415,16 @@ class Service(ThreadService):
             stream: The modes that are recorded for `Run.stream`; None takes those of the run.
             tenant: The tenant of the one who answers.
             may_decide: As in `inbox`.
+            via: The way in that the answer has come by, for the audit.
 
         Raises:
             NotFound: There is no such thread, it belongs to another tenant, or waits for nothing.
-            ArgumentError: The value does not answer what the thread waits for.
+            ArgumentError: The value does not say which interrupt it answers.
+            InvalidAnswer: It does not have the form of an answer.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
             DecisionForbidden: As in `decide`.
+            InvalidDecision: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
@@ -399,7 +435,7 @@ class Service(ThreadService):
         if not waits or not waits.keys() >= decisions.keys():
             raise NotFound(f"thread {thread!r}", "waits for no answer.")
         given = {waits[digest]: decision for digest, decision in decisions.items()}
-        work = partial(inbox.decide_together, given, by=by, roles=roles, stream=stream)
+        work = partial(inbox.decide_together, given, by=by, roles=roles, stream=stream, via=via)
         return self.run(self._backend.call(work))
 
     def approvals(
@@ -498,9 +534,13 @@ class Service(ThreadService):
         """Submit the message of a schedule; workers call this."""
         given = json.loads(payload)
         name = given.pop("name")
+        if given["agent"] not in self._backend.agents:
+            self._backend.queue.pass_on(given["agent"], given["tenant"])
+            return
         thread = given.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
         # Two workers that fire a schedule at once submit one message.
-        self.submit(**given, thread=thread, message_id=f"{name}-{due.isoformat()}")
+        message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
+        self.submit(**given, thread=thread, message_id=message_id, by=by)
 
     # Workers
 
@@ -540,7 +580,7 @@ class Service(ThreadService):
         return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
+        """The workers that are alive: `id`, `host`, `process`, `slots`, `agents`, `draining`."""
         self._backend.create()
         return known_workers(self._backend.database)
 

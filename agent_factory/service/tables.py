@@ -38,12 +38,12 @@ threads = Table(
     Column("tenant", String, nullable=False),
     Column("agent", String, nullable=False),
     Column("status", String, nullable=False),  # idle, queued, running, waiting, failed
-    Column("epoch", BigInteger, nullable=False),  # grows with each lease; writes are fenced by it
+    Column(
+        "epoch", BigInteger, nullable=False
+    ),  # grows with each lease, from a random number; fences writes
     Column("owner", String),  # the worker with the lease
     Column("run", String),  # the run that is queued, works or waits, or did last
-    Column(
-        "jobs", BigInteger, nullable=False
-    ),  # how many jobs there were: numbers keep their order
+    Column("jobs", BigInteger, nullable=False),  # the number of the newest job; the first is random
     Column("plan", String),  # the digest of the agent's topology at the last run
     Column("title", String),  # the beginning of its first message
     Column("metadata", JSON, nullable=False, default=dict),  # what the product has noted

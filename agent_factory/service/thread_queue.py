@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from agent_factory.service.arguments import check_name
 from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
-from agent_factory.service.engine import QUEUE, Engine, Job
+from agent_factory.service.engine import Engine, Job, queue_of
 from agent_factory.service.leases import take_lease
 from agent_factory.service.tables import limits, runs, threads, waits
 
@@ -65,13 +66,24 @@ class ThreadQueue:
             .returning(threads.c.jobs, is_limited, self._database.now)
         ).one()
         job = f"{thread_id}/{number:08d}"
-        queue = queue_of(tenant) if limited else QUEUE
+        queue = queue_of(tenant if limited else None)
         delay = max(0.0, payload.get("begins_at", now) - now) or None
         self._engine.add(
             connection, Job(job, json.dumps(payload), payload["priority"], queue, delay)
         )
         queued = update(runs).where(runs.c.run_id == run_id).values(job=job, status="queued")
         connection.execute(queued)
+
+    def pass_on(self, agent: str, tenant: str) -> None:
+        """Give the job that this thread carries out to the workers that have the agent."""
+        of_tenant = select(limits).where(limits.c.tenant == tenant)
+        with self._database.read() as connection:
+            limit = connection.execute(of_tenant).first()
+        self._engine.pass_on(
+            queue_of(None if limit is None else tenant, agent),
+            concurrency=None if limit is None else limit.concurrency,
+            per_minute=None if limit is None else limit.per_minute,
+        )
 
     def settle(
         self,
@@ -148,12 +160,16 @@ class ThreadQueue:
         self.settle(connection, row.thread_id, row.run, "cancelled")
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
-        """Ask no more what a thread waits for."""
-        connection.execute(
+        """Ask no more what a thread waits for, and say so in the audit."""
+        withdrawn = connection.execute(
             update(waits)
             .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
             .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
-        )
+            .returning(waits)
+        ).all()
+        for wait in withdrawn:
+            call = {"tool": wait.tool, "args": json.loads(wait.args)}
+            self.record(connection, wait, by, "withdraw", call)
 
     def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
         """End the run of a busy thread and those of the messages behind it, and return them."""
@@ -168,7 +184,12 @@ class ThreadQueue:
     def record(
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any = None
     ) -> None:
-        """Add an entry to the audit, about the row of a thread or of a wait."""
+        """Add an entry to the audit, about the row of a thread or of a wait.
+
+        Raises:
+            ArgumentError: `who` is not a name.
+        """
+        check_name(who)
         append_entry(
             self._database,
             connection,
@@ -179,8 +200,3 @@ class ThreadQueue:
             what=what,
             detail=None if detail is None else json.dumps(detail, default=str),
         )
-
-
-def queue_of(tenant: str) -> str:
-    """The name of the queue of a tenant with limits."""
-    return f"{QUEUE}:{tenant}"

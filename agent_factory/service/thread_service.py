@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound
+from agent_factory.service.messages import HeldMessage, held_messages
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
@@ -171,6 +172,19 @@ class ThreadService:
             ids = connection.execute(found).scalars().all()
         return [Run(self._backend, one, thread) for one in ids]
 
+    def held(self, thread: str, *, tenant: str | None = None) -> list[HeldMessage]:
+        """Messages and forks that are held until the thread is decided about, in their order.
+
+        Args:
+            thread: The thread.
+            tenant: The tenant of the one who reads.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        return held_messages(self._backend, thread, tenant)
+
     def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
         """What the model calls of all runs of a thread have used, as `RunInfo.usage`.
 
@@ -190,8 +204,9 @@ class ThreadService:
             tenant: Only threads of this tenant.
 
         Returns:
-            When a thread has changed last ("threads"), the number of open waits ("waits") and of
-            entries of the audit ("audit"), which grows with each claim and decision.
+            When a thread has changed last ("threads"), the number of open waits ("waits"), of
+            entries of the audit ("audit"), which grows with each claim and decision, and of runs
+            ("runs"), which grows with each message, also with one that is held.
         """
         self._backend.create()
         return pulse_of(self._backend, tenant)

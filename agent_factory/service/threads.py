@@ -21,10 +21,10 @@ from agent_factory.review.pending_calls import Pending
 from agent_factory.review.records import without_claims
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
-from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.leases import Lease, first_number, take_lease
 from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import audit, runs, threads, waits
+from agent_factory.service.tables import approvals, audit, effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 
 _LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
@@ -138,8 +138,8 @@ def insert_thread(
         tenant=tenant,
         agent="",
         status="idle",
-        epoch=0,
-        jobs=0,
+        epoch=first_number(),
+        jobs=first_number(),
         title=title,
         metadata=dict(metadata or {}),
         created_at=now,
@@ -173,10 +173,11 @@ def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
         .where(of(waits), waits.c.decided_at.is_(None))
         .scalar_subquery(),
         select(func.max(audit.c.id)).where(of(audit)).scalar_subquery(),
+        select(func.max(runs.c.seq)).where(of(runs)).scalar_subquery(),
     )
     with backend.database.read() as connection:
         found = connection.execute(select(*selected)).one()
-    return dict(zip(("threads", "waits", "audit"), found, strict=True))
+    return dict(zip(("threads", "waits", "audit", "runs"), found, strict=True))
 
 
 def change_metadata(
@@ -340,22 +341,25 @@ def delete_thread(
 ) -> bool:
     """Delete a thread as a whole: its checkpoints, its runs, its reviews, and its jobs.
 
-    The audit keeps an entry. A run that works on the thread is ended, or, if not `even_busy`, the
-    thread stays and False is returned.
+    The audit keeps an entry. A run that works on the thread loses its lease, or, if not
+    `even_busy`, the thread stays and False is returned.
     """
+    of_thread = select(runs.c.run_id).where(runs.c.thread_id == thread)
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
+        if row.status in BUSY and not even_busy:
+            return False
+        # While the row is locked, nobody adds a job: these are of this thread, and not of one that
+        # is made again under its id.
+        jobs = backend.engine.jobs_of(thread)
+        FencedSaver(backend.database).erase(connection, thread)
+        connection.execute(delete(effects).where(effects.c.run.in_(of_thread)))
+        connection.execute(delete(events).where(events.c.job.in_(jobs)))
+        connection.execute(delete(approvals).where(approvals.c.thread == thread))
         if row.status in BUSY:
-            if not even_busy:
-                return False
             backend.queue.end_runs(connection, row, by)
-        lease = take_lease(connection, thread)
-    FencedSaver(backend.database, lease).delete_thread(thread)
-    with backend.database.begin() as connection:
-        lease.check(connection)
-        connection.execute(delete(runs).where(runs.c.thread_id == thread))
-        connection.execute(delete(waits).where(waits.c.thread_id == thread))
         backend.queue.record(connection, row, by, "delete")
-        connection.execute(delete(threads).where(threads.c.thread_id == thread))
-    backend.engine.forget(thread)
+        for table in (runs, waits, threads):
+            connection.execute(delete(table).where(table.c.thread_id == thread))
+    backend.engine.forget(jobs)
     return True

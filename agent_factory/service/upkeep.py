@@ -13,6 +13,7 @@ from agent_factory.review import StrandedThread, stranded
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
 from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
+from agent_factory.service.leases import first_number
 from agent_factory.service.runner import write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
@@ -51,7 +52,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             tenant=tenant,
             agent=agent.name,
             status="idle",
-            epoch=database.now * 1000,  # higher than that of any lease before
+            epoch=first_number(),
             jobs=int(job.rpartition("/")[2]),
             run=run,
             title=title_of(snapshot.values.get("messages", ())),

@@ -79,14 +79,20 @@ class Worker:
         """Begin under a new id: that of a worker that was given up is never used again."""
         database = self._backend.database
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-        detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
         with database.begin() as connection:
             connection.execute(
                 insert(workers).values(
-                    id=self.id, beat=database.now, draining=False, detail=json.dumps(detail)
+                    id=self.id, beat=database.now, draining=False, detail=self._detail
                 )
             )
-        self._backend.engine.start(self.id, self._slots, self._runner.run, self._run_schedule)
+        run, scheduled = self._runner.run, self._run_schedule
+        self._backend.engine.start(self.id, self._slots, run, scheduled, self._backend.agents)
+
+    @property
+    def _detail(self) -> str:
+        """What others see of this worker, as JSON."""
+        detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
+        return json.dumps({**detail, "agents": sorted(self._backend.agents)})
 
     def beat(self) -> None:
         """Give signs of life, and look after the service, until this worker stops."""
@@ -95,7 +101,8 @@ class Worker:
             turn += 1
             try:
                 database = self._backend.database
-                beat = update(workers).where(workers.c.id == self.id).values(beat=database.now)
+                beat = update(workers).where(workers.c.id == self.id)
+                beat = beat.values(beat=database.now, detail=self._detail)
                 with database.begin() as connection:
                     row = connection.execute(beat.returning(workers.c.draining)).first()
                 if row is None:
@@ -104,6 +111,7 @@ class Worker:
                     self._enter()
                 elif row.draining:
                     self._drained.set()
+                self._backend.engine.listen(self._backend.agents)
                 if turn % 2 == 0:
                     self.look_after()
                 if turn % _HOUR == 0:
@@ -133,7 +141,7 @@ class Worker:
             if taken:
                 logger.warning("Took over %d runs of workers that have died.", len(taken))
                 self._backend.metrics.taken_over(len(taken))
-            Inbox(database, self._backend.queue).expire(
+            Inbox(self._backend).expire(
                 {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
             )
 

@@ -6,7 +6,7 @@ message while calls were pending, an edit. It changes as little as it can.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -20,7 +20,10 @@ from agent_factory.structured_output.strategies import EXPLANATION
 
 Message = TypeVar("Message", bound=BaseMessage)
 
-UNANSWERED = "Error: this call has no result: it did not run, or was stopped before it ended."
+MAY_HAVE_RUN = "It may have run: find out before you make it again, or say that it is uncertain."
+"""What a model reads about a call without a result, if nobody knows that it did not run."""
+
+UNANSWERED = f"Error: this call has no result. {MAY_HAVE_RUN}"
 """Content of the tool message that answers a call without a result."""
 
 REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
@@ -88,7 +91,7 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
 
 
 def without_records(message: Message) -> Message:
-    """Return a message without records of reviews: no model and no client has written them."""
+    """Return a message without records of reviews, which no model and no client has written."""
     if RECORDS.isdisjoint(message.response_metadata):
         return message
     kept = {k: v for k, v in message.response_metadata.items() if k not in RECORDS}
@@ -124,6 +127,83 @@ def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[An
 def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
     """Return the tool messages among some messages, by the id of the call they answer."""
     return {m.tool_call_id: m for m in tail if isinstance(m, ToolMessage)}
+
+
+def messages_in(update: Any) -> list[Any]:
+    """Return the messages in an update, a mapping or pairs. They may be dicts."""
+    pairs: Any = update.items() if isinstance(update, Mapping) else update
+    if not isinstance(update, Mapping | list | tuple):
+        return []
+    values = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[:1] == ("messages",)]
+    return [m for value in values for m in (value if isinstance(value, list) else [value])]
+
+
+def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[str]:
+    """Return the ids of the calls that new messages answer in a history.
+
+    Two kinds of results do not count: those that repeat a message of the history, as in a handoff
+    that passes it on, and those of calls that the new messages bring along, as of a subagent.
+    """
+    known: set[str] | None = None
+    brought: set[str] = set()
+    results: list[str] = []
+    for message in messages:
+        answered, calls = _field(message, "tool_call_id"), _ids_of_calls(message)
+        if (answered is None and not calls) or answered in brought:
+            continue
+        if known is None:
+            known = {m.id for m in history if m.id}
+        if _field(message, "id") in known or message in history:
+            continue
+        if answered is not None:
+            results.append(str(answered))
+        brought.update(calls)
+    return results
+
+
+def results_of(ids: Collection[str], messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the results of the calls of one turn among messages, by the ids of the calls.
+
+    Ids may recur in a thread: if the messages hold the turn, only those after it count.
+    """
+    start = 0
+    for index, message in enumerate(messages):
+        if not set(ids).isdisjoint(_ids_of_calls(message)):
+            start = index + 1
+    tail = messages[start:]
+    return {id: m for m in tail if (id := _field(m, "tool_call_id")) in ids}
+
+
+def with_results(messages: list[Any], results: Mapping[str, Any]) -> list[Any]:
+    """Return messages with the results that the last turn of these calls lacks, in its order.
+
+    Args:
+        messages: Messages, which may be dicts.
+        results: Results by the ids of their calls.
+    """
+    for index in range(len(messages) - 1, -1, -1):
+        ids = _ids_of_calls(messages[index])
+        if results.keys().isdisjoint(ids):
+            continue
+        start, end = index + 1, index + 1
+        while end < len(messages) and _field(messages[end], "tool_call_id") in ids:
+            end += 1
+        answered = results_of(ids, messages)
+        missing = [results[id] for id in ids if id in results and id not in answered]
+        tail = [*messages[start:end], *missing]
+        tail.sort(key=lambda message: ids.index(_field(message, "tool_call_id")))
+        return [*messages[:start], *tail, *messages[end:]] if missing else messages
+    return messages
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+
+
+def _ids_of_calls(message: Any) -> list[str]:
+    if isinstance(message, AIMessage):
+        return call_ids(message)
+    return [call["id"] for call in _field(message, "tool_calls") or ()]
 
 
 def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:

@@ -20,7 +20,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 
 from agent_factory.compat.langchain import from_langchain_middleware
-from agent_factory.errors import AgentFactoryWarning, ArgumentError, describe
+from agent_factory.errors import AgentFactoryWarning, ArgumentError, WrongToolCallId, describe
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import adrive, drive
@@ -365,7 +365,10 @@ def keeps_histories_valid(case: LawCase) -> None:
 
     def check_layer(layer: Bound[Layer], request: Any) -> None:
         for attempt in case.layer(layer, request):
-            result = attempt()
+            try:
+                result = attempt()
+            except WrongToolCallId as error:
+                raise AssertionError(str(error)) from error
             if layer.definition.call is Call.AGENT:
                 assert_valid_history(result.response["messages"])
                 continue

@@ -28,7 +28,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, NothingPending, describe
 from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
 from agent_factory.state.history import is_explanation
@@ -390,7 +390,10 @@ class _Replayer:
         try:
             for item in model.inputs():
                 bound = self.agent.bind(context=self.options.context)
-                result = yield Invoke(bound, item, config)
+                try:
+                    result = yield Invoke(bound, item, config)
+                except NothingPending:  # the agent has no such review any more
+                    continue
                 waiting = result.get("__interrupt__", ())
         except EndOfReplay:
             pass

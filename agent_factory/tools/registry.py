@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
@@ -20,6 +19,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.tools.injection import validate_tool
 from agent_factory.topology.model import Tool, ToolKind
+from agent_factory.types import FunctionTool
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
@@ -77,6 +77,23 @@ def _provider_name(tool: dict[str, Any]) -> str:
     function = tool.get("function")
     inner = function.get("name") if isinstance(function, dict) else None
     return str(tool.get("name") or inner or tool.get("type") or "unnamed")
+
+
+def offered_names(tools: Iterable[Any]) -> Iterator[str]:
+    """Yield the names of tools that a request offers; several for a dict that holds several.
+
+    Providers put the name in different places of a dict: `name`, `function.name`, `toolSpec.name`.
+    """
+    for tool in tools:
+        if isinstance(tool, BaseTool):
+            yield tool.name
+        elif isinstance(tool, Mapping):
+            # A JSON schema as a tool has its name as the title.
+            yield from (str(tool[key]) for key in ("name", "title") if tool.get(key))
+            for part in tool.values():
+                yield from offered_names(part if isinstance(part, list) else [part])
+        elif callable(tool):
+            yield getattr(tool, "__name__", "")
 
 
 def sort_tools(
@@ -143,24 +160,6 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
     with suppress(TypeError):
         _function_tools[entry] = tool
     return tool
-
-
-class FunctionTool(StructuredTool):
-    """Tool of a function that takes neither a config nor callbacks.
-
-    A StructuredTool looks for these parameters in each call, which takes longer than most
-    functions. The methods have no annotations, because langchain-core evaluates them each time.
-    """
-
-    def _run(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if self.func is None:
-            return super()._run(*args, config={}, **kwargs)  # raises
-        return self.func(*args, **kwargs)
-
-    async def _arun(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if self.coroutine is None:
-            return await run_in_executor(None, self._run, *args, **kwargs)
-        return await self.coroutine(*args, **kwargs)
 
 
 def tool_of_function(function: Callable[..., Any]) -> BaseTool:

@@ -39,6 +39,7 @@ from agent_factory.errors import (
     AgentFactoryError,
     ArgumentError,
     PathNotSupported,
+    WrongToolCallId,
     describe,
     raise_all,
 )
@@ -47,6 +48,7 @@ from agent_factory.state.schema import LAST_NODE
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
+from agent_factory.tools.results import check_results
 from agent_factory.upstream import read_channels
 
 Execute = Callable[[Any], Any]
@@ -182,6 +184,7 @@ class ToolNode(LangGraphToolNode):
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
         self._has_layers = False
+        self._is_in_agent = False  # LangGraph's ToolNode passes on results of other calls
         self._errors = handler_for(handle_tool_errors)
         self._call: Execute = self._execute
         self._acall: Execute = self._aexecute
@@ -336,8 +339,9 @@ class ToolNode(LangGraphToolNode):
         return self._reply(request.tool_call, error)
 
     def _reply(self, call: ToolCall, error: Exception) -> ToolMessage | None:
-        # The model cannot choose between a sync and an async run.
-        if isinstance(error, PathNotSupported) or is_signal(error):
+        # The model cannot choose between a sync and an async run, and must not repeat a call that
+        # ran because its author wrote a wrong id.
+        if isinstance(error, PathNotSupported | WrongToolCallId) or is_signal(error):
             return None
         if not isinstance(error, self._errors.kinds):
             return None
@@ -449,10 +453,13 @@ class _Execution:
 
     def checked(self, response: Any, *, is_answered: bool = False) -> Any:
         """Return what the tool returned, normalized; a command is copied."""
+        call, key = self._request.tool_call, self._node._key
+        checks = self._node._is_in_agent and not is_answered
+        if checks and getattr(response, "tool_call_id", None) != call["id"]:
+            check_results("", [call], response, self._request.state)
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
             return response
-        call, key = self._request.tool_call, self._node._key
         if isinstance(response, list):
             self._check_list(response)
             return [self.checked(part, is_answered=True) for part in response]
@@ -529,6 +536,7 @@ def layered_tool_node(
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
     node._has_layers = has_layers
+    node._is_in_agent = True
     if compose is not None:
         node._call = compose(node._execute)
     if acompose is not None:

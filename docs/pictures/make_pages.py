@@ -116,6 +116,11 @@ def desk() -> Iterator[str]:
         done = service.inbox().waits(thread="t-1040")[0]
         remember = {"seconds": 7 * 86400, "thread": True}
         service.decide(done.id, "approve", by="ann", remember=remember).result(30)
+        changed = service.inbox().waits(thread="t-1039")[0]
+        args = {**changed.args, "euros": 60.0}
+        service.decide(changed.id, "edit", args=args, by="ann", via="page").result(30)
+        wait_for_it = "Wait, I found the bill: it was 60 euros."
+        service.submit("desk", thread="t-1041", message=wait_for_it, waiting="queue")
         while not server.started:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{port}"
@@ -139,16 +144,28 @@ def main() -> None:
             if name == "inbox":
                 page.locator(".row a").first.click()
                 page.wait_for_timeout(500)
+            if name == "inbox_changes":
+                page.locator(".row a").first.click()
+                page.get_by_text("Change the arguments").click()
+                page.get_by_label("euros required").fill("60")
+                page.locator(".changes.script").scroll_into_view_if_needed()
+            if name in ("inbox_list", "inbox_several"):
+                page.get_by_label("all", exact=True).check()
+            if name == "inbox_several":
+                page.get_by_role("button", name="Approve").click()
+                page.wait_for_timeout(500)
             page.screenshot(path=HERE / f"{name}.png")
             page.close()
 
-        photograph("studio", "/studio/threads/t-1042", 1440, 900, dark=False)
+        photograph("studio", "/studio/threads/t-1041", 1440, 900, dark=False)
         photograph("studio_done", "/studio/threads/t-1040", 1440, 900, dark=True)
         photograph("studio_phone", "/studio/threads/t-1042", 390, 800, dark=False)
         photograph("inbox_list", "/inbox", 1080, 420, dark=False)
         photograph("inbox", "/inbox?text=t-1042", 1440, 900, dark=False)
+        photograph("inbox_changes", "/inbox?text=t-1042", 1080, 760, dark=False)
+        photograph("inbox_several", "/inbox", 1080, 620, dark=False)
         photograph("approvals", "/inbox/approvals", 1080, 220, dark=False)
-        photograph("audit", "/inbox/audit", 1080, 260, dark=False)
+        photograph("audit", "/inbox/audit", 1080, 310, dark=False)
         photograph("policy", "/studio/agents/desk/policy", 1080, 360, dark=False)
         photograph("studio_plan", "/studio/agents/desk", 1440, 900, dark=True)
         browser.close()

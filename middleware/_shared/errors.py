@@ -10,6 +10,7 @@ from typing import Any
 from langgraph.errors import GraphBubbleUp
 
 from agent_factory import TurnError
+from agent_factory.errors import BadReturn
 
 MAX_ERROR_TEXT = 1000
 """Characters of an exception's text that are kept. A provider's error message fits; the HTML error
@@ -51,10 +52,12 @@ UNKNOWN_ADVICE = "Find that out before you make it again, or say that it is unce
 
 
 def outcome_unknown(error: BaseException) -> bool:
-    """Whether a call that raised may have run: it timed out, or it was cancelled."""
+    """Whether a call that raised may have run: it timed out, was cancelled, or has a bad result."""
     if isinstance(error, GeneratorExit) and error.__context__ is not None:
         error = error.__context__  # the control flow because of which a flow is closed
-    return is_timeout(type(error)) or not isinstance(error, Exception)
+    if isinstance(error, BadReturn) or not isinstance(error, Exception):
+        return True
+    return is_timeout(type(error))
 
 
 def is_async(function: Any) -> bool:

@@ -9,6 +9,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 
+from .errors import UNKNOWN_OUTCOME
+
 REASONING_BLOCKS = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "thought"}
 )
@@ -159,12 +161,12 @@ def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[To
 
 
 def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
-    """Results for the calls of the last turn that will not run because the run ends."""
+    """Results for the calls of the last turn that have none because the run ends."""
     message, tail = last_turn(messages)
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
-        error_result(call, "This call did not run: the run ended here.")
+        error_result(call, f"The run ended, and this call has no result. {UNKNOWN_OUTCOME}")
         for call in calls
         if call["id"] and call["id"] not in answered
     ]

@@ -36,7 +36,6 @@ from agent_factory.middleware._shared.final_answer import (
     final_request,
     final_response,
 )
-from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
 from agent_factory.middleware._shared.models import given_model
 from agent_factory.middleware._shared.token_counter import (
@@ -45,6 +44,7 @@ from agent_factory.middleware._shared.token_counter import (
     tokens_sent,
 )
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
+from agent_factory.review.questions import ask
 
 from .ledger import Ledger, NoLedger, Reservation
 from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent
@@ -356,7 +356,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             reserved = self._ledger.reserve(_ONE_TOOL_CALL)
         except BudgetExceededError as error:
             accounting.add({"refused": 1})
-            text = f"Error: {call['name']} did not run: {error.explanation}. Go on without it."
+            # It may have run: this may be the second attempt of a retry further out.
+            refused = f"Error: the budget refused this call of {call['name']}"
+            text = f"{refused}: {error.explanation}. Go on without it."
             return [error_result(call, text), Command(update=accounting.update())]
         with reserved as reservation:
             try:

@@ -168,6 +168,21 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
         _recording.reset(token)
 
 
+def check_released(earlier: Effect, released: str) -> None:
+    """Raise an EffectError if a store has kept a record that was released: it would be so again.
+
+    Args:
+        earlier: The record that the store returned.
+        released: The attempt whose record was released last; empty for none.
+    """
+    if earlier.attempt == released and not earlier.is_done:
+        raise EffectError(
+            "the store of effects",
+            f"has kept the record of {earlier}, which was released.",
+            "Let `release` delete the record if its attempt is the same and it has no result.",
+        )
+
+
 def stored(operation: Callable[..., Any], *args: Any) -> Flow[Any]:
     """Call a method of a store; its failure is not one of the tool."""
     try:

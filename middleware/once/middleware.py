@@ -31,6 +31,7 @@ from .effects import (
     Effect,
     EffectError,
     EffectStore,
+    check_released,
     current_recording,
     dump,
     effects_of_run,
@@ -69,7 +70,8 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
 
     Before a tool runs, its call is recorded as started; after it, with its result. A call that runs
     again gets the stored result, and the tool does not run. If an earlier attempt was started and
-    has no result, its outcome is unknown: the process died, or the tool timed out or was cancelled.
+    has no result, its outcome is unknown: the process died, the tool timed out or was cancelled, or
+    its result cannot be used (`BadReturn`).
     What then happens is set for each tool:
 
     - "rerun": the tool runs again. For tools that pass their `idempotency_key` on.
@@ -205,11 +207,14 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
                 "within `with effects_of_run(store):`.",
             )
         effect = Effect.start(key_of(request), run, call["name"], dump(call["args"]))
+        released = ""
         while (earlier := (yield from stored(store.begin, effect))) is not None:
+            check_released(earlier, released)
             if (result := (yield from self._settled(store, earlier, call, policy))) is not None:
                 return cast("Result", result)
             # Only this attempt: what another process has started since is asked about again.
             yield from stored(store.release, earlier)
+            released = earlier.attempt
         own = {"idempotency_key": effect.key, "on_unknown": policy}
         runtime = EffectRuntime(**{**vars(request.runtime), **own})
         try:

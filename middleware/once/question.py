@@ -9,13 +9,8 @@ from langgraph.func import entrypoint
 from typing_extensions import TypedDict
 
 from agent_factory import Flow, Invoke
-from agent_factory.middleware._shared.interrupts import ask
-from agent_factory.middleware._shared.reviews import (
-    ActionRequest,
-    ReviewConfig,
-    ToolApprovalRequest,
-    answer_schema,
-)
+from agent_factory.review.questions import ask_about
+from agent_factory.review.requests import ActionRequest, ReviewConfig, ToolApprovalRequest
 
 from .effects import Effect, EffectError
 
@@ -43,9 +38,7 @@ def ask_person(question: Question) -> Answer:
     """
     if "request" not in question:  # of another graph, which had this namespace before
         return Answer(decision=None, attempt="")
-    schema, title = answer_schema(question["request"])
-    decision = ask(question["request"], schema, title=title)
-    return Answer(decision=decision, attempt=question["attempt"])
+    return Answer(decision=ask_about(question["request"]), attempt=question["attempt"])
 
 
 def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:

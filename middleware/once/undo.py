@@ -11,7 +11,7 @@ from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import is_async, outcome_unknown
 from agent_factory.middleware._shared.invocable import Called
 
-from .effects import Effect, EffectError, current_recording, dump, stored
+from .effects import Effect, EffectError, check_released, current_recording, dump, stored
 from .keys import run_id
 from .middleware import OnceMiddleware
 
@@ -103,8 +103,11 @@ def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undon
         own = Effect.start(effect.undo_key, effect.run, effect.tool, effect.args_data)
         repeats = once.effects.get(effect.tool, once.default) == "rerun"
         earlier: Effect | None = yield from stored(store.begin, own)
+        released = ""
         while earlier is not None and not earlier.is_done and repeats:
+            check_released(earlier, released)
             yield from stored(store.release, earlier)
+            released = earlier.attempt
             earlier = yield from stored(store.begin, own)
         if earlier is None:
             try:

@@ -225,8 +225,9 @@ def tools_are_removed_and_added(f: Any, call: Any) -> Any:
     def searching(request: Any) -> Any:
         return (yield request.override(tools=[*request.tools, {"type": "web_search"}]))
 
-    calling = [ADDING, "x"]
-    return [played(f, call, body, steps=calling, tools=[add]) for body in (none, searching)]
+    # A call of a tool that was removed runs in langchain's agent: see test_offered_tools.
+    scripts = ((none, ["x"]), (searching, [ADDING, "x"]))
+    return [played(f, call, body, steps=steps, tools=[add]) for body, steps in scripts]
 
 
 @scenario

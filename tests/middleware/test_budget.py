@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
 from agent_factory.middleware import ModelRetryMiddleware
@@ -28,6 +28,7 @@ from agent_factory.middleware.budget import (
     Spent,
     UnknownPriceError,
 )
+from agent_factory.review import InvalidAnswer
 from agent_factory.testing import ScriptedChatModel
 from samples import PassingWraps
 
@@ -281,7 +282,7 @@ def test_parallel_calls_over_the_limit_get_one_error_each(ask: Ask) -> None:
     result = ask(create_agent(model, [look], middleware=[budget]))
     answers = [m for m in result["messages"] if m.type == "tool"]
     assert [m.status for m in answers] == ["success"] * 3 + ["error"] * 2
-    assert "look did not run: 2 of 3 tool calls" in answers[-1].text
+    assert "refused this call of look: 2 of 3 tool calls" in answers[-1].text
     asked = [c["id"] for m in result["messages"] if m.type == "ai" for c in m.tool_calls]
     assert [m.tool_call_id for m in answers] == asked
     assert model.requests[-1].tools == []
@@ -609,7 +610,7 @@ def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     model = ScriptedChatModel([*turns(1), response("done")])
     agent = create_agent(model, [look], middleware=[budget], **thread())
     ask(agent, ONE)
-    with pytest.raises(ValidationError, match=problem):
+    with pytest.raises(InvalidAnswer, match=problem):
         call(agent, Command(resume=answer), ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 1}}), ONE)
     assert result["messages"][-1].text == "done"
@@ -797,7 +798,7 @@ def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(ask: Ask) -
 
     asyncio.run(abandon())
     refused = [m for m in ask(agent, ONE)["messages"] if m.type == "tool"][-1]
-    assert "look did not run: 2 of 2 tool calls in this thread are used up" in refused.text
+    assert "refused this call of look: 2 of 2 tool calls in this thread are used up" in refused.text
 
 
 def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(

@@ -10,8 +10,23 @@ from typing import Any
 
 import pytest
 
-from agent_factory import AgentMiddleware, middleware
-from agent_factory.middleware import Limits, ModelChoice
+from agent_factory import AgentMiddleware, SpecError, middleware, plan_agent
+from agent_factory.middleware import (
+    AutoModeMiddleware,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    Limits,
+    LLMToolEmulator,
+    LLMToolSelectorMiddleware,
+    ModelChoice,
+    OnceMiddleware,
+    ProgressGuardMiddleware,
+    ProviderToolSearchMiddleware,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
 from agent_factory.testing import ScriptedChatModel
 
 Member = AgentMiddleware[Any, Any]
@@ -77,3 +92,72 @@ def test_each_parameter_of_a_built_in_is_an_attribute(make: Make) -> None:
     attributes = dir(built_in)
     missing = names - {held.get(name, name) for name in attributes} - set(attributes)
     assert missing == NOT_SETTINGS.get(type(built_in).__name__, set())
+
+
+NAMING: dict[str, Callable[[str], Member]] = {
+    "AutoModeMiddleware.tools": lambda name: AutoModeMiddleware(
+        classifier=ScriptedChatModel(), tools=[name]
+    ),
+    "ContextEditingMiddleware.edits": lambda name: ContextEditingMiddleware(
+        edits=[ClearToolUsesEdit(exclude_tools=[name])]
+    ),
+    "HumanInTheLoopMiddleware.interrupt_on": lambda name: HumanInTheLoopMiddleware({name: True}),
+    "LLMToolEmulator.tools": lambda name: LLMToolEmulator(tools=[name]),
+    "LLMToolSelectorMiddleware.always_include": lambda name: LLMToolSelectorMiddleware(
+        always_include=[name]
+    ),
+    "LLMToolSelectorMiddleware.on_parsing_failure": lambda name: LLMToolSelectorMiddleware(
+        on_parsing_failure=[name]
+    ),
+    "OnceMiddleware.effects": lambda name: OnceMiddleware({name: "ask"}),
+    "ProgressGuardMiddleware.ignore_tools": lambda name: ProgressGuardMiddleware(
+        ignore_tools=[name]
+    ),
+    "ProgressGuardMiddleware.polling_tools": lambda name: ProgressGuardMiddleware(
+        polling_tools={name: 9}
+    ),
+    "ProviderToolSearchMiddleware.searchable_tools": lambda name: ProviderToolSearchMiddleware(
+        searchable_tools=[name]
+    ),
+    "ToolCallLimitMiddleware.tool_name": lambda name: ToolCallLimitMiddleware(
+        tool_name=name, run_limit=1
+    ),
+    "ToolErrorMiddleware.tools": lambda name: ToolErrorMiddleware(tools=[name]),
+    "ToolRetryMiddleware.idempotent_tools": lambda name: ToolRetryMiddleware(
+        idempotent_tools=[name]
+    ),
+    "ToolRetryMiddleware.tools": lambda name: ToolRetryMiddleware(tools=[name]),
+}
+"""Each argument of a built-in that names tools."""
+
+OTHERS = {
+    "FilesystemFileSearchMiddleware.tool_prefix",
+    "LLMToolSelectorMiddleware.max_tools",
+    "ShellToolMiddleware.tool_description",
+    "ShellToolMiddleware.tool_name",
+    "TodoListMiddleware.tool_description",
+    "ToolResultOffloadMiddleware.tool_name",
+}
+"""Arguments about tools that name none, or one that the built-in brings."""
+
+
+@pytest.mark.parametrize("argument", NAMING)
+def test_a_built_in_is_not_built_for_a_misspelt_tool(argument: str) -> None:
+    def refund(order: str) -> str:
+        """Pay the money back."""
+        return order
+
+    with pytest.raises(SpecError, match=r"AF124.* Write 'refund'") as caught:
+        plan_agent(tools=[refund], middleware=[NAMING[argument]("refnd")], checkpointer=True)
+    assert [error.code for error in caught.value.errors] == ["AF124"]
+    assert "refund" in NAMING[argument]("refund").expected_tools
+
+
+def test_each_argument_that_names_tools_is_known() -> None:
+    arguments = {
+        f"{name}.{parameter}"
+        for name, kind in BUILT_INS.items()
+        for parameter in inspect.signature(kind).parameters
+        if "tool" in parameter and not parameter.startswith("apply_to_")
+    }
+    assert arguments <= NAMING.keys() | OTHERS

@@ -246,8 +246,7 @@ def test_no_path_leads_out(root: Path, rg: bool, path: str) -> None:
 )
 def test_no_pattern_leads_out(root: Path, rg: bool, pattern: str) -> None:
     add_links_and_devices(root)
-    glob, grep = tools(root, use_ripgrep=rg, timeout=5)
-    started = time.monotonic()
+    glob, grep = tools(root, use_ripgrep=rg, timeout=60)
     everything = glob(pattern=pattern) + grep(pattern="", include=pattern, output_mode="content")
     for word in (
         "secret",
@@ -261,7 +260,6 @@ def test_no_pattern_leads_out(root: Path, rg: bool, pattern: str) -> None:
         "stopped",
     ):
         assert word not in everything
-    assert time.monotonic() - started < 4
 
 
 def test_patterns_with_dot_dot_are_rejected(root: Path) -> None:
@@ -298,13 +296,11 @@ def test_a_regex_that_backtracks_forever_is_stopped_and_keeps_its_results(
 ) -> None:
     (root / "src/zz").write_text("a" * 60 + "!\n")
     _, grep = tools(root, use_ripgrep=rg, timeout=0.6)
-    started = time.monotonic()
     # ripgrep does not support look-ahead, so Python searches in both cases.
     text = grep(pattern="TOP = 1|^(?=a)(a+)+$", path="/src", include="[az]*")
     assert text == (
         "/src/a.py\n[The search was stopped after 0.6 seconds. Narrow the pattern or the path.]"
     )
-    assert time.monotonic() - started < 3
 
 
 @needs_ripgrep
@@ -316,11 +312,9 @@ def test_ripgrep_matches_in_linear_time(root: Path) -> None:
 
 def test_a_hostile_glob_does_not_backtrack(root: Path) -> None:
     (root / ("a" * 250)).write_text("x")
-    glob, _ = tools(root)
-    started = time.monotonic()
+    glob, _ = tools(root, timeout=60)  # a search that is stopped says so
     assert glob(pattern="*a" * 100 + "b") == "No files found."
     assert glob(pattern="**/" * 300 + "b") == "No files found."
-    assert time.monotonic() - started < 1
 
 
 @pytest.mark.parametrize("rg", BOTH)

@@ -14,7 +14,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import is_invalid_resume
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
-from pydantic import ValidationError
 
 from agent_factory import (
     AgentMiddleware,
@@ -25,6 +24,7 @@ from agent_factory import (
     warnings_of,
 )
 from agent_factory.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
+from agent_factory.review import ReviewError
 from agent_factory.testing import ScriptedChatModel
 
 Go = Callable[..., Any]
@@ -154,17 +154,36 @@ def test_an_edited_call_runs_and_the_edit_is_reported_to_the_model(go: Go) -> No
     ]
     text = answers(result)["s"].text
     assert text.startswith("sent to Bob\n\n[A reviewer changed this call")
-    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Bob"} instead' in text
+    assert 'send with {"to": "Ann"}; send was called with {"to": "Bob"} instead' in text
     assert model.requests[1].messages[-1].text == text
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
 
 
-def test_an_edit_may_name_another_tool(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND], "done")
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_an_edit_may_name_another_tool(go: Go, mode: Any) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done", interrupt_on={"send": True}, interrupt_mode=mode)
     go(agent, "Write to Ann")
-    result = go(agent, decided(edit("delete", number=7)))
+    change = edit("delete", number=7)
+    result = go(agent, decided(change) if mode == "batched" else Command(resume=change))
     assert mailbox.ran == [("delete", 7)]
     assert answers(result)["s"].name == "delete"
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
+    go: Go, mode: Any
+) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
+    go(agent, "Write to Ann")
+    change = edit("delete", number=7)
+    result = go(agent, decided(change) if mode == "batched" else Command(resume=change))
+    (asked,) = result["__interrupt__"]
+    assert asked.value["action_request"]["name"] == "delete"
+    assert mailbox.ran == []
+    result = go(agent, Command(resume={asked.id: APPROVE}))
+    assert mailbox.ran == [("delete", 7)]
+    text = answers(result)["s"].text
+    assert 'send with {"to": "Ann"}; delete was called with {"number": 7}' in text
 
 
 def test_an_edit_that_changes_nothing_is_an_approval(go: Go) -> None:
@@ -177,7 +196,8 @@ def test_an_edit_that_changes_nothing_is_an_approval(go: Go) -> None:
 
 def test_the_edit_notice_can_be_customized(go: Go) -> None:
     notice = "{name} {args} for {original_name} {original_args} {else}"
-    agent, _, _ = agent_with([tool_call("send", "s", to="{name}")], "done", edit_notice=notice)
+    script = [tool_call("send", "s", to="{name}")], "done"
+    agent, _, _ = agent_with(*script, interrupt_on={"send": True}, edit_notice=notice)
     go(agent, "Write")
     result = go(agent, decided(edit("delete", number=2)))
     expected = 'delete {"number": 2} for send {"to": "{name}"} {else}'
@@ -295,31 +315,38 @@ def test_a_configuration_is_part_of_the_request(go: Go) -> None:
 WRONG_RESPONSES = [
     (
         {"decisions": []},
-        "2 decisions are needed, one for each of send, delete in this order; got 0",
+        "expected 2 decisions, one about each of send, delete in this order, got 0",
     ),
     ({"decisions": [APPROVE]}, "got 1"),
     ({"decisions": [APPROVE] * 3}, "got 3"),
-    ({"decisions": [APPROVE, REJECT]}, "'reject' is not allowed for delete; allowed: approve"),
+    (
+        {"decisions": [APPROVE, REJECT]},
+        r"delete: 'reject' is not allowed here\. Allowed: approve\.",
+    ),
     ({"decisions": [{"type": "accept"}, APPROVE]}, "'accept'"),
-    ({"decisions": [{}, APPROVE]}, "Unable to extract tag"),
-    ({"decisions": ["approve", APPROVE]}, "valid dictionary"),
+    (
+        {"decisions": [{}, APPROVE]},
+        r"a decision with a type \(approve, .*got dict \(\{\}\)",
+    ),
+    ({"decisions": ["approve", APPROVE]}, r'Did you mean \{"type": "approve"\}'),
     ({"decisions": [{"type": "edit"}, APPROVE]}, "edited_action"),
-    ({"decisions": [{"type": "edit", "edited_action": {"args": {}}}, APPROVE]}, "name"),
-    ({"decisions": [edit(3, to="x"), APPROVE]}, "valid string"),  # type: ignore[arg-type]
+    ({"decisions": [{"type": "edit", "edited_action": {"args": {}}}, APPROVE]}, "'to' is missing"),
+    ({"decisions": [edit(3, to="x"), APPROVE]}, "must have the name of a tool"),  # type: ignore[arg-type]
     (
         {"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": 3}}, APPROVE]},
-        "valid dictionary",
+        "a dict with all of its arguments",
     ),
     ({"decisions": [{"type": "respond"}, APPROVE]}, "message"),
     ({"decision": [APPROVE, APPROVE]}, r"decisions.*got dict \(\{'decision'"),
     (
         [APPROVE, APPROVE],
-        r"the answer must be .* with a decision for each of send, delete, got list \(\[\{'type'.*"
-        r'Write Command\(resume=\{interrupt\.id: \{"decisions": \[\{"type": "approve"\}, \{"type"',
+        r"with a decision about each of send, delete, got list \(\[\{'type'.*"
+        r'Pass \{"decisions": \[\{"type": "approve"\}, \{"type": "approve"\}\]\}\.',
     ),
     ("approve", r"got str \('approve'\)"),
     (True, r"got bool \(True\)"),
-    (APPROVE, r'must be \{"decisions": \[\.\.\.\]\}, with .* got dict \('),
+    (APPROVE, r'expected \{"decisions": \[\.\.\.\]\}, with .* got dict \('),
+    ({"decisions": [APPROVE, APPROVE], "by": "ann"}, "'by' is not a part of the answer"),
 ]
 
 
@@ -336,7 +363,7 @@ def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     for resume in (wrong, {asked.id: wrong}):
         with pytest.raises(ValueError, match=problem) as caught:
             go(agent, Command(resume=resume))
-        assert isinstance(caught.value, ValidationError)
+        assert isinstance(caught.value, ReviewError)
         assert is_invalid_resume(caught.value)
     assert mailbox.ran == []
     assert agent.get_state(ONE).interrupts == (asked,)
@@ -388,7 +415,7 @@ def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     result = go(agent, Command(resume=APPROVE))
     assert mailbox.ran == [("send", "Cid")]
     text = answers(result)["s"].text
-    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Cid"}' in text
+    assert 'send with {"to": "Ann"}; send was called with {"to": "Cid"}' in text
 
 
 def test_an_edited_message_is_not_streamed_a_second_time(
@@ -476,7 +503,7 @@ def test_a_patched_interrupt_is_not_called_where_nothing_needs_a_review(calls: A
 
 
 def test_an_invalid_answer_of_a_patched_interrupt_raises() -> None:
-    with pytest.raises(ValueError, match="for HITLResponse"):
+    with pytest.raises(ValueError, match="expected a decision with a type"):
         reviewed([SEND], {"type": "dance"})
 
 
@@ -559,21 +586,25 @@ def test_per_call_the_other_calls_run_while_one_waits(go: Go) -> None:
 
 
 def test_per_call_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Go) -> None:
-    agent, mailbox, model = agent_with([SEND], "done", interrupt_mode="per_call")
+    options: Any = {"interrupt_on": {"send": True}, "interrupt_mode": "per_call"}
+    agent, mailbox, model = agent_with([SEND], "done", **options)
     go(agent, "Write to Ann")
     result = go(agent, Command(resume=edit("delete", number=4)))
     assert mailbox.ran == [("delete", 4)]
     message = model.requests[1].messages[-1]
-    assert 'You asked for send with {"to": "Ann"}; delete ran with {"number": 4}' in message.text
+    assert 'send with {"to": "Ann"}; delete was called with {"number": 4}' in message.text
     assert result["messages"][1].tool_calls[0]["args"] == {"to": "Ann"}
 
 
-def test_per_call_an_edit_to_an_unknown_tool_is_reported_to_the_model(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode="per_call")
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_an_edit_into_an_unknown_tool_is_refused(go: Go, mode: Any) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
-    result = go(agent, Command(resume=edit("fly")))
-    assert mailbox.ran == []
-    assert "fly is not a valid tool" in answers(result)["s"].text
+    change = edit("sent")
+    with pytest.raises(ReviewError, match=r"there is no tool 'sent' .* Did you mean 'send'\?"):
+        go(agent, decided(change) if mode == "batched" else Command(resume=change))
+    go(agent, decided(APPROVE) if mode == "batched" else Command(resume=APPROVE))
+    assert mailbox.ran == [("send", "Ann")]
 
 
 @pytest.mark.parametrize("handle_tool_errors", [True, False])
@@ -582,12 +613,12 @@ def test_per_call_an_edit_to_an_unknown_tool_is_reported_to_the_model(go: Go) ->
     [
         (
             "approve",
-            r"must be a decision, .* about send, got str \('approve'\)\. "
-            r'Write Command\(resume=\{interrupt\.id: \{"type": "approve"\}\}\)',
+            r"send: expected a decision with a type .*, got str \('approve'\)\. "
+            r'Did you mean \{"type": "approve"\}\?',
         ),
         ({"type": "accept"}, "'accept'"),
-        ({"decisions": [APPROVE]}, r"must be a decision, .* about send, got dict \(\{'decisions'"),
-        (REJECT, "'reject' is not allowed for send; allowed: approve, edit"),
+        ({"decisions": [APPROVE, APPROVE]}, "expected 1 decisions, one about each of send"),
+        (REJECT, r"send: 'reject' is not allowed here\. Allowed: approve, edit\."),
         ({"type": "edit", "edited_action": {"name": "send"}}, "args"),
     ],
 )

@@ -153,7 +153,8 @@ def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(ask: Ask
     stack = [ModelCallLimitMiddleware(run_limit=1), NeverContent()]
     messages = ask(create_agent(model, [add], middleware=stack))["messages"]
     assert [m.type for m in messages] == ["human", "ai", "tool", "ai"]
-    assert messages[2].text == "This call did not run: the run ended here."
+    expected = "The run ended, and this call has no result. It is not known whether the call ran."
+    assert messages[2].text == expected
 
 
 def test_a_run_that_bypasses_the_hook_still_ends(ask: Ask, call: Ask) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -169,6 +170,35 @@ def test_a_returned_error_is_a_result(call: Any) -> None:
 
 
 # What happens if the outcome of an attempt is unknown
+
+
+class Keeps(InMemoryEffects):
+    """A store that keeps a record which was released, and ends a loop that relies on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.releases = 0
+
+    def release(self, effect: Effect) -> None:
+        self.releases += 1
+        if self.releases > 50:
+            raise Killed
+
+
+@pytest.mark.parametrize("policy", ["rerun", "ask"])
+def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str) -> None:
+    bank, store = Bank(Killed()), Keeps()
+    agent = agent_of(bank, policy, store=store)
+    die(call, agent, GO)
+    if policy == "ask":
+        call(agent, None, THREAD, durability="sync")
+    act = partial(answer, agent, call, {"type": "approve"})
+    if policy == "rerun":
+        act = partial(call, agent, None, THREAD, durability="sync")
+    with pytest.raises(EffectError, match=r"has kept the record of .*, which was released"):
+        act()
+    assert store.releases == 1
+    assert len(bank.paid) == 1
 
 
 def test_rerun_runs_the_tool_again_with_the_same_key(call: Any) -> None:

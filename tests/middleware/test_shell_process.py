@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -182,12 +181,11 @@ def test_a_long_command_arrives_complete(shell: ShellProcess) -> None:
     )
 
 
-def test_a_cancelled_command_is_killed(shell: ShellProcess) -> None:
-    started = time.monotonic()
-    outcome = shell.run("echo part; sleep 9", 9, lambda: time.monotonic() - started > 0.1)
+def test_a_cancelled_command_is_killed(shell: ShellProcess, tmp_path: Path) -> None:
+    """It would last longer than a test may."""
+    outcome = shell.run("echo part; > said; sleep 900", 900, (tmp_path / "said").exists)
     assert (outcome.ending, outcome.output.ends()[0]) == ("cancelled", b"part\n")
     assert not shell.alive
-    assert time.monotonic() - started < 5
 
 
 def test_a_shell_that_rejects_its_limits_does_not_start(tmp_path: Path) -> None:

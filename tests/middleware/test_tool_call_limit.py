@@ -430,7 +430,8 @@ def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(ask: Ask
     model = ScriptedChatModel([[s("1"), r("2")]])
     agent = create_agent(model, [search, read], middleware=[limit, LooksAway()])
     messages = ask(agent)["messages"]
-    assert answers(messages) == ["refused", "This call did not run: the run ended here."]
+    expected = "The run ended, and this call has no result. It is not known whether the call ran."
+    assert answers(messages) == ["refused", expected]
     assert messages[-1].text.startswith("I had to stop here")
 
 

@@ -199,14 +199,6 @@ def test_a_tool_known_only_at_run_time_is_emulated(call: Run) -> None:
     assert call(agent, GO)["messages"][2].text == "12 degrees"
 
 
-def test_a_misspelt_name_is_reported_before_the_real_tool_runs(call: Run) -> None:
-    model = ScriptedChatModel([[ask("clock")], [ask("clock")], "ok"])
-    agent = create_agent(model, [clock], middleware=[LLMToolEmulator(tools=["clok"])])
-    with pytest.warns(UserWarning, match="is to emulate clok, .* it has clock") as caught:
-        call(agent, GO)
-    assert len(caught) == 1
-
-
 def test_layers_outside_see_an_emulated_result_as_any_other(call: Run) -> None:
     class Loud(AgentMiddleware[Any, Any]):
         def around_tool(self, request: ToolCallRequest) -> Any:

@@ -111,6 +111,8 @@ def add_agents(service: Service) -> None:
     )
     service.add("recorded", create_agent(caller("pay", euros=5), [pay]), decisions=True)
     service.add("desk", desk)
+    service.add("desk now", desk, waiting="interrupt")
+    service.add("desk later", desk, waiting="reject")
     service.add("asker", create_agent(caller("ask", about="tea"), [ask]))
     notes = create_agent(caller("write", text="Tea at five."), [write], state_schema=Notes)
     service.add("notes", notes)

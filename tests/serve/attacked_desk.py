@@ -1,4 +1,4 @@
-"""A service whose tool pays after a review, and two clients: one may decide, the other may not."""
+"""A service whose tool pays after a review, and two clients: one may decide, one may not."""
 
 from __future__ import annotations
 

@@ -162,10 +162,36 @@ def test_a_review_is_said_in_a_sentence(client: openai.OpenAI, service: Service,
         first = ask(client, "desk", user("Pay"), **options)
         (wait,) = service.inbox("acme").waits(thread=thread)
         assert f"pay waits for a review: {url}/inbox/{wait.id}" in first
-        assert f"/inbox/{wait.id}" in ask(client, "desk", user("Hello?"), **options)
+        assert f"/inbox/{wait.id}" in ask(client, "desk", user("Pay"), **options)
         service.decide(wait.id, "approve", by="bob").result(timeout=30)
         assert ask(client, "echo", user("Thanks"), **options) == "You said: Thanks"
     assert "ask asks a question" in answer(client, "asker", user("Ask"))
+
+
+def test_a_message_to_a_thread_that_waits_says_what_became_of_it(
+    client: openai.OpenAI, service: Service
+) -> None:
+    for ask in (answer, streamed):
+        held, now, refused = in_thread(), in_thread(), in_thread()
+        for agent, options in (("desk", held), ("desk now", now), ("desk later", refused)):
+            ask(client, agent, user("Pay"), **options)
+        thread = held["extra_headers"]["X-Thread-Id"]
+        for _ in range(2):  # sent again, it is held once
+            text = ask(client, "desk", user("Hello?"), **held)
+            assert text.endswith("Your message is held until then.")
+        assert [message.text for message in service.held(thread)] == ["Hello?"]
+        assert ask(client, "desk", user("Pay"), **held).endswith(f"{service_wait(service, thread)}")
+        text = ask(client, "desk now", user("Hello?"), **now)
+        assert text.startswith("Withdrawn by your message, and not run: pay.\n\n")
+        text = ask(client, "desk later", user("Hello?"), **refused)
+        assert text.endswith("Your message was not taken.")
+        assert service.held(refused["extra_headers"]["X-Thread-Id"]) == []
+
+
+def service_wait(service: Service, thread: str) -> str:
+    """The id of what a thread waits for."""
+    (wait,) = service.inbox("acme").waits(thread=thread)
+    return wait.id
 
 
 def test_a_run_that_fails(client: openai.OpenAI, service: Service) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from html import unescape
 from typing import Any, Literal
 
 import pytest
@@ -29,6 +30,11 @@ EDIT = {
     "arg.free": "true",
     "arg.how": '"cash"',
 }
+
+
+CALL = {"order": "A1", "euros": "40", "parts": '[\n  "lid"\n]', "note": "x\ny", "free": "false"}
+CALL |= {"count": "1", "how": '"card"'}
+"""The fields of a form that nobody has changed."""
 
 
 def refund(
@@ -69,7 +75,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         }.items():
             asks = HumanInTheLoopMiddleware(ToolPolicy(rule))
             model = ScriptedChatModel([answer] * 1000)
-            made.add(name, create_agent(model, [refund], middleware=[asks], **options))
+            agent = create_agent(model, [refund], middleware=[asks], **options)
+            made.add(name, agent, waiting="reject" if name == "office" else "queue")
         yield made
 
 
@@ -95,7 +102,7 @@ def asks(service: Service) -> Callable[..., Wait]:
     return start
 
 
-def send(client: TestClient, path: str, page: str = "/inbox", **fields: Any) -> Any:
+def send(client: TestClient, path: str, page: str = "/studio", **fields: Any) -> Any:
     """Send a form of a page, with its token."""
     (token, *_) = re.findall(r'name="csrf_token" value="([^"]+)"', client.get(page).text)
     return client.post(path, data={"csrf_token": token, **fields})
@@ -139,7 +146,7 @@ def test_a_wrong_value_is_shown_with_its_field(
     wait = asks()
     path = f"/inbox/{wait.id}/decision"
     shown = send(client, path, decision="edit", **EDIT | {f"arg.{field}": text}).text
-    assert "Some arguments are not valid." in shown
+    assert "the edited arguments do not fit refund" in shown
     assert f'id="f-{wait.id}-{field}-error">{error}' in shown
     assert 'value="B2"' in shown  # what was entered stays
     assert "Approve these arguments" in shown
@@ -147,7 +154,7 @@ def test_a_wrong_value_is_shown_with_its_field(
 
 def test_decisions_that_cannot_be_made(client: TestClient, asks: Callable[..., Wait]) -> None:
     path = f"/inbox/{asks().id}/decision"
-    answer = send(client, path, decision="respond", respond=" ")
+    answer = send(client, path, decision="respond", message=" ")
     assert "Write the answer first." in answer.text
     answer = send(client, path, decision="remember", seconds="long")
     assert "Say for how long." in answer.text
@@ -155,6 +162,10 @@ def test_decisions_that_cannot_be_made(client: TestClient, asks: Callable[..., W
     assert answer.status_code == 422
     assert "decision must be one of approve, edit, reject, respond." in answer.text
     answer = send(client, "/inbox/decisions", decision="respond")
+    assert "decision must be approve or reject." in answer.text
+    answer = send(client, "/inbox/decisions", decision="approve")
+    assert "Choose at least one call." in answer.text
+    answer = client.get("/inbox/decisions?decision=edit&wait=w")
     assert "decision must be approve or reject." in answer.text
     answer = client.get("/inbox/nothing")
     assert answer.status_code == 404
@@ -176,12 +187,188 @@ def test_later_calls_are_approved_and_revoked(
     assert not service.approvals(tenant="acme")
 
 
-def test_several_are_decided_at_once(client: TestClient, asks: Callable[..., Wait]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"decision": "approve", "arg.euros": "10"}, "takes no 'edited_action'"),
+        ({"decision": "approve", "arg.euros": "40"}, "takes no 'edited_action'"),
+        ({"decision": "approve", "arg.euros": ""}, "takes no 'edited_action'"),
+        ({"decision": "approve", "message": "Fraud"}, "takes no 'message'"),
+        ({"decision": "remember", "seconds": "60", "message": "Fraud"}, "takes no 'message'"),
+        ({"decision": "remember", "seconds": "60", "arg.euros": "10"}, "no 'edited_action'"),
+        ({"decision": "edit", "arg.euros": "10", "message": "Less"}, "takes no 'message'"),
+        ({"decision": "reject", "arg.euros": "10"}, "takes no 'edited_action'"),
+        ({"decision": "respond", "message": "5", "arg.euros": "10"}, "takes no 'edited_action'"),
+        ({"decision": "edit"}, "'edit' needs 'edited_action'"),
+    ],
+)
+def test_a_form_with_parts_of_two_decisions_decides_nothing(
+    service: Service,
+    client: TestClient,
+    asks: Callable[..., Wait],
+    fields: dict[str, str],
+    error: str,
+) -> None:
+    """Whatever sends it: a page that was open before an update, or a hand-made request."""
+    wait = asks()
+    given = {f"arg.{name}": text for name, text in CALL.items()}
+    if any(name.startswith("arg.") for name in fields):
+        fields = given | fields
+    answer = send(client, f"/inbox/{wait.id}/decision", **fields)
+    (problem,) = re.findall(r'<p class="problem" role="alert">([^<]+)</p>', answer.text)
+    assert error in unescape(problem)
+    assert service.inbox("acme").get(wait.id).decided_at is None
+    assert ">Reject</button>" in answer.text
+    assert [entry.what for entry in service.inbox("acme").audit(thread=wait.thread_id)] == []
+
+
+def test_a_field_that_nobody_has_changed_keeps_its_argument(
+    service: Service, client: TestClient, asks: Callable[..., Wait], monkeypatch: Any
+) -> None:
+    """A browser sends other line ends, and an empty field for what is null."""
+    odd = {**ARGS, "note": "\nfirst\r\nsecond\rthird", "comment": None, "euros": 40.0}
+    monkeypatch.setattr(f"{__name__}.ARGS", odd)
+    wait = asks()
+    shown = client.get(f"/inbox/{wait.id}").text
+    (note,) = re.findall(r'name="arg.note"[^>]*>\n([^<]*)</textarea>', shown)
+    fields = {f"arg.{name}": text for name, text in CALL.items()}
+    fields |= {"arg.note": re.sub("\r\n|\r|\n", "\r\n", unescape(note)), "arg.order": "B2"}
+    fields |= {"arg.euros": "40.0", "arg.comment": ""}
+    assert (
+        "Approved with changes"
+        in send(client, f"/inbox/{wait.id}/decision", decision="edit", **fields).text
+    )
+    decision: Any = service.inbox("acme").get(wait.id).decision
+    added = {"count": 1, "how": "card"}
+    assert decision["edited_action"]["args"] == {**odd, "order": "B2", **added}
+
+
+def test_several_are_decided_once_they_were_listed(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
     first, second, third = asks(), asks(), asks("office")
     ids = [first.id, second.id, third.id]
-    shown = send(client, "/inbox/decisions", decision="reject", reason="Not now", wait=ids).text
+    listed = client.get("/inbox/decisions", params={"decision": "reject", "wait": ids}).text
+    assert "<h1>Reject 2 calls of refund?</h1>" in listed
+    assert listed.count("<dt>euros</dt><dd><code>40</code></dd>") == 2
+    assert "you may not decide about it" in listed
+    assert re.findall('name="wait" value="([^"]+)"', listed) == [first.id, second.id]
+    assert all(service.inbox("acme").get(id).decided_at is None for id in ids)
+    digests = [first.digest, second.digest, third.digest]
+    fields: dict[str, Any] = {"decision": "reject", "message": "Not now", "wait": ids}
+    answer = send(client, "/inbox/decisions", **fields)
+    assert "Each wait needs the digest of the call that was shown." in answer.text
+    shown = send(client, "/inbox/decisions", **fields, digest=digests).text
     assert "2 of 3 rejected." in shown
     assert "&#39;ann&#39; may not decide about this call." in shown
+    for wait in (first, second):
+        assert f'<a href="/inbox/{wait.id}"><code>refund</code>' in shown
+        decision: Any = service.inbox("acme").get(wait.id).decision
+        assert (decision["type"], decision["message"]) == ("reject", "Not now")
+
+
+def test_a_call_that_has_changed_since_it_was_listed_is_not_decided(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    first, second = asks(), asks()
+    ids, digests = [first.id, second.id], [first.digest, "another"]
+    fields: dict[str, Any] = {"decision": "approve", "wait": ids, "digest": digests}
+    shown = send(client, "/inbox/decisions", **fields).text
+    assert "1 of 2 approved." in shown
+    assert "the call has changed since" in shown
+    assert service.inbox("acme").get(second.id).decided_at is None
+
+
+def test_an_approval_of_several_takes_no_reason(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    wait = asks()
+    fields = {"decision": "approve", "wait": wait.id, "digest": wait.digest, "message": "Fraud"}
+    shown = send(client, "/inbox/decisions", **fields).text
+    assert "0 of 1 approved." in shown
+    assert service.inbox("acme").get(wait.id).decided_at is None
+
+
+def test_the_list_shows_what_the_user_has_said(
+    client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    wait = asks()
+    shown = client.get(f"/inbox?text={wait.thread_id}").text
+    assert 'aria-label="Choose refund: Refund it"' in shown
+    assert '<q class="said">Refund it</q>' in shown
+    assert wait.id in client.get("/inbox/rows?text=refund+it").text
+
+
+def test_who_decided_what_is_shown_at_the_call_and_in_the_audit(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    def decided(kind: str, **fields: Any) -> tuple[Wait, str]:
+        wait = asks()
+        send(client, f"/inbox/{wait.id}/decision", decision=kind, **fields)
+        result_of(service, wait)
+        page = client.get(f"/studio/threads/{wait.thread_id}").text
+        (line,) = re.findall(r'<p class="meta decided-by">([^<]+)</p>', page)
+        return wait, unescape(line)
+
+    changed = {f"arg.{name}": text for name, text in CALL.items()} | {"arg.euros": "10"}
+    wait, line = decided("edit", **changed)
+    assert line == "changed by ann: euros 40 → 10, count: 1, how: 'card'"
+    audit = unescape(client.get(f"/inbox/audit?thread={wait.thread_id}").text)
+    assert f'<a href="/inbox/{wait.id}">changed <code>refund</code></a>' in audit
+    assert '<td class="long">euros 40 → 10, count: 1' in audit
+    assert decided("approve")[1] == "approved by ann"
+    assert decided("reject", message="Too much")[1] == "rejected by ann: Too much"
+    assert decided("respond", message="Paid by hand")[1] == "answered by ann: Paid by hand"
+    (newest, *_) = service.inbox("acme").audit()
+    assert newest.detail["via"] == "page"
+
+
+def test_messages_that_are_held_are_shown_with_the_thread_and_the_review(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    wait = asks()
+    page = f"/studio/threads/{wait.thread_id}"
+    paths = (f"/inbox/{wait.id}", f"/inbox/{wait.id}/held", page, f"{page}/held")
+    first = next(iter(service.history(wait.thread_id))).config["configurable"]["checkpoint_id"]
+    send(client, f"{page}/messages", page, text="Wait, do not refund", waiting="queue")
+    send(client, f"{page}/messages", page, text="Or this", checkpoint=first, waiting="queue")
+    for path in paths:
+        shown = client.get(path).text
+        assert "Wait, do not refund" in shown
+        assert "a fork: it goes on from" in shown
+        assert "held until decided" in shown
+    confirm = client.get(f"/inbox/decisions?decision=approve&wait={wait.id}").text
+    assert "Wait, do not refund" in confirm
+    service.run(wait.run, tenant="acme").cancel(by="ann")
+
+
+def test_a_message_that_is_sent_now_withdraws_the_question(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    wait = asks()
+    page = f"/studio/threads/{wait.thread_id}"
+    shown = client.get(page).text
+    assert 'value="queue" checked' in shown
+    send(client, f"{page}/messages", page, text="Do not refund", waiting="interrupt")
+    decided = service.inbox("acme").get(wait.id)
+    assert (decided.decision, decided.decided_by) == ({"type": "cancel"}, "ann")
+    assert "Withdrawn" in client.get(f"/inbox/{wait.id}").text
+    assert "withdrew the question about" in client.get(f"/inbox/audit?thread={wait.thread_id}").text
+    later = f"/studio/threads/{asks().thread_id}"
+    answer = send(client, f"{later}/messages", later, text="Hi", waiting="never")
+    assert "waiting" in answer.text
+    assert answer.status_code == 422
+
+
+def test_a_thread_may_take_no_message_before_the_decision(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    wait = asks("office")
+    page = f"/studio/threads/{wait.thread_id}"
+    assert "takes no message before the decision" in client.get(page).text
+    answer = send(client, f"{page}/messages", page, text="Hi")
+    assert answer.status_code == 409
+    assert "waits for a decision" in answer.text
 
 
 def test_a_wait_is_claimed_and_released(client: TestClient, asks: Callable[..., Wait]) -> None:
@@ -209,9 +396,9 @@ def test_only_who_may_decide_sees_the_form(service: Service, asks: Callable[...,
     for path in (f"/inbox/{wait.id}", f"/studio/threads/{wait.thread_id}"):
         shown = client.get(path).text
         assert "You may not decide about this." in shown
-        assert "Reject the call" not in shown
-        assert "Reject the call" in client.get(path, headers={"x-user": "olga"}).text
-    row = re.compile(rf'value="{wait.id}" aria-label="[^"]+" disabled')
+        assert ">Reject</button>" not in shown
+        assert ">Reject</button>" in client.get(path, headers={"x-user": "olga"}).text
+    row = re.compile(rf'value="{wait.id}" data-tool="refund" aria-label="[^"]+" disabled')
     assert row.search(client.get("/inbox").text)
     assert not row.search(client.get("/inbox", headers={"x-user": "olga"}).text)
     nobody = client_of(service, may_decide=lambda principal, wait: False)
@@ -267,3 +454,19 @@ def test_what_was_said_is_shown_before_the_run_begins(
     conversation = shown.partition('id="conversation"')[2]
     assert conversation.count("Are you there?") == 1
     assert "No messages" not in conversation
+
+
+def test_a_page_says_that_no_worker_runs(
+    service: Service, asks: Callable[..., Wait], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_no_worker = Service(f"sqlite:///{tmp_path}/idle.db")
+    with_no_worker.add("desk", service.agents["desk"])
+    run = with_no_worker.submit("desk", message="Are you there?", tenant="acme")
+    client, page = client_of(with_no_worker), f"/studio/threads/{run.thread_id}"
+    assert "waits for a worker: none runs." not in client.get(f"{page}/missing").text
+    monkeypatch.setattr("agent_factory.serve.pages.studio.SAY_AFTER", 0.0)
+    for path in (page, f"{page}/missing", f"{page}/parts?only=head"):
+        assert "waits for a worker: none runs." in client.get(path).text
+    with_no_worker.close()
+    page = f"/studio/threads/{asks().thread_id}"
+    assert "waits for a worker: none runs." not in client_of(service).get(f"{page}/missing").text

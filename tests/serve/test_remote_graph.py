@@ -51,7 +51,7 @@ def thread() -> Any:
 
 async def resumed(graph: Any, way: str, answer: Any, config: Any) -> Any:
     """The state after an answer, by each method of RemoteGraph that gives one."""
-    command: Command[Any] = Command(resume=answer)
+    command: Any = Command(resume=answer)
     if way == "invoke":
         return graph.invoke(command, config)
     if way == "ainvoke":
@@ -102,7 +102,8 @@ def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread
     remote("echo").invoke(HI, config)
     (run,) = service.runs(thread["configurable"]["thread_id"])
     assert run.info.metadata == {"from": "mail"}
-    metadata: Any = service.state(thread["configurable"]["thread_id"]).metadata
+    state = service.state(thread["configurable"]["thread_id"])
+    metadata: Any = state.metadata
     assert (metadata["from"], metadata["agent_factory_run"]) == ("mail", run.id)
 
 

@@ -270,8 +270,12 @@ def test_keys_that_are_far_from_each_schema_are_left_out(
     assert "input.frontend_state" in caplog.text
 
 
-def test_a_busy_thread_is_refused_in_the_words_of_the_api(http: TestClient, waiting: str) -> None:
+def test_a_busy_thread_is_refused_in_the_words_of_the_api(
+    http: TestClient, service: Service
+) -> None:
+    run = service.submit("desk", message="Hi", delay=60)
     body = {"assistant_id": "desk", "input": HI, "multitask_strategy": "reject"}
-    detail = refusal(http, f"/threads/{waiting}/runs", body, 409)
+    detail = refusal(http, f"/threads/{run.thread_id}/runs", body, 409)
+    run.cancel()
     assert "busy=" not in detail
     assert "multitask_strategy" in detail

@@ -395,7 +395,7 @@ def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) 
     path, body = f"/threads/{run.thread_id}/runs/wait", {"assistant_id": "desk", "command": approve}
     answer = client.post(path, json=body)
     assert answer.status_code == 403
-    assert "may not be decided by 'ann'" in answer.json()["detail"]
+    assert "'ann' may not decide about this call" in answer.json()["detail"]
     assert run.status == "waiting"
     assert asked == [("ann", "pay", {"euros": 5})]
     answer = client.post(path, json=body, headers={"x-user": "approver@acme"})
@@ -408,7 +408,7 @@ def test_who_may_claim(service: Service) -> None:
     inbox = service.inbox("acme", may_decide=lambda wait: wait.tool != "pay")
     (wait,) = inbox.waits(thread=run.thread_id)
     for method in (inbox.claim, inbox.release):
-        with pytest.raises(PermissionError, match=r"\[AF369\] wait .* may not be decided by 'ann'"):
+        with pytest.raises(PermissionError, match=r"\[AF369\] pay: 'ann' may not decide"):
             method(wait.id, by="ann")
     assert service.inbox().get(wait.id).claimed_by is None
     service.delete_thread(run.thread_id)
@@ -495,7 +495,12 @@ HI = {"role": "user", "content": "Hi"}
     ("method", "path", "body", "text"),
     [
         ("POST", "/threads/search", {"offset": 10**30}, "cannot be stored"),
-        ("POST", "/runs", {"input": {"messages": [{**HI, "n": 2**70}]}}, "cannot be stored"),
+        (
+            "POST",
+            "/runs",
+            {"input": {"messages": [{**HI, "additional_kwargs": {"n": 2**70}}]}},
+            "cannot be stored",
+        ),
         (
             "POST",
             "/runs",

@@ -9,12 +9,12 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from typer.testing import CliRunner
 
-from agent_factory import create_agent
+from agent_factory import agent_tool, create_agent
 from agent_factory.cli.app import app
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
-from agent_factory.review import DecisionNotAllowed
-from agent_factory.service import NotFound, Service
+from agent_factory.review import DecisionNotAllowed, InvalidDecision
+from agent_factory.service import DecisionForbidden, NotFound, Service
 from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
 
@@ -31,16 +31,22 @@ def desk(ran: list[Any], *rules: Rule, description: str = "Pay.", **options: Any
 
     pay.__doc__ = description
 
+    def look(euros: int) -> str:
+        """Look."""
+        ran.append(f"look {euros}")
+        return "Seen."
+
     def answer(messages: list[BaseMessage]) -> Any:
         if isinstance(messages[-1], ToolMessage):
             return "Done."
         euros = next(int(m.text) for m in reversed(messages) if isinstance(m, HumanMessage))
-        return [{"name": "pay", "args": {"euros": euros}, "id": f"call-{len(messages)}"}]
+        name = "look" if any(rule.tool == "look" for rule in rules) else "pay"
+        return [{"name": name, "args": {"euros": euros}, "id": f"call-{len(messages)}"}]
 
     return create_agent(
         ScriptedChatModel([answer] * 100),
-        [pay],
-        middleware=[HumanInTheLoopMiddleware(ToolPolicy(*rules))],
+        [pay, look],
+        middleware=[HumanInTheLoopMiddleware(ToolPolicy(*rules, Rule("look", "allow")))],
         ignore=["AF211"],
         **options,
     )
@@ -67,7 +73,7 @@ def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[
     wait = asked(service, 5)
     with pytest.raises(DecisionNotAllowed, match="the decision names the digest 'other'"):
         service.decide(wait.id, "approve", by="ann", digest="other")
-    with pytest.raises(ArgumentError, match="must be a string"):
+    with pytest.raises(InvalidDecision, match="must be a string"):
         service.decide(wait.id, "respond", by="ann", message=5)
     service.decide(wait.id, "approve", by="ann", digest=wait.digest).result(WAIT)
     assert ran == [5]
@@ -205,3 +211,101 @@ def test_approvals_are_listed_and_revoked_in_the_terminal(
     shown("decide", again.id, "approve", "--by", "cid", "--role", "finance")
     service.run(again.run).result(WAIT)
     assert ran == [5, 4]
+
+
+# Who may decide about what
+
+
+def test_the_right_to_decide_is_about_the_call_that_runs(service: Service, ran: list[Any]) -> None:
+    service.add("desk", desk(ran, Rule("look", "ask"), Rule("pay", "allow")))
+    service.start()
+    wait = asked(service, 7)
+    questions: list[tuple[str, dict[str, Any]]] = []
+
+    def may_decide(about: Wait) -> bool:
+        questions.append((about.tool, dict(about.args)))
+        return about.tool == "look" and about.args["euros"] < 10
+
+    def decide(action: dict[str, Any]) -> Any:
+        decision = {"type": "edit", "edited_action": action}
+        return service.decide(wait.id, decision, by="eve", may_decide=may_decide)
+
+    for name, euros in (("pay", 7), ("look", 70)):
+        with pytest.raises(DecisionForbidden, match="'eve' may not decide about this call"):
+            decide({"name": name, "args": {"euros": euros}})
+        assert questions[-2:] == [("look", {"euros": 7}), (name, {"euros": euros})]
+    assert (ran, service.inbox().get(wait.id).decided_at) == ([], None)
+    decide({"name": "look", "args": {"euros": 8}}).result(WAIT)
+    assert ran == ["look 8"]
+    entry = service.inbox().audit(thread=wait.thread_id)[0]
+    assert (entry.who, entry.what, entry.detail["runs"]["args"]) == ("eve", "edit", {"euros": 8})
+
+
+@pytest.mark.parametrize("by", ["", "  ", None, 5])
+def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any], by: Any) -> None:
+    service.add("desk", desk(ran, Rule("pay", "ask")))
+    service.start()
+    wait = asked(service, 5)
+    inbox = service.inbox()
+    thread = wait.thread_id
+    for act in (
+        lambda: service.submit("desk", thread=thread, message="1", waiting="interrupt", by=by),
+        lambda: service.run(wait.run).cancel(by=by),
+        lambda: service.update_state(thread, {"messages": []}, by=by),
+        lambda: service.copy_thread(thread, by=by),
+        lambda: service.delete_thread(thread, by=by),
+        lambda: service.decide(wait.id, "approve", by=by),
+        lambda: service.resume(wait.thread_id, {"decisions": [{"type": "approve"}]}, by=by),
+        lambda: inbox.claim(wait.id, by=by),
+        lambda: inbox.release(wait.id, by=by),
+    ):
+        with pytest.raises(ArgumentError, match="must be the name of the one who does this, got"):
+            act()
+    assert (ran, inbox.audit(thread=wait.thread_id)) == ([], [])
+
+
+def test_a_part_of_a_decision_is_said_once(service: Service, ran: list[Any]) -> None:
+    service.add("desk", desk(ran, Rule("pay", "ask")))
+    service.start()
+    wait = asked(service, 5)
+    decision = {"type": "reject", "message": "No."}
+    with pytest.raises(ArgumentError, match="has message, and an argument names it again"):
+        service.decide(wait.id, decision, by="ann", message="Yes.")
+    assert service.inbox().get(wait.id).decided_at is None
+
+
+def test_a_decision_that_an_agent_inside_refuses_can_be_made_again(
+    service: Service, ran: list[Any]
+) -> None:
+    """The tools of an agent inside are not known when a person decides."""
+    inner = desk(ran, Rule("pay", "ask"), name="payer")
+    call = {"name": "payer", "args": {"request": "5"}, "id": "c-1"}
+
+    def answer(messages: list[BaseMessage]) -> Any:
+        return "Done." if isinstance(messages[-1], ToolMessage) else [call]
+
+    tools = [agent_tool(inner, description="Pays.")]
+    service.add("desk", create_agent(ScriptedChatModel([answer] * 100), tools, ignore=["AF211"]))
+    service.start()
+    wait = asked(service, 5)
+    assert wait.tool == "pay"
+    run = service.decide(wait.id, "edit", args={"euro": 6}, by="ann")
+    *_, end = run.stream()
+    assert end["data"]["status"] == "waiting"
+    assert "'euro' is not an argument (did you mean 'euros'?)" in end["data"]["error"]
+    assert "'euro' is not an argument" in str(service.thread(wait.thread_id).error)
+    (again,) = service.inbox().waits(thread=wait.thread_id)
+    assert (again.id, again.decided_at, ran) == (wait.id, None, [])
+    what = [entry.what for entry in service.inbox().audit(thread=wait.thread_id)]
+    assert what == ["refused", "edit"]
+    service.decide(wait.id, "edit", args={"euros": 6}, by="ann").result(WAIT)
+    assert ran == [6]
+
+
+def test_a_decision_that_json_cannot_hold_is_refused(service: Service, ran: list[Any]) -> None:
+    service.add("desk", desk(ran, Rule("pay", "ask")))
+    service.start()
+    wait = asked(service, 5)
+    with pytest.raises(InvalidDecision, match="is stored as JSON, and this one cannot be"):
+        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
+    assert service.inbox().get(wait.id).decided_at is None

@@ -14,6 +14,7 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -67,6 +68,42 @@ def test_a_message_that_is_queued(folder: Path) -> None:
     assert text.endswith(": queued.\n")
     again = run("submit", SHOP, "desk", "Hi", "--thread", "t-18", "--no-wait", "--json")
     assert json.loads(again)["status"] == "queued"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_message_says_what_it_waits_for(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    until: Until,
+    as_json: bool,
+) -> None:
+    monkeypatch.setattr("agent_factory.service.progress.SAY_AFTER", 0.0)
+    results: list[Any] = []
+    submitted = ["submit", SHOP, "desk", "Refund A1", "--thread", "t-17", *["--json"] * as_json]
+
+    def submit() -> None:
+        results.append(CliRunner().invoke(app, submitted))
+
+    first = Thread(target=submit)
+    first.start()
+    until(lambda: "AF370" in caplog.text)
+    service = sys.modules["shop.service"].service
+    service.start()
+    first.join(30)
+    held = Thread(target=submit)
+    held.start()
+    until(lambda: "AF371" in caplog.text)
+    (wait,) = service.inbox().waits(thread="t-17")
+    service.decide(wait.id, "reject", by="ann")
+    held.join(30)
+    run("submit", SHOP, "desk", "Stop.", "--thread", "t-17", "--waiting", "interrupt")
+    worker, inbox = (result.stderr for result in results)
+    assert worker.startswith(f"Waiting for a worker: agent-factory worker {SHOP}\n")
+    assert inbox.startswith(f"Waiting for a decision: agent-factory inbox {SHOP}\n")
+    assert "Waiting" not in results[0].stdout
+    assert "terminal" in [one.who for one in service.inbox().audit() if one.what == "withdraw"]
+    assert "waiting: must be one of" in fails("submit", SHOP, "desk", "Hi", "--waiting", "later")
 
 
 @pytest.mark.parametrize(

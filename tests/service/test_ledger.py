@@ -614,3 +614,17 @@ def test_arguments_that_cannot_be_used_are_named(options: Any, problem: str) -> 
     given = {"service": "sqlite:///never.db", "scope": "all", "limits": Limits(), **options}
     with pytest.raises(TypeError, match=problem):
         SharedLedger(given.pop("service"), **given)
+
+
+def test_a_reservation_that_never_settles_ends_with_an_error(sqlite_url: str) -> None:
+    """A row that cannot be changed, and of which there is enough left."""
+    with Service(sqlite_url) as service:
+        shared = SharedLedger(service, limits=Limits(turns=2), scope="team")
+        shared.reserve(Spent(turns=1)).commit(Spent(turns=1))
+        with service._backend.database.begin() as connection:
+            connection.exec_driver_sql(
+                "CREATE TRIGGER still BEFORE UPDATE ON service_ledger "
+                "BEGIN SELECT RAISE(IGNORE); END"
+            )
+        with pytest.raises(DatabaseUnavailable, match="changed 100 times while an amount"):
+            shared.reserve(Spent(turns=1))

@@ -85,7 +85,7 @@ def test_a_waiting_thread_is_ended_by_a_write(service: Service, thread: str) -> 
     assert held.result(WAIT)["messages"][-1].text == "You said: Two"
     assert service.inbox().waits(thread=thread) == []
     done = [(entry.who, entry.what) for entry in service.inbox().audit(thread=thread)]
-    assert done == [("ann", "cancel"), ("ann", "write")]
+    assert done == [("ann", "cancel"), ("ann", "withdraw"), ("ann", "write")]
     assert service.thread(thread).status == "idle"
 
 
@@ -194,15 +194,15 @@ def test_a_run_pauses_at_a_node(service: Service, thread: str) -> None:
 
 
 def test_a_run_begins_later(service: Service, thread: str) -> None:
-    begun = time.monotonic()
     run = service.submit("free", thread=thread, message="Hi", delay=0.4)
     after = service.submit("free", thread=thread, message="Two")
     assert run.status == "queued"
     run.result(WAIT)
-    assert 0.35 < time.monotonic() - begun < 8
     after.result(WAIT)
     assert texts(service, thread)[::2] == ["Hi", "Two"]
     later = service.submit("free", thread=thread, message="Three", delay=1000)
+    service.submit("free", message="Hi").result(WAIT)  # other threads begin before it
+    assert later.status == "queued"
     later.cancel()
     assert service.submit("free", thread=thread, message="Four").result(WAIT)
     assert "Three" not in texts(service, thread)

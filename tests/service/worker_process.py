@@ -31,8 +31,10 @@ def main(url: str, journal: str, options: dict[str, Any]) -> None:
         options["middleware"] = [Clock()]
     if options.pop("once"):
         options["middleware"] = [OnceMiddleware({"pay": "fail"})]
+    agents = options.pop("agents")
     service = Service(url)
-    service.add("desk", make_desk(Journal(Path(journal)), **options))
+    for agent in agents:
+        service.add(agent, make_desk(Journal(Path(journal)), **options))
     service.start(slots=slots, dead_after=DEAD_AFTER)
     print("ready", flush=True)
     sys.stdin.read()
@@ -63,6 +65,7 @@ class WorkerProcess:
         **options: Any,
     ) -> None:
         default = {"fenced": True, "slots": 8, "version": "first", "once": False, "seconds": 0.01}
+        default["agents"] = ["desk"]
         given = {**default, **options}
         self._log = journal.with_suffix(".log")
         self.process = subprocess.Popen(

@@ -57,9 +57,15 @@ class Desk:
     def __init__(self, service: Service, url: str) -> None:
         self.service, self.url = service, url
 
-    def waiting(self, thread: str, message: str = "My parcel is broken.") -> str:
+    def waiting(
+        self,
+        thread: str,
+        message: str = "My parcel is broken.",
+        agent: str = "desk",
+        **options: Any,
+    ) -> str:
         """A thread that waits for a decision; the id of what it waits for."""
-        self.service.submit("desk", thread=thread, message=message).result(30)
+        self.service.submit(agent, thread=thread, message=message, **options).result(30)
         return self.service.inbox().waits(thread=thread)[0].id
 
 
@@ -78,15 +84,16 @@ def desk(
     """A desk on SQLite, and one on Postgres."""
     folder = tmp_path_factory.mktemp("desk")
     if request.param == "sqlite":
-        with _desk(f"sqlite:///{folder}/desk.db") as made:
+        with open_desk(f"sqlite:///{folder}/desk.db") as made:
             yield made
     else:
-        with new_server(folder) as server, _desk(new_postgres(server)) as made:
+        with new_server(folder) as server, open_desk(new_postgres(server)) as made:
             yield made
 
 
 @contextmanager
-def _desk(url: str) -> Iterator[Desk]:
+def open_desk(url: str) -> Iterator[Desk]:
+    """A desk on a database."""
     with Service(url) as service:
         add_desk(service)
         with served(service) as address:
@@ -106,21 +113,28 @@ def address(desk: Desk) -> str:
 def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
     """Open a window: `new_page("/inbox", width=360, height=740, dark=True)`.
 
-    At the end, no window has shown an error on its console or asked another host.
+    At the end, no window has shown an error on its console, but for those with the text `allowed`,
+    or asked another host.
     """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def note(message: Any) -> None:
-        if message.type in ("error", "warning"):
-            problems.append(f"{message.type}: {message.text}")
+    def note(message: Any, allowed: str) -> None:
+        if message.type in ("error", "warning") and not (allowed and allowed in message.text):
+            problems.append(f"{message.type}: {message.text} {message.location}")
 
     def check(request: Any) -> None:
         if not request.url.startswith((address, "data:")):
             problems.append(f"another host: {request.url}")
 
     def open(
-        path: str, *, width: int = 1440, height: int = 900, dark: bool = False, **options: Any
+        path: str,
+        *,
+        width: int = 1440,
+        height: int = 900,
+        dark: bool = False,
+        allowed: str = "",
+        **options: Any,
     ) -> Page:
         scheme: Any = "dark" if dark else "light"
         size: Any = {"width": width, "height": height}
@@ -128,7 +142,7 @@ def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
-        page.on("console", note)
+        page.on("console", lambda message: note(message, allowed))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", check)
         page.goto(address + path)

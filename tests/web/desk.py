@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
-from agent_factory import create_agent
+from agent_factory import ToolRuntime, create_agent
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     ModelCallLimitMiddleware,
@@ -68,6 +68,9 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
         if "evil" in said:
             reason = _call("refund", order_id=EVIL, euros=1, reason=EVIL)
             return AIMessage(EVIL, tool_calls=[reason], usage_metadata=TOKENS)
+        if "two" in said:
+            calls = [_call("refund", order_id=order, euros=5, reason="two") for order in "AB"]
+            return AIMessage("", tool_calls=calls, usage_metadata=TOKENS)
         if "ask" in said:
             return AIMessage("", tool_calls=[_call("ask", question="Which colour?")])
         return AIMessage(
@@ -78,6 +81,41 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
         calls = [_call("refund", order_id="A-1001", euros=120.5, reason="broken")]
         return AIMessage("", tool_calls=calls, usage_metadata=TOKENS)
     return AIMessage(f"Done: **{last.text}**", usage_metadata=TOKENS)
+
+
+def add_others(service: Service) -> None:
+    """Add agents that wait in other ways: at a node, inside of a tool, for other people."""
+
+    def made(rule: Rule | bool, tools: Sequence[Any], **options: Any) -> Any:
+        allow = Rule("search_*", "allow")
+        rules = ToolPolicy(allow, rule) if isinstance(rule, Rule) else {"refund": rule}
+        review = [HumanInTheLoopMiddleware(rules)] if rule else []
+        return create_agent(
+            ScriptedChatModel([answer] * 100_000),
+            tools,
+            middleware=review,
+            checkpointer=InMemorySaver(),
+            **options,
+        )
+
+    inner = made(True, [search_orders, refund], name="inner")
+
+    def helper(question: str, runtime: ToolRuntime) -> str:
+        """Ask another agent."""
+        done = inner.invoke({"messages": [HumanMessage(question)]}, runtime.config)
+        return str(done["messages"][-1].text)
+
+    def delegate(messages: Sequence[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], HumanMessage):
+            return AIMessage("", tool_calls=[_call("helper", question="It is broken.")])
+        return AIMessage("Done.")
+
+    boss = create_agent(ScriptedChatModel([delegate] * 1000), [helper])
+    service.add("boss", boss)
+    tools = [search_orders, refund]
+    service.add("stops", made(False, tools, interrupt_before=["tools"]))
+    service.add("office", made(Rule("refund", "ask", reviewers=["olga"]), tools))
+    service.add("now", made(True, tools), waiting="interrupt")
 
 
 def add_desk(service: Service, **options: Any) -> None:

@@ -16,7 +16,7 @@ def test_later_calls_are_approved_and_revoked(desk: Desk, new_page: NewPage) -> 
     page.get_by_text("Approve later calls, too").click()
     page.get_by_label("For", exact=True).select_option("a day")
     page.get_by_label("Calls of refund").select_option("with any arguments")
-    page.get_by_role("button", name="Approve these calls").click()
+    page.get_by_role("button", name="Approve this and later calls").click()
     expect(page.locator(f"#wait-{wait}")).to_contain_text("Approved by local")
     for run in desk.service.runs(thread):
         run.result(30)
@@ -37,7 +37,7 @@ def test_later_calls_are_approved_and_revoked(desk: Desk, new_page: NewPage) -> 
 def test_a_call_that_has_changed_is_not_approved(desk: Desk, new_page: NewPage) -> None:
     wait = desk.waiting(f"t-{uuid4().hex[:8]}")
     page = new_page(f"/inbox/{wait}")
-    page.locator("input[name=digest]").evaluate("one => { one.value = 'another'; }")
+    page.locator("form.approve input[name=digest]").evaluate("one => { one.value = 'another'; }")
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("another")
     assert desk.service.inbox().get(wait).decided_at is None

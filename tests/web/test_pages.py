@@ -17,6 +17,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 def paths(desk: Desk) -> list[str]:
     """An address of each kind of page."""
     first, second = desk.waiting("seen-1"), desk.waiting("seen-2", "ask me")
+    desk.service.submit("desk", thread="seen-1", message="Wait, do not refund", waiting="queue")
     desk.service.inbox().claim(second, by="ann")
     desk.service.submit("desk", thread="seen-3", message="fail")
     done = desk.waiting("seen-4")
@@ -29,6 +30,8 @@ def paths(desk: Desk) -> list[str]:
         f"/studio/threads/seen-4?at={at[3]}",
         "/studio/agents/desk",
         "/inbox",
+        f"/inbox/decisions?decision=approve&wait={first}&wait={second}",
+        f"/inbox/decisions?decision=reject&wait={first}&wait={second}",
         f"/inbox/{first}",
         f"/inbox/{second}",
         f"/inbox/{done}",

@@ -1,19 +1,19 @@
-"""How soon pages answer, and how soon they show what happens."""
+"""What pages cost with 10,000 threads and 100 runs, in steps: `make bench` has the milliseconds."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
-from threading import Event
+from threading import Barrier, Event
 from typing import Any
 
 import httpx
 import pytest
 from langchain_core.messages import AIMessage
-from sqlalchemy import insert
+from playwright.sync_api import Request, expect
+from sqlalchemy import event, insert
 
 from agent_factory import create_agent
 from agent_factory.service import Service
@@ -22,32 +22,21 @@ from agent_factory.testing import ScriptedChatModel
 from web.conftest import NewPage, served
 
 THREADS = 10_000
-CROWD = 140
-"""More than 100, because some have ended when the answer comes that is watched."""
+CROWD = 100
 
-RUNNING: list[str] = []
-"""What the model is answering."""
+TOGETHER = Barrier(CROWD + 1)
+"""Where the model waits until it answers all of the crowd, and what is watched."""
 
-WATCHED = Event()
-"""Whether the model has begun with the answer that is watched."""
-
-WRITTEN: dict[str, tuple[float, int]] = {}
-"""When the model has answered, in seconds since 1970, and how many answers it was making."""
+SEEN = Event()
+"""Whether the page has shown the answer that is watched."""
 
 
 def answer(messages: Any) -> AIMessage:
-    """Answer and note when: the crowd in the three seconds around the answer that is watched."""
+    """Answer while all others are being answered; the crowd once the page has shown the other."""
     text = str(messages[-1].text)
-    who, place = text.split()
-    RUNNING.append(text)
-    if who == "crowd":
-        WATCHED.wait(30)
-        time.sleep(3 * int(place) / CROWD)
-    else:
-        WATCHED.set()
-        time.sleep(0.5)
-    WRITTEN[text] = time.time(), len(RUNNING)
-    RUNNING.remove(text)
+    TOGETHER.wait(60)
+    if text == "crowd":
+        assert SEEN.wait(60)
     return AIMessage(f"Answer to {text}")
 
 
@@ -72,7 +61,6 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
     ]
     with service._backend.database.begin() as connection:
         connection.execute(insert(threads), rows)
-    service.start(slots=CROWD + 10)
     with served(service) as address:
         yield service, address
     service.close()
@@ -83,86 +71,97 @@ def address(crowded: tuple[Service, str]) -> str:
     return crowded[1]
 
 
+@contextmanager
+def steps(service: Service) -> Iterator[dict[str, int]]:
+    """Queries, and thousands of instructions that SQLite carries out for them."""
+    engine, counts = service._backend.database.engine, {"queries": 0, "thousands": 0}
+
+    def count(name: str) -> None:
+        counts[name] += 1
+
+    def query(*_: Any) -> None:
+        count("queries")
+
+    def watch(connection: Any, *_: Any) -> None:
+        connection.set_progress_handler(lambda: count("thousands"), 1000)
+
+    event.listen(engine, "before_cursor_execute", query)
+    event.listen(engine, "checkout", watch)
+    yield counts
+    event.remove(engine, "before_cursor_execute", query)
+    event.remove(engine, "checkout", watch)
+
+
 @pytest.mark.parametrize(
-    "path",
+    ("path", "queries", "thousands"),
     [
-        "/studio",
-        "/studio/threads?offset=9900",
-        "/studio?text=order+777",
-        "/inbox",
-        "/studio/threads/t-00001",
+        ("/studio", 5, 10),
+        ("/studio/threads?offset=9900", 5, 1000),
+        ("/studio?text=order+777", 5, 1000),
+        ("/inbox", 8, 10),
+        ("/studio/threads/t-00001", 25, 100),
     ],
 )
-def test_the_first_byte_comes_within_50_ms(address: str, path: str) -> None:
-    took = []
-    with httpx.Client() as client:
-        client.get(address + path)
-        for _ in range(15):
-            begun = time.perf_counter()
-            with client.stream("GET", address + path) as response:
-                next(response.iter_raw())
-                took.append(time.perf_counter() - begun)
-            assert response.status_code == 200
-    assert median(took) < 0.05
+def test_a_page_costs_little_with_10_000_threads(
+    crowded: tuple[Service, str], path: str, queries: int, thousands: int
+) -> None:
+    """The limits are several times what it took when they were set."""
+    service, address = crowded
+    httpx.get(address + path)
+    with steps(service) as counts:
+        assert httpx.get(address + path).status_code == 200
+    assert counts["queries"] <= queries, counts
+    assert counts["thousands"] <= thousands, counts
 
 
-def test_10_000_threads_scroll_without_a_stutter(new_page: NewPage) -> None:
+def test_a_list_is_scrolled_without_work(new_page: NewPage) -> None:
+    """Rows come 50 at a time; what was loaded is neither asked for nor built again."""
     page = new_page("/studio")
+    offsets: list[str] = []
+
+    def note(request: Request) -> None:
+        _, found, rest = request.url.partition("/studio/threads?offset=")
+        if found:
+            offsets.append(rest.partition("&")[0])
+
+    page.on("request", note)
     for expected in (51, 101, 151, 201):
         page.locator("#threads").evaluate("one => one.scrollTo(0, one.scrollHeight)")
         page.locator("#threads li").nth(expected - 1).wait_for(state="attached")
-    longest: float = page.evaluate(
+    assert offsets[:3] == ["50", "100", "150"]
+    built: int = page.evaluate(
         """() => new Promise((done) => {
-            const list = document.getElementById("threads"), times = [];
-            let last = performance.now();
-            function step(now) {
-                times.push(now - last);
-                last = now;
+            const list = document.getElementById("threads");
+            let frames = 0, built = 0;
+            new MutationObserver((changes) => { built += changes.length; })
+                .observe(list, {childList: true});
+            function step() {
                 list.scrollTop -= 40;
-                if (times.length < 60) requestAnimationFrame(step);
-                else done(times.sort((a, b) => a - b)[Math.floor(times.length * 0.9)]);
+                frames += 1;
+                if (frames < 60) requestAnimationFrame(step); else done(built);
             }
             requestAnimationFrame(step);
         })"""
     )
-    assert longest < 50  # milliseconds between frames, in nine of ten
+    assert built == 0
+    assert len(offsets) == len(set(offsets)) <= 4
+    hidden = "getComputedStyle(document.querySelector('#threads li')).contentVisibility"
+    assert page.evaluate(hidden) == "auto"  # the browser draws only the rows that are seen
 
 
-SEEN = """() => {
-    const talk = document.getElementById("conversation");
-    new MutationObserver(() => {
-        if (!talk.querySelector(".message.ai") || document.body.dataset.shown) return;
-        document.body.dataset.shown = Date.now() / 1000;
-    }).observe(talk, {childList: true, subtree: true});
-}"""
-
-
-def test_an_event_reaches_the_page_within_100_ms(
+def test_an_event_reaches_the_page_while_100_runs_work(
     crowded: tuple[Service, str], new_page: NewPage
 ) -> None:
-    """With 100 runs at once: from the model's answer to the page that shows it."""
-    service, address = crowded
-    page = new_page("/inbox")
-    late = []
-    for number in range(9):
-        WATCHED.clear()
-        text, thread = f"watched {number}", f"watched-{number}"
-        service.create_thread(thread)
-        page.goto(f"{address}/studio/threads/{thread}")
-        page.evaluate(SEEN)
-        with ThreadPoolExecutor(8) as pool:
-            runs = [
-                pool.submit(
-                    service.submit, "desk", thread=f"c-{number}-{one}", message=f"crowd {one}"
-                )
-                for one in range(1, CROWD)
-            ]
-        watched = service.submit("desk", thread=thread, message=text)
-        shown = page.locator("body[data-shown]").get_attribute("data-shown", timeout=60_000)
-        written, running = WRITTEN[text]
-        assert running >= 100
-        late.append(float(shown or "nan") - written)
-        for run in [*(one.result() for one in runs), watched]:
-            run.result(60)
-    print("seconds:", sorted(late))
-    assert median(late) < 0.1
+    """The page shows the answer although none of the others has ended, and asks for nothing."""
+    service = crowded[0]
+    service.create_thread("watched")
+    page = new_page("/studio/threads/watched")
+    service.start(slots=CROWD + 10)
+    with ThreadPoolExecutor(8) as pool:
+        runs = [pool.submit(service.submit, "desk", message="crowd") for _ in range(CROWD)]
+    watched = service.submit("desk", thread="watched", message="Where?")
+    expect(page.locator(".message.ai")).to_have_text("Agent Answer to Where?", timeout=60_000)
+    assert {run.result().status for run in runs} == {"running"}
+    SEEN.set()
+    for run in [*(one.result() for one in runs), watched]:
+        run.result(60)

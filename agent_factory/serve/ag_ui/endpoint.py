@@ -90,8 +90,8 @@ class _Exchange:
         elif new and before.waits(service):
             raise ThreadBusy(
                 f"thread {given.thread_id!r}",
-                "waits for an answer to its interrupts.",
-                "Send resume, with an entry for each of them.",
+                "waits for an answer to its interrupts, so the message was not taken.",
+                "Send resume, with an entry for each of them; the message may come with it.",
             )
         context = [one.model_dump() for one in given.context or ()]
         takes_context = service.agents[self.agent].get_context_jsonschema() is not None
@@ -157,7 +157,7 @@ class _Exchange:
             run.cancel(by=by)
         else:
             roles = self.principal.roles
-            inbox.decide_together(decisions, by=by, roles=roles, stream=self._modes)
+            inbox.decide_together(decisions, by=by, roles=roles, stream=self._modes, via="ag-ui")
         return run
 
     async def events(self) -> AsyncIterator[ag.BaseEvent]:

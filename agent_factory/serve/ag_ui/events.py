@@ -41,6 +41,8 @@ class Events:
         yield from self.close()
         if kind == "values":
             yield from self._delta(data)
+        elif kind == "waiting_for":
+            yield ag.CustomEvent(name=kind, value=data)
         # The decision log is for those who run the agent, not for its users.
         elif kind == "custom" and not (isinstance(data, Mapping) and {*data} == {"decision"}):
             plain = _plain(data)

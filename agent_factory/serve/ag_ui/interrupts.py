@@ -11,6 +11,9 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.serve.json_response import time_text
 from agent_factory.service import Wait
 
+_PARTS = {"editedArgs": "edited_action", "response": "message"}
+"""Parts of an answer, and what they are called in a decision."""
+
 ABANDONED = "The user has not answered."
 """What the model reads about a call whose review was abandoned."""
 
@@ -56,7 +59,7 @@ def _answers(wait: Wait, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         about = "Why not, with approved: false; the model reads it."
         properties["message"] = {"type": "string", "description": about}
     if "respond" in wait.allowed:
-        properties["response"] = {"description": "The result; the call does not run."}
+        properties["response"] = {"description": "The result that the model reads."}
     return {"type": "object", "properties": properties}
 
 
@@ -76,21 +79,20 @@ def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, Any] | None:
     payload = entry.payload
     if wait.kind == "question":
         return {"type": "respond", "message": payload}
-    given = payload if isinstance(payload, Mapping) else {"approved": payload}
-    if "type" in given:  # as HumanInTheLoopMiddleware takes it
-        return dict(given)
-    if "response" in given:
-        return {"type": "respond", "message": given["response"]}
-    if given.get("approved") is True:
-        if "editedArgs" not in given:
-            return {"type": "approve"}
-        edited = {"name": wait.tool, "args": given["editedArgs"]}
-        return {"type": "edit", "edited_action": edited}
-    if given.get("approved") is False:
-        said = {"message": given["message"]} if given.get("message") else {}
-        return {"type": "reject", **said}
+    answer = payload if isinstance(payload, Mapping) else {"approved": payload}
+    if "type" in answer:  # a whole decision
+        return dict(answer)
+    parts = {_PARTS.get(name, name): value for name, value in answer.items()}
+    if "edited_action" in parts:
+        parts["edited_action"] = {"args": parts["edited_action"]}
+    approved = parts.pop("approved", None)
+    if answer.keys() == {"response"}:
+        return {"type": "respond", **parts}
+    if isinstance(approved, bool) and "response" not in answer:
+        kind = "reject" if not approved else "edit" if "edited_action" in parts else "approve"
+        return {"type": kind, **parts}
     raise ArgumentError(
         "resume",
         f"must have a decision about {wait.tool} as its payload, got {describe(payload)}.",
-        'Pass {"approved": true}, or {"approved": false, "message": "why"}.',
+        'Pass {"approved": true}, {"approved": false, "message": "why"}, or {"response": "text"}.',
     )

@@ -20,7 +20,12 @@ from agent_factory.service.public_state import INTERRUPT
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
-_BUSY = {"reject": "reject", "interrupt": "interrupt", "rollback": "rollback", "enqueue": "queue"}
+_BUSY: dict[str, Any] = {
+    "reject": "reject",
+    "interrupt": "interrupt",
+    "rollback": "rollback",
+    "enqueue": "queue",
+}
 
 
 def start_run(
@@ -47,9 +52,16 @@ def start_run(
         stream=modes,
         tenant=tenant,
         may_decide=may_decide,
+        via="langgraph",
     )
     submit: Callable[..., Run] = partial(
-        service.submit, agent, thread=thread, tenant=tenant, config=config, stream=modes
+        service.submit,
+        agent,
+        thread=thread,
+        tenant=tenant,
+        config=config,
+        stream=modes,
+        by=principal.name,
     )
     if thread is not None and body.if_not_exists == "reject":
         service.thread(thread, tenant=tenant)
@@ -70,12 +82,13 @@ def start_run(
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if _waits(service, thread, tenant):
             return resume(thread, None)
-    busy: Any = body.multitask_strategy and _BUSY[body.multitask_strategy]
     try:
         return submit(
             message=message,
             checkpoint=body.place,
-            busy=busy,
+            busy=_BUSY.get(body.multitask_strategy or ""),
+            # On LangGraph's own server, a thread that waits for an answer is not busy.
+            waiting="interrupt",
             context=body.context,
             subgraphs=body.stream_subgraphs,
             metadata=body.metadata,
@@ -146,7 +159,7 @@ def checked_input(graph: Any, agent: str, given: Mapping[str, Any], *, waits: bo
     return {key: value for key, value in given.items() if key in keys} or given
 
 
-@lru_cache(maxsize=256)  # LangGraph makes the schema at each call
+@lru_cache(maxsize=256)  # LangGraph makes the schema again each time
 def input_keys(graph: Any) -> tuple[str, ...]:
     """The keys of an agent's input; none if it takes any."""
     return tuple(graph.get_input_jsonschema().get("properties", ()))

@@ -52,6 +52,9 @@ class Events:
             begin = f"{after.rsplit(':', 2)[0]}:0:0"
         try:
             async for part in self._run.astream(after=begin):
+                if part["type"] == "waiting_for":  # LangGraph has no event for it
+                    yield ServerSentEvent(comment=part["data"]["text"])
+                    continue
                 events = [*self._events_of(part)]
                 if begin != after and after and _numbers(part["id"]) <= _numbers(after):
                     continue

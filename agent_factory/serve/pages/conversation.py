@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from langchain_core.messages import (
@@ -56,12 +57,13 @@ class Result:
 
 @dataclass(slots=True)
 class Call:
-    """A tool call, with its result once there is one."""
+    """A tool call, with its result once there is one, and who decided what about it."""
 
     id: str
     name: str
     args: Mapping[str, Any]
     result: Result | None = None
+    verdicts: Sequence[str] = ()
 
     @property
     def short(self) -> str:
@@ -84,14 +86,24 @@ class Entry:
 
 def in_one_line(args: Mapping[str, Any]) -> str:
     """Arguments in one line, long ones cut."""
-    texts = {name: repr(value) for name, value in args.items()}
-    return ", ".join(
-        f"{name}={text if len(text) <= 60 else text[:59] + '…'}" for name, text in texts.items()
-    )
+    return ", ".join(f"{name}={shortened(value)}" for name, value in args.items())
 
 
-def entries_of(messages: Sequence[BaseMessage]) -> list[Entry]:
-    """Messages as a page shows them: results are at their calls."""
+def shortened(value: Any) -> str:
+    """A value as text, a long one cut."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def entries_of(
+    messages: Sequence[BaseMessage], verdicts: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[Entry]:
+    """Messages as a page shows them: results and verdicts are at their calls.
+
+    Args:
+        messages: The messages.
+        verdicts: Who decided what about calls, in words, by the ids of the calls.
+    """
     entries: list[Entry] = []
     calls: dict[str, Call] = {}
     for number, message in enumerate(messages):
@@ -101,6 +113,8 @@ def entries_of(messages: Sequence[BaseMessage]) -> list[Entry]:
                 call.result = Result.of(message)
                 continue
         entry = entry_of(message, number)
+        for call in entry.calls:
+            call.verdicts = verdicts.get(call.id, ())
         calls |= {call.id: call for call in entry.calls}
         entries.append(entry)
     return entries

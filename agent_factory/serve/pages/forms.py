@@ -26,6 +26,7 @@ class Field:
         required: Whether it must be there.
         choices: The values of a choice, as JSON.
         error: What is wrong with what was entered.
+        before: What the field has if nobody changes it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Field:
     required: bool = False
     choices: tuple[str, ...] = ()
     error: str = ""
+    before: str = ""
 
     @property
     def input(self) -> str:
@@ -47,11 +49,12 @@ class FormError(Exception):
 
     Args:
         fields: The fields, with their errors.
+        args_read: The arguments, as far as they could be read; texts where they could not.
     """
 
-    def __init__(self, fields: list[Field]) -> None:
+    def __init__(self, fields: list[Field], args_read: Mapping[str, Any]) -> None:
         super().__init__("Some arguments are not valid.")
-        self.fields = fields
+        self.fields, self.args_read = fields, args_read
 
 
 def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> list[Field]:
@@ -61,10 +64,15 @@ def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> list
     return [_field(name, schema or {}, args.get(name, _MISSING)) for name in names]
 
 
+def has_args(given: Mapping[str, Any]) -> bool:
+    """Whether a form has fields of arguments."""
+    return any(name.startswith(_PREFIX) for name in given)
+
+
 def read_args(
     schema: Mapping[str, Any] | None, args: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments that a form was filled in with.
+    """The arguments that a form was filled in with. A field that nobody changed keeps its argument.
 
     Args:
         schema: The JSON schema of the arguments.
@@ -78,11 +86,16 @@ def read_args(
     entered = []
     for field in fields:
         text = str(given.get(field.input, ""))
+        # The text of an argument is not the argument: a browser changes the ends of its lines.
+        if field.name in args and _lines(text) == _lines(field.before):
+            found[field.name] = args[field.name]
+            entered.append(field)
+            continue
         field = replace(field, value=text)
         try:
             value = _value(field)
         except ValueError as error:
-            field = replace(field, error=str(error))
+            field, found[field.name] = replace(field, error=str(error)), text
         else:
             if value is not _MISSING:
                 found[field.name] = value
@@ -92,8 +105,11 @@ def read_args(
     if schema is not None and not any(field.error for field in entered):
         entered = [*_checked(schema, found, entered)]
     if any(field.error for field in entered):
-        raise FormError(entered)
-    return found
+        raise FormError(entered, found)
+    # A field that no argument has, which no page sends, is refused with the decision.
+    names = {field.input for field in fields}
+    others = (name for name in given if name.startswith(_PREFIX) and name not in names)
+    return found | {name.removeprefix(_PREFIX): given[name] for name in others}
 
 
 _MISSING = object()
@@ -111,7 +127,8 @@ def _field(name: str, schema: Mapping[str, Any], value: Any) -> Field:
     else:
         indent = 2 if kind == "json" else None
         text = json.dumps(given, ensure_ascii=False, indent=indent, default=str)
-    return Field(name, kind, text, part.get("description", ""), required, choices)
+    about = part.get("description", "")
+    return Field(name, kind, text, about, required, choices, before=text)
 
 
 def _kind(part: Mapping[str, Any], value: Any) -> tuple[Kind, tuple[str, ...]]:
@@ -121,7 +138,7 @@ def _kind(part: Mapping[str, Any], value: Any) -> tuple[Kind, tuple[str, ...]]:
     if (kind := kinds.get(part.get("type"))) is not None:
         return kind, ()
     if part.get("type") == "string" or (not part and isinstance(value, str)):
-        is_long = isinstance(value, str) and (len(value) > 60 or "\n" in value)
+        is_long = isinstance(value, str) and (len(value) > 60 or len(value.splitlines()) > 1)
         return "lines" if is_long else "text", ()
     if not part and isinstance(value, bool):
         return "boolean", ()
@@ -142,12 +159,16 @@ def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str
     return part
 
 
+def _lines(text: str) -> str:
+    """A text with the ends of lines that Python has."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _value(field: Field) -> Any:
     """What was entered; _MISSING for an empty field."""
     text = field.value
     if field.kind in ("text", "lines"):
-        # A browser sends the ends of lines as the network writes them.
-        return text.replace("\r\n", "\n") if text or field.required else _MISSING
+        return _lines(text) if text or field.required else _MISSING
     if not text.strip():
         return _MISSING
     if field.kind == "integer":

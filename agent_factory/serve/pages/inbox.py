@@ -10,20 +10,25 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from agent_factory.errors import AgentFactoryError
-from agent_factory.serve.body import number
+from agent_factory.review import ReviewError
+from agent_factory.serve.errors import status_of
 from agent_factory.serve.pages.conversation import entries_of
-from agent_factory.serve.pages.forms import FormError, read_args
+from agent_factory.serve.pages.forms import FormError, has_args, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
-from agent_factory.serve.pages.waits import schema_of, shown_wait
+from agent_factory.serve.pages.verdicts import AUDIT, deed_of, verdicts
+from agent_factory.serve.pages.waits import (
+    decide,
+    found_waits,
+    held_with,
+    refusal_of,
+    schema_of,
+    shown_wait,
+)
 from agent_factory.serve.security import read_form
-from agent_factory.service import Service
+from agent_factory.service import AlreadyDecided, ClaimedByOther, Service
 from agent_factory.service.inbox import Wait
-
-PAGE = 50
-"""Waits on a page."""
 
 EVIDENCE = 12
 """Messages that are shown with a wait."""
@@ -40,32 +45,14 @@ class InboxPages:
     @with_error_page
     async def waits(self, request: Request) -> Response:
         """`GET /inbox`: all that waits."""
-        return page(request, "inbox.html", **await run_in_threadpool(self._found, request))
+        found = await run_in_threadpool(found_waits, self._service, request)
+        return page(request, "inbox.html", **found)
 
     @with_error_page
     async def rows(self, request: Request) -> Response:
         """`GET /inbox/rows`: the list alone."""
-        return page(request, "wait_rows.html", **await run_in_threadpool(self._found, request))
-
-    def _found(self, request: Request) -> dict[str, Any]:
-        """The waits that a request asks for."""
-        query, principal = request.query_params, request.state.principal
-        inbox, offset = self._service.inbox(principal.tenant), number(request, "offset", 0)
-        wanted = {name: query.get(name) or None for name in ("agent", "tool", "text")}
-        mine = query.get("mine") == "1"
-        claimed_by = principal.name if mine else None
-        found = inbox.waits(**wanted, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
-        return {
-            "found": [shown_wait(self._service, wait, request) for wait in found[:PAGE]],
-            "total": inbox.count(),
-            "offset": offset,
-            "page_size": PAGE,
-            "more": offset + PAGE if len(found) > PAGE else None,
-            "wanted": wanted,
-            "mine": mine,
-            "agent_names": [*self._service.agents],
-            "tool_names": inbox.tools(),
-        }
+        found = await run_in_threadpool(found_waits, self._service, request)
+        return page(request, "wait_rows.html", **found)
 
     async def events(self, request: Request) -> Response:
         """`GET /inbox/events`: says when waits have changed."""
@@ -76,10 +63,24 @@ class InboxPages:
         """`GET /inbox/{wait}`: one wait, with its evidence."""
         return await self._page(request)
 
-    async def _page(self, request: Request, **values: Any) -> Response:
+    @with_error_page
+    async def held(self, request: Request) -> Response:
+        """`GET /inbox/{wait}/held`: what the user has written since it waits."""
+
+        wait = await run_in_threadpool(self._wait, request)
+        held = await run_in_threadpool(held_with, self._service, wait)
+        return page(request, "held.html", held=held, thread_id=wait.thread_id)
+
+    async def _page(
+        self, request: Request, error: Exception | None = None, **values: Any
+    ) -> Response:
+        """The page of a wait, with what was wrong about a decision; nothing was decided then."""
+        status = 200
+        if error is not None:
+            status, values["problem"] = status_of(error), str(error)
         shown = await run_in_threadpool(lambda: self._shown(request, **values))
         template = "wait_card.html" if is_partial(request) else "wait.html"
-        return page(request, template, **shown)
+        return page(request, template, status=status, **shown)
 
     def _shown(
         self, request: Request, *, fields: Any = None, problem: str = "", entered: Any = None
@@ -96,15 +97,17 @@ class InboxPages:
             messages = state.values.get("messages") or []
             if picture is not None and state.next:
                 now = picture.nodes.get(state.next[0], "")
-        entries = entries_of(messages)
+        audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
+        entries = entries_of(messages, verdicts(audit))
+        held = held_with(self._service, wait)
         return {
-            "shown": shown_wait(self._service, wait, request, fields),
+            "shown": shown_wait(self._service, wait, request, fields=fields, held=held),
             "problem": problem,
-            "entered": entered or {},
+            "entered": entered or {},  # a message, by the kind of the decision
             "entries": entries[-EVIDENCE:],
             "hidden": max(0, len(entries) - EVIDENCE),
             "thread": self._service.thread(wait.thread_id, tenant=tenant),
-            "audit": self._service.inbox(tenant).audit(thread=wait.thread_id, limit=20),
+            "audit": [deed_of(entry) for entry in audit[:20]],
             "picture": picture,
             "now": now,
         }
@@ -119,17 +122,24 @@ class InboxPages:
         kind = str(form.get("decision", ""))
         if kind not in (*DECISIONS, "remember"):
             raise HTTPException(422, f"decision must be one of {', '.join(DECISIONS)}.")
-        message = str(form.get(kind, "")).strip() or None
+        message = str(form.get("message", "")).strip() or None
+        entered = {kind: message}
         if kind == "respond" and message is None:
             return await self._page(request, problem="Write the answer first.")
         args: Mapping[str, Any] | None = None
-        if kind == "edit":
+        if has_args(form):
             try:
                 schema, _ = await run_in_threadpool(schema_of, self._service, wait)
                 args = read_args(schema, wait.args, form)
             except FormError as error:
-                shown = {"fields": error.fields, "problem": str(error)}
-                return await self._page(request, **shown)
+                decision = {"type": kind, "edited_action": {"args": error.args_read}}
+                problem = await run_in_threadpool(
+                    lambda: refusal_of(self._service, request, wait.id, decision)
+                )
+                return await self._page(
+                    request, entered=entered, fields=error.fields, problem=problem or str(error)
+                )
+        # A form with parts of another decision is refused, as it is wherever it comes from.
         options: dict[str, Any] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None
         if kind == "remember":  # an approval of later calls, too
@@ -142,48 +152,13 @@ class InboxPages:
             if form.get("thread") == "1":
                 remember["thread"] = True
             options["remember"] = remember
-        await run_in_threadpool(lambda: self._decided(request, wait.id, kind, options))
+        try:
+            await run_in_threadpool(lambda: decide(self._service, request, wait.id, kind, options))
+        except (ReviewError, AlreadyDecided, ClaimedByOther) as error:
+            return await self._page(request, error, entered=entered)
         if is_partial(request):
             return await self._page(request)
         return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
-
-    def _decided(self, request: Request, wait: str, kind: str, options: Mapping[str, Any]) -> None:
-        principal = request.state.principal
-        self._service.decide(
-            wait,
-            kind,
-            by=principal.name,
-            roles=principal.roles,
-            tenant=principal.tenant,
-            may_decide=request.state.may_decide,
-            **options,
-        )
-
-    @with_error_page
-    async def decide_many(self, request: Request) -> Response:
-        """`POST /inbox/decisions`: the same decision about several waits, each on its own."""
-        form = await read_form(request)
-        kind = str(form.get("decision", ""))
-        if kind not in ("approve", "reject"):
-            raise HTTPException(422, "decision must be approve or reject.")
-        chosen = [str(one) for one in form.getlist("wait")]
-        message = str(form.get("reason", "")).strip() or None
-        options = {"message": message if kind == "reject" else None}
-
-        def work() -> list[str]:
-            problems = []
-            for wait in chosen:
-                try:
-                    self._decided(request, wait, kind, options)
-                except AgentFactoryError as error:
-                    problems.append(str(error))
-            return problems
-
-        problems = await run_in_threadpool(work)
-        found = await run_in_threadpool(self._found, request)
-        done = len(chosen) - len(problems)
-        report = {"kind": kind, "done": done, "problems": problems, "chosen": len(chosen)}
-        return page(request, "inbox.html", report=report, **found)
 
     @with_error_page
     async def claim(self, request: Request) -> Response:
@@ -209,11 +184,17 @@ class InboxPages:
         """`GET /inbox/audit`: who did what."""
         thread, tenant = request.query_params.get("thread") or None, request.state.principal.tenant
 
-        def work() -> list[Any]:
-            return self._service.inbox(tenant).audit(thread=thread, limit=200)
+        def work() -> dict[str, Any]:
+            deeds = [
+                deed_of(entry)
+                for entry in self._service.inbox(tenant).audit(thread=thread, limit=200)
+            ]
+            ids = {deed.entry.thread_id for deed in deeds}
+            threads = self._service.threads(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
+            return {"deeds": deeds, "titles": {one.id: one.title for one in threads}}
 
         found = await run_in_threadpool(work)
-        return page(request, "audit.html", entries=found, thread=thread)
+        return page(request, "audit.html", thread=thread, **found)
 
     def _wait(self, request: Request) -> Wait:
         tenant = request.state.principal.tenant

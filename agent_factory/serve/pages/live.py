@@ -86,6 +86,8 @@ class ThreadEvents:
                 has_begun = thread.status != "queued"
                 try:
                     async for part in run.astream(after=after):
+                        if part["type"] == "waiting_for":
+                            continue
                         if not has_begun:
                             has_begun = True
                             yield _event("begun", {})

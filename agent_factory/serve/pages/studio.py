@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,11 @@ from agent_factory.serve.pages.conversation import SHOWN, entries_of
 from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes, submitted_with
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
+from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
 from agent_factory.serve.security import read_form
-from agent_factory.service import NotFound, Service, ThreadInfo
+from agent_factory.service import HeldMessage, NotFound, Service, ThreadInfo
+from agent_factory.service.progress import SAY_AFTER
 
 PAGE = 50
 """Threads that are loaded at once."""
@@ -141,10 +144,15 @@ class StudioPages:
             known = {one.id for one in messages}
             said = submitted_with(self._service.run(info.run))
             messages += [one for one in said if one.id not in known]
-        entries = entries_of(messages)
-        first = max(0, number(request, "from", len(entries) - SHOWN))
         tenant = request.state.principal.tenant
-        waits = [] if checkpoint else self._service.inbox(tenant).waits(thread=info.id)
+        inbox = self._service.inbox(tenant)
+        audit = inbox.audit(thread=info.id, limit=AUDIT)
+        entries = entries_of(messages, verdicts(audit))
+        first = max(0, number(request, "from", len(entries) - SHOWN))
+        held: list[HeldMessage] = []
+        waits = [] if checkpoint else inbox.waits(thread=info.id)
+        if info.status == "waiting" and not checkpoint:
+            held = self._service.held(info.id, tenant=tenant)
         return {
             "thread": info,
             "at": checkpoint,
@@ -153,12 +161,36 @@ class StudioPages:
             "earlier": max(0, first - SHOWN),
             "values": {name: value for name, value in values.items() if name != "messages"},
             "next": () if state is None else state.next,
-            "waits": [shown_wait(self._service, wait, request) for wait in waits],
+            "waits": [shown_wait(self._service, wait, request, held=held) for wait in waits],
+            "held": held,
+            "waiting": None if agent is None else self._service.waiting(info.agent),
+            "missing": self._missing(info),
             "usage": self._service.usage(info.id, tenant=tenant),
             "picture": None if agent is None else picture_of(agent),
             "is_at_work": info.status in AT_WORK,
             "agents": self._agents(),
         }
+
+    @with_error_page
+    async def held(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}/held`: messages that are held until a decision."""
+        info = await run_in_threadpool(self._info, request)
+        held = await run_in_threadpool(lambda: self._service.held(info.id, tenant=info.tenant))
+        return page(request, "held.html", held=held, thread_id=info.id)
+
+    @with_error_page
+    async def missing(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}/missing`: says if no worker is there for the run."""
+        info = await run_in_threadpool(self._info, request)
+        missing = await run_in_threadpool(self._missing, info)
+        return page(request, "missing.html", missing=missing)
+
+    def _missing(self, info: ThreadInfo) -> str:
+        """What the run of a thread needs to go on, once it has had the time to begin."""
+        is_new = time.time() - info.updated_at < SAY_AFTER
+        if info.run is None or info.status not in AT_WORK or is_new:
+            return ""
+        return str(self._service.run(info.run).missing or "")
 
     @with_error_page
     async def history(self, request: Request) -> Response:
@@ -208,6 +240,8 @@ class StudioPages:
             "message": text if text.strip() else None,
             "checkpoint": checkpoint,
             "tenant": tenant,
+            "waiting": str(form.get("waiting", "")) or None,
+            "by": request.state.principal.name,
         }
         run = await run_in_threadpool(lambda: self._service.submit(agent, **submitted))
         place = f"/studio/threads/{run.thread_id}"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.factory import tools_of
+from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
-from agent_factory.service import Service
+from agent_factory.serve.pages.verdicts import changes
+from agent_factory.service import HeldMessage, NotFound, Service
 from agent_factory.service.inbox import Wait, is_reviewer
+
+PAGE = 50
+"""Waits on a page."""
 
 SPANS = {3600: "an hour", 86400: "a day", 7 * 86400: "seven days", 30 * 86400: "30 days"}
 """For how long people can approve later calls, in seconds."""
@@ -37,6 +42,8 @@ class ShownWait:
         fields: The arguments, to be edited.
         question: What is asked, as text.
         may_decide: Whether the person who looks at it may decide about it.
+        title: The words with which the user has begun the thread.
+        held: What the user has written meanwhile.
     """
 
     wait: Wait
@@ -44,6 +51,8 @@ class ShownWait:
     fields: tuple[Field, ...]
     question: str
     may_decide: bool = True
+    title: str = ""
+    held: tuple[HeldMessage, ...] = ()
 
     @property
     def does(self) -> str:
@@ -54,6 +63,15 @@ class ShownWait:
     def short(self) -> str:
         """The arguments in one line."""
         return in_one_line(self.wait.args)
+
+    @property
+    def changes(self) -> str:
+        """What an edit has changed about the call."""
+        action = (self.wait.decision or {}).get("edited_action")
+        if action is None:
+            return ""
+        tool = "" if action["name"] == self.wait.tool else f"{action['name']} in place of it. "
+        return tool + changes(self.wait.args, action["args"])
 
     @property
     def spans(self) -> list[tuple[int, str]]:
@@ -69,9 +87,68 @@ class ShownWait:
         """Whether it can still be decided."""
         return self.wait.decided_at is None
 
+    def obstacle(self, kind: str, name: str) -> str:
+        """Why somebody cannot make a decision of this type; "" if they can."""
+        wait = self.wait
+        if not self.is_open:
+            return f"was decided before, by {wait.decided_by}"
+        if not self.may_decide:
+            return "you may not decide about it"
+        if wait.claimed_by not in (None, name):
+            return f"is claimed by {wait.claimed_by}"
+        return "" if kind in wait.allowed else f"takes no {kind!r}, only {', '.join(wait.allowed)}"
+
+
+def found_waits(service: Service, request: Request) -> dict[str, Any]:
+    """The list of waits that a request asks for, with what its page needs besides."""
+    query, principal = request.query_params, request.state.principal
+    inbox, offset = service.inbox(principal.tenant), number(request, "offset", 0)
+    wanted = {name: query.get(name) or None for name in ("agent", "tool", "text")}
+    mine = query.get("mine") == "1"
+    claimed_by = principal.name if mine else None
+    found = inbox.waits(**wanted, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
+    return {
+        "found": shown_waits(service, found[:PAGE], request),
+        "total": inbox.count(),
+        "offset": offset,
+        "page_size": PAGE,
+        "more": offset + PAGE if len(found) > PAGE else None,
+        "wanted": wanted,
+        "mine": mine,
+        "agent_names": [*service.agents],
+        "tool_names": inbox.tools(),
+    }
+
+
+def shown_waits(service: Service, waits: Sequence[Wait], request: Request) -> list[ShownWait]:
+    """Waits of any threads as a list shows them, with the words of the users."""
+    ids = {wait.thread_id for wait in waits}
+    tenant = request.state.principal.tenant
+    threads = service.threads(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
+    titles = {thread.id: thread.title or "" for thread in threads}
+    return [
+        shown_wait(service, wait, request, title=titles.get(wait.thread_id, "")) for wait in waits
+    ]
+
+
+def held_with(service: Service, wait: Wait) -> tuple[HeldMessage, ...]:
+    """What the user has written since a wait came up; nothing once it is decided."""
+    if wait.decided_at is not None:
+        return ()
+    try:
+        return tuple(service.held(wait.thread_id, tenant=wait.tenant))
+    except NotFound:  # the thread was deleted
+        return ()
+
 
 def shown_wait(
-    service: Service, wait: Wait, request: Request, fields: list[Field] | None = None
+    service: Service,
+    wait: Wait,
+    request: Request,
+    *,
+    fields: list[Field] | None = None,
+    title: str = "",
+    held: Sequence[HeldMessage] = (),
 ) -> ShownWait:
     """A wait as pages show it.
 
@@ -80,17 +157,22 @@ def shown_wait(
         wait: The wait.
         request: Who looks at it.
         fields: The fields as somebody has filled them in; None takes them from the call.
+        title: The words with which the user has begun the thread.
+        held: What the user has written meanwhile.
     """
     schema, description = schema_of(service, wait)
     if fields is None:
         fields = fields_of(schema, wait.args)
-    question = _text(wait.question)
+    asked = wait.question  # a text, or an object with one value
+    if isinstance(asked, Mapping) and len(asked) == 1:
+        (asked,) = asked.values()
+    question = "" if asked is None else asked if isinstance(asked, str) else repr(asked)
     if wait.kind == "review":  # what a description says by default is on the page already
         question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
     principal, may_decide = request.state.principal, request.state.may_decide
     is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
     is_theirs = is_theirs and (may_decide is None or may_decide(wait))
-    return ShownWait(wait, description, tuple(fields), question, is_theirs)
+    return ShownWait(wait, description, tuple(fields), question, is_theirs, title, tuple(held))
 
 
 def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, str]:
@@ -104,10 +186,34 @@ def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, s
     return (schema if isinstance(schema, dict) else schema.model_json_schema()), about
 
 
-def _text(question: Any) -> str:
-    """What is asked: a text, or the one value of an object."""
-    if isinstance(question, Mapping) and len(question) == 1:
-        (question,) = question.values()
-    if question is None:
-        return ""
-    return question if isinstance(question, str) else repr(question)
+def decide(
+    service: Service, request: Request, wait: str, kind: str, options: Mapping[str, Any]
+) -> None:
+    """Make a decision for the one who has sent a form.
+
+    Args:
+        service: The service.
+        request: The request with the form.
+        wait: The id of the wait.
+        kind: The type of the decision.
+        options: Its other parts, as `Service.decide` takes them.
+    """
+    principal = request.state.principal
+    service.decide(
+        wait,
+        kind,
+        by=principal.name,
+        roles=principal.roles,
+        tenant=principal.tenant,
+        may_decide=request.state.may_decide,
+        via="page",
+        **options,
+    )
+
+
+def refusal_of(service: Service, request: Request, wait: str, decision: Mapping[str, Any]) -> str:
+    """Why a decision of the one who has sent a form would be refused; "" if it would not."""
+    principal = request.state.principal
+    inbox = service.inbox(principal.tenant, may_decide=request.state.may_decide)
+    judgement = inbox.judge(wait, decision, by=principal.name, roles=principal.roles)
+    return str(judgement) if isinstance(judgement, ReviewError) else ""

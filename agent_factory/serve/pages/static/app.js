@@ -53,10 +53,10 @@
 
   // Keys: a part of the page says which one it has.
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("textarea") && event.key === "Enter" &&
+    if (event.target.matches("textarea") && event.key === "Enter" && !event.isComposing &&
         (event.ctrlKey || event.metaKey || event.target.rows === 1) && !event.shiftKey) {
       const form = event.target.form;
-      if (form?.matches(".write")) { event.preventDefault(); form.requestSubmit(); }
+      if (form?.matches(".write, .decide, .confirm")) { event.preventDefault(); form.requestSubmit(); }
       return;
     }
     const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
@@ -67,13 +67,16 @@
       rows[Math.min(Math.max(at, 0), rows.length - 1)]?.focus();
       return;
     }
-    const part = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    // Of several reviews, that with the focus.
+    const having = `[data-key="${CSS.escape(event.key)}"]`;
+    const part = event.target.closest?.(".wait")?.querySelector(having) || document.querySelector(having);
     if (!part) return;
     event.preventDefault();
-    if (part.matches("details")) {
-      part.open = true;
-      part.querySelector("input, select, textarea")?.focus();
-    } else part.focus();
+    if (part.matches("details")) part.open = true;
+    const field = part.matches("details")
+      ? part.querySelector("input:not([type=hidden]), select, textarea") : part;
+    field?.focus();
+    field?.select?.();
   });
 
   // A list that is replaced keeps what was chosen in it, and the row that has the focus. One that is
@@ -93,7 +96,7 @@
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
     for (const box of event.detail.target.querySelectorAll?.("input[name=wait]") || []) {
-      box.checked = chosen.has(box.value);
+      box.checked = chosen.has(box.value) && !box.disabled;
     }
     if (focused === null) return;
     event.detail.target.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
@@ -132,7 +135,17 @@
     return made.content;
   };
   const part = (key) => key && plan?.querySelector(`#${CSS.escape(key)}`);
+  const cards = () => [...document.querySelectorAll("#waits .wait.open")];
   toEnd();
+  cards()[0]?.scrollIntoView({ block: "nearest" });
+
+  // A review that opens takes the focus, unless somebody is writing: its keys are no letters then.
+  function focusNew(before) {
+    const [card] = cards().filter(({ id }) => !before.includes(id)), text = byId("text");
+    const { activeElement } = document;
+    if (!card || text.value || ![document.body, text].includes(activeElement)) return;
+    card.focus();
+  }
 
   // One after the other: an earlier answer must not replace a later one.
   let last = Promise.resolve();
@@ -178,6 +191,7 @@
       if (status === "queued" || status === "running") {
         darken();
         log.replaceChildren();
+        for (const card of cards()) card.remove();  // decided, or withdrawn
         refresh("?only=head");
       }
     },
@@ -230,8 +244,11 @@
     settled: ({ status, at }) => {
       for (const one of plan?.querySelectorAll(".now") || []) one.classList.remove("now");
       for (const key of status === "waiting" ? at : []) part(key)?.classList.add("waits");
-      const follows = atEnd();
-      refresh("").then(() => { if (follows) toEnd(); });
+      const follows = atEnd(), before = cards().map(({ id }) => id);
+      refresh("").then(() => {
+        if (follows) toEnd();
+        focusNew(before);
+      });
       tell("settled");
     },
     gone: () => location.assign("/studio"),

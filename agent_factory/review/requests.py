@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from agent_factory.review.approvals import remember_error
 from agent_factory.review.policy import DecisionType
 
-from .interrupts import BuiltOnce
+_NO_OTHER_KEYS = with_config(ConfigDict(extra="forbid"))
 
 
 class Action(TypedDict):
@@ -77,6 +73,7 @@ class ToolApprovalRequest(TypedDict):
     review_config: ReviewConfig
 
 
+@_NO_OTHER_KEYS
 class Remember(TypedDict):
     """Approve later calls of the tool as well.
 
@@ -93,6 +90,7 @@ class Remember(TypedDict):
     by: NotRequired[str]
 
 
+@_NO_OTHER_KEYS
 class ApproveDecision(TypedDict):
     """Run the call as it is.
 
@@ -106,11 +104,12 @@ class ApproveDecision(TypedDict):
     digest: NotRequired[str]
 
 
+@_NO_OTHER_KEYS
 class EditDecision(TypedDict):
     """Run another call instead, and report that to the model.
 
     Attributes:
-        edited_action: The call that runs.
+        edited_action: The call that runs, with all of its arguments. Nothing is merged.
     """
 
     type: Literal["edit"]
@@ -118,6 +117,7 @@ class EditDecision(TypedDict):
     digest: NotRequired[str]
 
 
+@_NO_OTHER_KEYS
 class RejectDecision(TypedDict):
     """Do not run the call.
 
@@ -130,94 +130,26 @@ class RejectDecision(TypedDict):
     digest: NotRequired[str]
 
 
+@_NO_OTHER_KEYS
 class RespondDecision(TypedDict):
     """Answer instead of the tool.
 
     Attributes:
-        message: The result of the call.
+        message: The result of the call; for a question of a tool or a hook, any JSON value.
     """
 
     type: Literal["respond"]
-    message: str
+    message: Any
     digest: NotRequired[str]
 
 
 Decision = Annotated[
     ApproveDecision | EditDecision | RejectDecision | RespondDecision, Field(discriminator="type")
 ]
-"""One decision of a reviewer."""
+"""One decision of a reviewer. It has no other parts than these."""
 
 
 class HITLResponse(TypedDict):
     """The answer to a HITLRequest: a decision for each of its actions, in the same order."""
 
     decisions: list[Decision]
-
-
-_RESPONSE, _DECISION = BuiltOnce(HITLResponse), BuiltOnce(Decision)
-
-
-def answer_schema(request: Any) -> tuple[Any, str]:
-    """The type of a valid answer, and its name in errors."""
-    batched = "action_requests" in request
-    actions = request["action_requests"] if batched else [request["action_request"]]
-    configs = request["review_configs"] if batched else [request["review_config"]]
-    key = "decisions" if batched else "type"
-    names = ", ".join(config["action_name"] for config in configs)
-
-    def check_shape(answer: Any) -> Any:
-        if isinstance(answer, Mapping) and key in answer:
-            return answer
-        examples = [{"type": config["allowed_decisions"][0]} for config in configs]
-        if batched:
-            expected = f'{{"decisions": [...]}}, with a decision for each of {names}'
-            example = json.dumps({"decisions": examples})
-        else:
-            expected = f'a decision, such as {{"type": "approve"}}, about {names}'
-            example = json.dumps(examples[0])
-        raise ValueError(
-            f"the answer must be {expected}, got {type(answer).__name__} ({answer!r}). "
-            f"Write Command(resume={{interrupt.id: {example}}})."
-        )
-
-    shape = BeforeValidator(check_shape)
-    if batched:
-        check = AfterValidator(partial(check_response, actions, configs))
-        return Annotated[Any, _RESPONSE, check, shape], "HITLResponse"
-    check = AfterValidator(partial(_check_allowed, actions[0], configs[0]))
-    return Annotated[Any, _DECISION, check, shape], "Decision"
-
-
-def check_response(
-    actions: Sequence[ActionRequest], configs: Sequence[ReviewConfig], response: HITLResponse
-) -> HITLResponse:
-    """The response, if it has an allowed decision for each action."""
-    decisions = response["decisions"]
-    if len(decisions) != len(configs):
-        names = ", ".join(config["action_name"] for config in configs)
-        raise ValueError(
-            f"{len(configs)} decisions are needed, one for each of {names} in this order; "
-            f"got {len(decisions)}."
-        )
-    for action, config, decision in zip(actions, configs, decisions, strict=True):
-        _check_allowed(action, config, decision)
-    return response
-
-
-def _check_allowed(action: ActionRequest, config: ReviewConfig, decision: Decision) -> Decision:
-    name = config["action_name"]
-    if decision["type"] not in config["allowed_decisions"]:
-        raise ValueError(
-            f"{decision['type']!r} is not allowed for {name}; allowed: "
-            f"{', '.join(config['allowed_decisions'])}."
-        )
-    if decision["type"] == "approve" and "remember" in decision:
-        if "remember" not in config:
-            raise ValueError(
-                f"Later calls of {name} may not be approved. Write Rule({name!r}, 'ask', "
-                "remember=604800) in the policy."
-            )
-        problem = remember_error(decision["remember"], action["args"], config["remember"])
-        if problem is not None:
-            raise ValueError(f"{name}: {problem}")
-    return decision

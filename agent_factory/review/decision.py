@@ -1,0 +1,336 @@
+"""Decision: what a person says about a call that waits, and what it leads to.
+
+Whatever a decision comes from, `judge` reads it: an answer to an interrupt, a function of
+`agent_factory.review`, a form, the command line, a client of a protocol. It returns the complete
+decision and the call that will run, or raises an error. An error leaves the call undecided.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, cast, get_args
+
+from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, ValidationError
+
+from agent_factory.errors import describe
+from agent_factory.review.approvals import remember_error
+from agent_factory.review.errors import DecisionNotAllowed, InvalidAnswer, InvalidDecision
+from agent_factory.review.pending_calls import PendingCall
+from agent_factory.review.policy import DecisionType, Rule
+from agent_factory.review.requests import Action
+from agent_factory.structured_output.json_schema import JsonSchema
+
+PARTS: Mapping[str, str | None] = {
+    "approve": "remember",
+    "edit": "edited_action",
+    "reject": "message",
+    "respond": "message",
+}
+"""For each type of decision, the part that it may have besides `type` and `digest`."""
+
+_INTENDED = {
+    **dict.fromkeys(("args", "arguments", "action", "edited_args"), "edited_action"),
+    **dict.fromkeys(("reason", "comment", "feedback", "text", "answer", "response"), "message"),
+}
+"""Parts that people write, and what they are called here."""
+
+_HINTS = {
+    "question": " Its own code asks: respond() answers it, add_input() continues without it.",
+    "result": " The call has run: respond() changes the result that the model reads.",
+}
+
+Rules = Callable[[ToolCall], Iterable[Rule]]
+"""The rules that decide about a call: one of each policy of the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A decision that may be made about a call, and what it leads to.
+
+    Args:
+        decision: The complete decision. It names the call by its digest, if that is known.
+        runs: The call that runs; None if none does.
+    """
+
+    decision: dict[str, Any]
+    runs: Action | None
+
+
+Judge = Callable[[PendingCall, Any], Judgement]
+"""`judge`, with the tools and the rules of an agent."""
+
+
+def judge(
+    call: PendingCall,
+    decision: Any,
+    tools: Mapping[str, BaseTool] = MappingProxyType({}),
+    rules: Rules = lambda _: (),
+) -> Judgement:
+    """Judge a decision about a call that waits.
+
+    Args:
+        call: The call.
+        decision: A `Decision`, as it came in.
+        tools: The tools of the agent, as far as they are known. An edit has to fit the tool that
+            will run.
+        rules: The rules about a call. An edit into a call that is denied is refused.
+
+    Raises:
+        InvalidDecision: The decision has a part that is unknown, missing or of another type, or
+            the arguments of an edit do not fit the tool.
+        DecisionNotAllowed: It may not be made about this call, or it names another one.
+    """
+    kind = _type_of(call, decision)
+    if kind not in call.allowed:
+        raise DecisionNotAllowed(
+            call.name,
+            f"{kind!r} is not allowed here.",
+            f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
+        )
+    complete = _parts_of(call, kind, decision)
+    named = complete.get("digest")
+    if named not in (None, call.call_digest, call.digest):
+        raise DecisionNotAllowed(
+            call.name,
+            f"the decision names the digest {named!r}, and the call has changed since: its digest "
+            f"is {call.call_digest!r}.",
+            "Look at the call again, and decide about what it is now.",
+        )
+    if call.kind == "review" and call.call_digest:
+        complete["digest"] = call.call_digest
+    if "remember" in complete:
+        problem = "later calls may not be approved with this decision."
+        if call.remember is not None:
+            problem = remember_error(complete["remember"], call.args, call.remember) or ""
+        if problem:
+            hint = f'Pass {{"seconds": 3600}}, where Rule({call.name!r}, "ask", remember=3600) is.'
+            raise DecisionNotAllowed(call.name, problem, hint)
+    if kind == "edit":
+        complete["edited_action"] = edit = _edit_of(call, complete["edited_action"], tools, rules)
+        return Judgement(complete, edit)
+    if kind in ("reject", "respond"):
+        _check_message(call, kind, complete)
+    runs = kind == "approve" and call.kind in ("review", "pause")
+    return Judgement(complete, Action(name=call.name, args=dict(call.args)) if runs else None)
+
+
+def judge_answer(calls: Sequence[PendingCall], answer: Any, judge: Judge) -> list[Judgement]:
+    """Judge the answer to an interrupt that asks about calls.
+
+    Args:
+        calls: The calls of the interrupt, in its order.
+        answer: `{"decisions": [...]}`, with a decision about each call in this order. The answer
+            about one call that is asked about alone may be its decision, and that to a question of
+            a tool or a hook is the value itself.
+        judge: Judges a decision about a call.
+
+    Raises:
+        InvalidAnswer: The answer has another form.
+        InvalidDecision: As `judge`.
+        DecisionNotAllowed: As `judge`.
+    """
+    if calls[0].kind == "question":
+        return [judge(call, {"type": "respond", "message": answer}) for call in calls]
+    decisions = [answer]
+    if calls[0].batched or (isinstance(answer, Mapping) and answer.keys() == {"decisions"}):
+        decisions = _decisions_in(calls, answer)
+    return [judge(call, decision) for call, decision in zip(calls, decisions, strict=True)]
+
+
+def is_about(call: PendingCall, decision: Any) -> bool:
+    """Whether a decision is about this call, as far as it names one."""
+    named = decision.get("digest") if isinstance(decision, Mapping) else None
+    return named in (None, call.call_digest, call.digest)
+
+
+# Reading a decision
+
+
+def _type_of(call: PendingCall, decision: Any) -> DecisionType:
+    kind = decision.get("type") if isinstance(decision, Mapping) else decision
+    if isinstance(decision, Mapping) and kind in get_args(DecisionType):
+        return cast("DecisionType", kind)
+    close = get_close_matches(str(kind), get_args(DecisionType), 1)
+    example = _json({"type": close[0] if close else call.allowed[0]})
+    raise InvalidDecision(
+        call.name,
+        f"expected a decision with a type ({', '.join(call.allowed)}), got {describe(decision)}.",
+        f"Did you mean {example}?" if close else f"Pass {example}, for example.",
+    )
+
+
+def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts that a decision has. Those of other types that are empty are absent."""
+    own = PARTS[kind]
+    parts: dict[str, Any] = {"type": kind}
+    for name, value in decision.items():
+        if name in (own, "digest") and (value is not None or kind == "respond"):
+            parts[name] = value
+        elif name in PARTS.values() and name != own and value not in (None, "", {}):
+            takers = " or ".join(repr(one) for one, part in PARTS.items() if part == name)
+            raise InvalidDecision(
+                call.name,
+                f"{kind!r} takes no {name!r}.",
+                f"Decide with {takers}, or leave {name!r} out.",
+            )
+        elif name not in ("type", "digest", *PARTS.values()):
+            close = get_close_matches(str(name), {str(part) for part in PARTS.values()}, 1)
+            intended = close[0] if close else _INTENDED.get(name)
+            takers = " and ".join(repr(one) for one, part in PARTS.items() if part == intended)
+            hint = f"Its parts are 'type', {own!r} and 'digest'."
+            if intended == own:
+                hint = f"Did you mean {own!r}?"
+            elif intended:
+                hint += f" {takers} take {intended!r}."
+            raise InvalidDecision(call.name, f"{name!r} is not a part of {kind!r}.", hint)
+    if kind in ("edit", "respond") and own not in parts:
+        example = {"type": kind, own: _example(call) if kind == "edit" else "The result."}
+        reason = f"{kind!r} needs {own!r}, and it is missing."
+        raise InvalidDecision(call.name, reason, f"Pass {_json(example)}.")
+    if not isinstance(parts.get("digest", ""), str):
+        reason = f"'digest' must be a string, got {describe(parts['digest'])}."
+        raise InvalidDecision(call.name, reason, "Leave it out, or pass the digest of the call.")
+    return parts
+
+
+def _decisions_in(calls: Sequence[PendingCall], answer: Any) -> list[Any]:
+    names = ", ".join(call.name for call in calls)
+    example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
+    if not isinstance(answer, Mapping) or "decisions" not in answer:
+        raise InvalidAnswer(
+            "resume",
+            f'expected {{"decisions": [...]}}, with a decision about each of {names}, got '
+            f"{describe(answer)}.",
+            f"Pass {example}.",
+        )
+    if others := sorted(map(repr, answer.keys() - {"decisions"})):
+        reason = f"{', '.join(others)} is not a part of the answer to a review."
+        raise InvalidAnswer("resume", reason, f"Pass {example}.")
+    decisions = answer["decisions"]
+    if not isinstance(decisions, list | tuple) or len(decisions) != len(calls):
+        several = isinstance(decisions, list | tuple)
+        raise InvalidAnswer(
+            "resume",
+            f"expected {len(calls)} decisions, one about each of {names} in this order, got "
+            f"{len(decisions) if several else describe(decisions)}.",
+            f"Pass {example}.",
+        )
+    return list(decisions)
+
+
+# What a decision says
+
+
+def _check_message(call: PendingCall, kind: str, decision: dict[str, Any]) -> None:
+    message = decision.get("message")
+    if kind == "respond" and call.kind == "question":
+        return  # a tool or a hook asks, and may take any value
+    if not isinstance(message, str | None if kind == "reject" else str):
+        what = "the reason" if kind == "reject" else "the result of a call"
+        raise InvalidDecision(
+            call.name,
+            f"{what} must be a string, got {describe(message)}.",
+            f"Pass {_json({'type': kind, 'message': 'The text that the model reads.'})}.",
+        )
+    if kind == "reject" and not (message or "").strip():
+        decision.pop("message", None)
+
+
+def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rules: Rules) -> Action:
+    """The call that an edit puts in place; without a name, its tool stays."""
+    is_action = isinstance(action, Mapping) and action.keys() <= {"name", "args"}
+    args: Any = action.get("args") if is_action else None
+    name: Any = action.get("name", call.name) if is_action else None
+    has_names = isinstance(args, Mapping) and all(isinstance(key, str) for key in args)
+    if not has_names or not isinstance(name, str) or not name:
+        raise InvalidDecision(
+            call.name,
+            "'edited_action' must have the name of a tool and a dict with all of its arguments, "
+            f"got {describe(action)}.",
+            f"Pass {_json({'type': 'edit', 'edited_action': _example(call)})}.",
+        )
+    tool = tools.get(name)
+    # A tool that the agent does not have may belong to an agent inside, or to a layer.
+    if tool is None and name != call.name and call.name in tools:
+        close = get_close_matches(name, tools, 1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Tools: {', '.join(sorted(tools))}."
+        raise InvalidDecision(call.name, f"there is no tool {name!r} to run instead.", hint)
+    if tool is not None and (problems := argument_errors(tool, args)):
+        example = f" This call has {_json(dict(call.args))}." if name == call.name else ""
+        raise InvalidDecision(
+            call.name,
+            f"the edited arguments do not fit {name}: {'; '.join(problems)}.",
+            f"An edit replaces all arguments; pass each of them.{example}",
+        )
+    edited = ToolCall(type="tool_call", name=name, args=args, id=call.id)
+    for rule in rules(edited):
+        if rule.action == "deny":
+            because = f": {rule.reason.removesuffix('.')}" if rule.reason else ""
+            raise DecisionNotAllowed(
+                call.name,
+                f"the policy does not allow the edited call of {name}{because}.",
+                "Edit it in another way, or reject it.",
+            )
+    return Action(name=name, args=dict(args))
+
+
+def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the arguments of a call of a tool, one line each.
+
+    >>> from langchain_core.tools import tool
+    >>> @tool
+    ... def refund(order_id: str, euros: int) -> str:
+    ...     "Refund an order."
+    ...     return "done"
+    >>> argument_errors(refund, {"euro": 3, "order_id": "A1"})
+    ["'euro' is not an argument (did you mean 'euros'?)", "'euros' is missing"]
+    """
+    schema: Any = tool.tool_call_schema
+    if isinstance(schema, dict):
+        properties = schema.get("properties") or {}
+        takes_others = schema.get("additionalProperties", not properties) is not False
+        problems = [] if takes_others else _unknown_arguments(args, [*properties])
+        return problems or JsonSchema(schema).errors(dict(args))
+    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+        return []  # a model of pydantic 1, which the tool itself checks
+    names = [field.alias or name for name, field in schema.model_fields.items()]
+    extra = schema.model_config.get("extra")
+    problems = [] if extra == "allow" else _unknown_arguments(args, names)
+    # The schema of a call leaves injected arguments out, and validators with them.
+    full: Any = tool.args_schema
+    if isinstance(full, type) and issubclass(full, BaseModel):
+        schema = full if full.model_fields.keys() == schema.model_fields.keys() else schema
+    try:
+        schema.model_validate(dict(args))
+    except ValidationError as error:
+        for mistake in error.errors(include_url=False, include_context=False):
+            place = ".".join(map(str, mistake["loc"])) or "the arguments"
+            if mistake["type"] == "missing":
+                problems.append(f"{place!r} is missing")
+            else:
+                problems.append(f"{place!r}: {mistake['msg']}, got {describe(mistake['input'])}")
+    return problems
+
+
+def _unknown_arguments(args: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    problems = []
+    for name in args:
+        if name not in names:
+            close = get_close_matches(name, names, 1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            problems.append(f"{name!r} is not an argument{hint}")
+    return problems
+
+
+def _example(call: PendingCall) -> Action:
+    return Action(name=call.name, args=dict(call.args))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)

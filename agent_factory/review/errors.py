@@ -1,0 +1,29 @@
+"""Errors of decisions. Each one is raised before anything is written to the thread."""
+
+from __future__ import annotations
+
+from agent_factory.errors import ReviewError
+
+
+class DecisionNotAllowed(ReviewError, ValueError):
+    """This decision may not be made about this call. It can be made again."""
+
+    code = "AF333"
+
+
+class DecideTogether(ReviewError):
+    """One interrupt asks about several calls and can only be answered for all of them at once."""
+
+    code = "AF334"
+
+
+class InvalidAnswer(ReviewError, ValueError):
+    """An answer to an interrupt does not have the form that is asked for. It can be given again."""
+
+    code = "AF336"
+
+
+class InvalidDecision(InvalidAnswer):
+    """A decision has a part that is unknown, missing, of another type, or does not fit the tool."""
+
+    code = "AF337"

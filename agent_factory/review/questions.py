@@ -1,0 +1,94 @@
+"""Interrupt a run with a question, and accept only valid answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+from langgraph.types import interrupt
+from pydantic import RootModel, TypeAdapter, ValidationError, WrapValidator, create_model
+from pydantic_core import CoreSchema
+
+from agent_factory.errors import ReviewError, describe
+from agent_factory.review.decision import Judge, judge, judge_answer
+from agent_factory.review.errors import InvalidAnswer
+from agent_factory.review.pending_calls import calls_of
+from agent_factory.review.requests import Decision, HITLRequest, HITLResponse, ToolApprovalRequest
+from agent_factory.upstream import mark_invalid_resume
+
+
+@dataclass(frozen=True)
+class BuiltOnce:
+    """Marks `Any` as a type whose schema pydantic builds once, and not with each request."""
+
+    type: Any
+
+    @cached_property
+    def _schema(self) -> CoreSchema:
+        return TypeAdapter(self.type).core_schema
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return self._schema
+
+
+_RESPONSE, _DECISION = BuiltOnce(HITLResponse), BuiltOnce(Decision)
+
+
+def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge) -> Any:
+    """Interrupt with a question about calls, and return the answer with complete decisions.
+
+    Args:
+        question: What is asked.
+        judge: Judges each decision. What it refuses can be answered again.
+
+    Raises:
+        ReviewError: The answer is refused.
+    """
+    calls = calls_of(question)
+    batched = calls[0].batched
+
+    def check(answer: Any) -> Any:
+        decisions = [one.decision for one in judge_answer(calls, answer, judge)]
+        return {"decisions": decisions} if batched else decisions[0]
+
+    form, title = (_RESPONSE, "HITLResponse") if batched else (_DECISION, "Decision")
+    return ask(question, Annotated[Any, form], title=title, check=check)
+
+
+def ask(
+    question: Mapping[str, Any],
+    form: Any,
+    *,
+    title: str,
+    check: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Interrupt with a question, and return the answer.
+
+    Args:
+        question: What is asked.
+        form: The type of a valid answer, whose JSON schema goes with the question.
+        title: The name of the form.
+        check: Returns an answer in its complete form, in place of the form's own validation.
+
+    Raises:
+        ReviewError: The answer is refused. The interrupt can be answered again.
+    """
+    if check is not None:
+        form = Annotated[form, WrapValidator(lambda answer, _: check(answer))]
+    model: Any = create_model(title, __base__=RootModel[form])
+    # LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its
+    # `response_schema` refuses can be given again, so all validation is part of the schema.
+    try:
+        return interrupt(question, response_schema=model).root
+    except ValidationError as error:
+        mistakes = error.errors(include_url=False)
+        # An exception of `check` is a ValueError, which pydantic keeps in the context.
+        refusal = (mistakes[0].get("ctx") or {}).get("error")
+        if not isinstance(refusal, ReviewError):
+            place = ".".join(map(str, mistakes[0]["loc"])) or "the answer"
+            reason = f"{place}: {refusal or mistakes[0]['msg']}"
+            got = f"got {describe(mistakes[0]['input'])}."
+            refusal = InvalidAnswer(title, f"{reason.removesuffix('.')}, {got}", "Answer again.")
+        raise mark_invalid_resume(refusal) from None

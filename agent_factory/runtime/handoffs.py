@@ -1,0 +1,98 @@
+"""Handoffs: commands of tools to the parent graph, with the results of parallel calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import AnyMessage, ToolMessage
+from langgraph.types import Command, Send
+
+from agent_factory.state.channels import random_id
+from agent_factory.state.history import (
+    answers_of,
+    call_ids,
+    last_turn,
+    messages_in,
+    results_of,
+    with_results,
+)
+from agent_factory.state.updates import pairs_of
+
+
+def command_to_parent(
+    commands: Sequence[Command[Any]], messages: Sequence[AnyMessage]
+) -> Command[Any]:
+    """Return one command for the handoffs of a turn, with the results of its other calls.
+
+    Args:
+        commands: Commands to the parent graph, of the tools of the last turn.
+        messages: The messages of the agent.
+    """
+    message, tail = last_turn(messages)
+    ids = [] if message is None else call_ids(message)
+    if len(ids) > 1:
+        commands = _with_results(commands, ids, answers_of(tail))
+    if len(commands) == 1:
+        return commands[0]
+    # LangGraph would let only the first one pass.
+    return Command(
+        graph=Command.PARENT,
+        update=[pair for command in commands for pair in pairs_of(command, "a tool")],
+        goto=[target for command in commands for target in targets_of(command)],
+    )
+
+
+def targets_of(command: Command[Any]) -> list[Any]:
+    """Return where a command goes."""
+    goto = command.goto
+    return list(goto) if isinstance(goto, list | tuple) else [goto]
+
+
+def _with_results(
+    commands: Sequence[Command[Any]], ids: Sequence[str], results: Mapping[str, Any]
+) -> list[Command[Any]]:
+    """Return handoffs in which each call that they pass on has its result.
+
+    A tool passes the history on as it saw it, without the results of calls that ran in parallel.
+    """
+    written: dict[str, Any] = {}  # results that the parent gets from the updates
+    sent: dict[str, Any] = {}
+    for command in commands:
+        written |= results_of(ids, messages_in(command.update))
+        for target in targets_of(command):
+            if isinstance(target, Send):
+                sent |= results_of(ids, messages_in(target.arg))
+    results = {**sent, **written, **results}
+    for result in results.values():
+        if isinstance(result, ToolMessage) and result.id is None:
+            result.id = random_id()  # a parent that gets it in several places merges them by id
+    missing = {id: result for id, result in results.items() if id not in written}
+    completed = []
+    for command in commands:
+        update = _completed(command.update, missing)
+        # Only once: the updates of several handoffs are written one after the other.
+        missing = {id: missing[id] for id in missing.keys() - results_of(ids, messages_in(update))}
+        goto = [_completed(target, results) for target in targets_of(command)]
+        completed.append(replace(command, update=update, goto=goto))
+    return completed
+
+
+def _completed(written: Any, results: Mapping[str, Any]) -> Any:
+    """Return an update or a target of a command, whose messages get the results that they lack."""
+    if isinstance(written, Send):
+        sent = copy(written)
+        sent.arg = _completed(written.arg, results)
+        return sent
+    if isinstance(written, Mapping):
+        return dict(_completed([*written.items()], results))
+    if not messages_in(written):
+        return written
+    return [
+        (key, with_results(value, results))
+        if key == "messages" and isinstance(value, list)
+        else (key, value)
+        for key, value in written
+    ]

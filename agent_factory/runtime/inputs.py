@@ -1,0 +1,135 @@
+"""Inputs: what runs are started with, checked against the agent and its thread.
+
+LangGraph drops a key that no schema has, and an answer to a thread that waits for nothing, without
+an error.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.types import Command, StreamMode
+
+from agent_factory.errors import (
+    AgentFactoryWarning,
+    ArgumentError,
+    NothingPending,
+    NoThread,
+    UnknownCall,
+    UnknownInput,
+    describe,
+)
+from agent_factory.upstream import named_interrupts, open_interrupts, waiting_nodes
+
+STREAM_MODES = frozenset((*get_args(StreamMode), "tools"))
+"""Modes of a stream; LangGraph's event protocol asks for "tools" as well."""
+
+_ALIKE = 0.85
+"""How much a misspelt key is like the right one: "mesages" is like "messages". The key "tools",
+which front ends for AG-UI send to any agent, is less like "todos"."""
+
+
+def unknown_mode(modes: Collection[Any]) -> ArgumentError:
+    """Return the error for stream modes of which one does not exist."""
+    mode = next(mode for mode in modes if mode not in STREAM_MODES)
+    names = sorted(STREAM_MODES)
+    close = get_close_matches(str(mode), names, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else "Pass stream_mode='values', for example."
+    reason = f"must be one of {', '.join(names)}, got {describe(mode)}."
+    return ArgumentError("stream_mode", reason, hint)
+
+
+def check_keys(
+    input: Any, keys: Collection[str], expected: Collection[str], stored: CheckpointTuple | None
+) -> None:
+    """Look for keys of an input that no schema of the agent has.
+
+    Args:
+        input: The input of a run.
+        keys: The keys of the agent's state.
+        expected: Those that an input may have.
+        stored: The thread of the run, if there is one.
+
+    Raises:
+        UnknownInput: Such a key is nearly the same as an expected one, there is no other key, or
+            the thread waits for an answer, which it may be meant as.
+
+    Warns:
+        AgentFactoryWarning: There is such a key.
+    """
+    update = input.update if isinstance(input, Command) else input
+    pairs = dict(update) if isinstance(update, Mapping | list | tuple) else {}
+    # A caller may pass on what `invoke` has returned.
+    unknown = [str(key) for key in pairs if key not in keys and key != "__interrupt__"]
+    if not unknown:
+        return
+    names, left = ", ".join(map(repr, unknown)), [key for key in expected if key not in pairs]
+    reason = f"has {names}, which no schema of the agent has, so that it would be dropped."
+    hint = f"The keys are {', '.join(expected)}. Declare others in a state_schema."
+    fails = False
+    if close := [m for key in unknown for m in get_close_matches(key, left, n=1, cutoff=_ALIKE)]:
+        fails, hint = True, f"Did you mean {close[0]!r}?"
+    elif not isinstance(input, Command):
+        fails = len(unknown) == len(pairs)
+        if stored is not None and any(open_interrupts(stored).values()):
+            answer = f"Command(resume={{{unknown[0]!r}: ...}})"
+            fails, hint = True, f"The thread waits for an answer: write {answer} to give it."
+    error = UnknownInput("the input", reason, hint)
+    if fails:
+        raise error
+    warnings.warn(AgentFactoryWarning([error]), stacklevel=2)
+
+
+def check_answer(input: Any, stored: CheckpointTuple | None, place: Mapping[str, Any]) -> None:
+    """Check that a thread waits for the answer that a run is started with.
+
+    Args:
+        input: The input of a run.
+        stored: The thread of the run, if there is one.
+        place: Its `thread_id`, and its `checkpoint_id` if the run goes back to an earlier one.
+
+    Raises:
+        NoThread: The thread does not exist.
+        NothingPending: The thread waits for nothing.
+        UnknownCall: The answer names an interrupt that does not wait.
+    """
+    if not isinstance(input, Command) or input.resume is None or input.goto:
+        return
+    if stored is None:
+        raise missing_thread(place)
+    interrupts, again = open_interrupts(stored), "checkpoint_id" in place
+    # At an earlier checkpoint, what was answered can be answered again.
+    waiting = sorted(id for id, waits in interrupts.items() if waits or again)
+    if not waiting:
+        # The thread is paused at a node, has failed in one, or has not begun with its input.
+        if waiting_nodes(stored, latest=not again) or stored.metadata.get("source") == "input":
+            return
+        raise nothing_pending()
+    named = named_interrupts(input.resume)
+    # Where one of several tasks has failed, the answers to all of them may be sent again.
+    if named and (named - interrupts.keys() or named.isdisjoint(waiting)):
+        raise UnknownCall(
+            repr(min(named - interrupts.keys() or named)),
+            "is not a pending interrupt.",
+            f"Pending: {', '.join(map(repr, waiting))}.",
+        )
+
+
+def nothing_pending() -> NothingPending:
+    """Return the error for an answer to a thread that is not paused."""
+    reason = "is not paused: its run has ended."
+    return NothingPending("the thread", reason, "Use invoke() for the next turn.")
+
+
+def missing_thread(place: Mapping[str, Any]) -> NoThread:
+    """Return the error for an answer to a thread that does not exist."""
+    where = f" {place['checkpoint_id']!r}" if place.get("checkpoint_id") else ""
+    return NoThread(
+        f"thread {place['thread_id']!r}",
+        f"does not exist: the checkpointer has no checkpoint{where} of it.",
+        "Check the config, or start the thread with invoke().",
+    )

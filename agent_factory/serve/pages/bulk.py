@@ -1,0 +1,104 @@
+"""Bulk: the same decision about several waits, which a page lists before it is made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.pages.rendering import page, with_error_page
+from agent_factory.serve.pages.waits import (
+    ShownWait,
+    decide,
+    found_waits,
+    held_with,
+    shown_waits,
+)
+from agent_factory.serve.security import read_form
+from agent_factory.service import Service
+
+DECISIONS = ("approve", "reject")
+
+
+class BulkPages:
+    """Answers requests about several waits."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @with_error_page
+    async def confirm(self, request: Request) -> Response:
+        """`GET /inbox/decisions`: the calls that were chosen, and nothing decided yet."""
+        kind = _kind_of(request.query_params.get("decision"))
+        ids = request.query_params.getlist("wait")
+        shown = await run_in_threadpool(lambda: self._shown(request, ids))
+        name = request.state.principal.name
+        obstacles = [(wait, wait.obstacle(kind, name)) for wait in shown]
+        calls = [wait for wait, obstacle in obstacles if not obstacle]
+        return page(
+            request,
+            "decisions.html",
+            kind=kind,
+            calls=calls,
+            others=[(wait, obstacle) for wait, obstacle in obstacles if obstacle],
+            counted=counted(wait.wait.tool for wait in calls),
+        )
+
+    @with_error_page
+    async def decide(self, request: Request) -> Response:
+        """`POST /inbox/decisions`: decide about each on its own, and say what has happened."""
+        form = await read_form(request)
+        kind = _kind_of(form.get("decision"))
+        ids, digests = ([str(value) for value in form.getlist(n)] for n in ("wait", "digest"))
+        if len(ids) != len(digests):
+            raise HTTPException(422, "Each wait needs the digest of the call that was shown.")
+        message = str(form.get("message", "")).strip() or None
+
+        def work() -> list[tuple[ShownWait, str]]:
+            results = []
+            for shown, digest in zip(self._shown(request, ids), digests, strict=True):
+                options = {"message": message, "digest": digest}
+                try:
+                    decide(self._service, request, shown.wait.id, kind, options)
+                except AgentFactoryError as error:
+                    results.append((shown, str(error)))
+                else:
+                    results.append((shown, ""))
+            return results
+
+        results = await run_in_threadpool(work)
+        found = await run_in_threadpool(found_waits, self._service, request)
+        return page(request, "inbox.html", report={"kind": kind, "results": results}, **found)
+
+    def _shown(self, request: Request, ids: list[str]) -> list[ShownWait]:
+        if not ids:
+            raise HTTPException(422, "Choose at least one call.")
+        inbox = self._service.inbox(request.state.principal.tenant)
+        shown = shown_waits(self._service, [inbox.get(id) for id in ids], request)
+        return [replace(one, held=held_with(self._service, one.wait)) for one in shown]
+
+
+def counted(tools: Iterable[str]) -> str:
+    """How many calls of which tools.
+
+    >>> counted(["refund", "mail", "refund"])
+    '2 calls of refund, 1 of mail'
+    """
+    parts = [f"{number} of {tool}" for tool, number in Counter(tools).items()]
+    if parts:
+        number, _, rest = parts[0].partition(" ")
+        parts[0] = f"{number} {'call' if number == '1' else 'calls'} {rest}"
+    return ", ".join(parts)
+
+
+def _kind_of(value: Any) -> str:
+    if value not in DECISIONS:
+        raise HTTPException(422, f"decision must be {' or '.join(DECISIONS)}.")
+    return str(value)

@@ -1,0 +1,97 @@
+"""Progress of a run that somebody waits for: what is missing, if nothing comes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+from sqlalchemy import select
+
+from agent_factory.service.backend import Backend
+from agent_factory.service.errors import MessageHeld, NoWorker
+from agent_factory.service.tables import runs, threads, waits, workers
+from agent_factory.service.worker import DEAD_AFTER
+
+logger = logging.getLogger("agent_factory.service")
+
+SAY_AFTER = 2.0
+"""Seconds without news after which a caller learns what the run waits for."""
+
+_START = "Start one: agent-factory worker MODULE:SERVICE, or service.start()."
+
+
+class Progress:
+    """Notices for one caller of a run, who goes on waiting: a worker may come.
+
+    Args:
+        backend: The parts of the service.
+        run: The id of the run.
+    """
+
+    def __init__(self, backend: Backend, run: str) -> None:
+        self._backend, self._run = backend, run
+        self._since, self._has_said = time.monotonic(), False
+
+    def news(self) -> None:
+        """Note that something has come."""
+        self._since = time.monotonic()
+
+    def notice(self) -> NoWorker | MessageHeld | None:
+        """What is missing, if nothing has come for a while: once, and in the log as well."""
+        if self._has_said or time.monotonic() - self._since < SAY_AFTER:
+            return None
+        self._since = time.monotonic()
+        missing = self._backend.call(lambda: what_is_missing(self._backend, self._run))
+        if missing is not None:
+            self._has_said = True
+            logger.warning("%s", missing)
+        return missing
+
+    def timed_out(self, state: str, seconds: float) -> TimeoutError:
+        """The error of a caller who waits no longer."""
+        since = f" after {seconds:g} seconds"
+        missing = self._backend.call(lambda: what_is_missing(self._backend, self._run, since))
+        return missing or TimeoutError(f"Run {self._run!r} {state}{since}.")
+
+
+def what_is_missing(
+    backend: Backend, run_id: str, since: str = ""
+) -> NoWorker | MessageHeld | None:
+    """What a run needs to go on, if nobody does it: a worker, or a decision."""
+    subject, now = f"run {run_id!r}", backend.database.now
+    with backend.database.read() as connection:
+        run = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+        if run is None or run.status not in ("queued", "running"):
+            return None
+        of_thread = select(threads.c.status, threads.c.agent).where(
+            threads.c.thread_id == run.thread_id
+        )
+        thread = connection.execute(of_thread).one()  # it has a run
+        open_waits = select(waits.c.tool).where(
+            waits.c.thread_id == run.thread_id, waits.c.decided_at.is_(None)
+        )
+        tools = connection.execute(open_waits).scalars().all()
+        alive = select(workers.c.detail).where(workers.c.beat > now - DEAD_AFTER)
+        details = [json.loads(detail) for detail in connection.execute(alive).scalars()]
+    if run.job is None and thread.status == "waiting":
+        return MessageHeld(
+            subject,
+            f"is held{since} and waits for a decision about {', '.join(map(repr, tools))}.",
+            f"service.inbox().waits(thread={run.thread_id!r}) has it.",
+        )
+    # The thread's own agent comes first, if this message is queued behind another one.
+    agent = run.agent if run.job is not None else thread.agent
+    if not details:
+        return NoWorker(
+            subject, f"is {run.status}{since} and waits for a worker: none runs.", _START
+        )
+    known = sorted({name for detail in details for name in detail.get("agents", (agent,))})
+    if agent not in known:
+        return NoWorker(
+            subject,
+            f"is {run.status}{since} and waits for a worker with the agent {agent!r}; "
+            f"those that run have {known}.",
+            _START,
+        )
+    return None

@@ -1,0 +1,61 @@
+"""Check that the results of tool calls name the calls that they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import ToolCall, ToolMessage
+from langgraph.types import Command
+
+from agent_factory.errors import WrongToolCallId
+from agent_factory.state.history import messages_in, new_results
+
+TOOL_HINT = (
+    "Return the content alone, or take `tool_call_id: Annotated[str, InjectedToolCallId]` and "
+    "write tool_call_id=tool_call_id."
+)
+LAYER_HINT = "Write tool_call_id=request.tool_call['id']."
+
+
+def check_results(
+    name: str, calls: Sequence[ToolCall], results: Any, state: Any, hint: str = TOOL_HINT
+) -> None:
+    """Check that results answer these calls and no others.
+
+    The history that a command passes on, and calls that it brings along, keep their results.
+
+    Args:
+        name: The tool or the layer that returned them; empty for the tool of the call.
+        calls: The calls.
+        results: A message, a command, an update, or a list of them.
+        state: The state that the tools saw.
+        hint: What to write instead of a wrong id.
+
+    Raises:
+        WrongToolCallId: A message has the id of another call.
+    """
+    parts = results if isinstance(results, list) else [results]
+    if len(parts) == len(calls) > 1 and not any(getattr(part, "graph", None) for part in parts):
+        # In the order of the calls. LangGraph's ToolNode puts commands to a parent at the end.
+        for call, part in zip(calls, parts, strict=True):
+            check_results(name, [call], part, state, hint)
+        return
+    messages: list[Any] = []
+    for part in parts:
+        update = part.update if isinstance(part, Command) else part
+        messages += [part] if isinstance(part, ToolMessage) else messages_in(update)
+    history = state.get("messages") or () if isinstance(state, Mapping) else ()
+    ids, answered = [call["id"] for call in calls], new_results(messages, history)
+    missing = [call for call in calls if call["id"] not in answered]
+    wrong = [id for id in answered if id not in ids]
+    if missing and len(calls) > 1:
+        wrong += [id for id in answered if answered.count(id) > 1]
+    if wrong:
+        call = (missing or calls)[0]
+        raise WrongToolCallId(
+            name or call["name"],
+            f"returned a result with the tool_call_id of another call: expected {call['id']!r}, "
+            f"got {wrong[0]!r}. The call may have run.",
+            hint,
+        )

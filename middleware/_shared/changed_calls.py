@@ -1,0 +1,102 @@
+"""Calls that layers change after a reviewer has decided about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.messages.tool import ToolCall
+
+from agent_factory import ToolCallRecorder, ToolCallRequest, TurnError
+
+
+class CallChanged(TurnError):
+    """A layer changed a tool call after it was decided about. The call has not run.
+
+    The HumanInTheLoopMiddleware that decided catches it, and decides about the changed call. Layers
+    further in see it.
+
+    Attributes:
+        request: The call as it would run.
+        reviewer: The name of the middleware that has not decided about this call.
+    """
+
+    code = "AF343"
+
+    def __init__(self, request: ToolCallRequest, reviewer: str = "") -> None:
+        self.request, self.reviewer = request, reviewer
+        super().__init__(
+            request.tool_call["name"],
+            "a layer changed this call after it was decided about, so it did not run.",
+            "Let the exception pass: HumanInTheLoopMiddleware decides about the changed call.",
+        )
+
+
+@dataclass(slots=True)
+class Decisions:
+    """What a reviewer has decided in one task about a call, also if a layer begins it again.
+
+    Attributes:
+        approved: The digests of the calls that may run.
+        settled: By the digests of calls that do not run as they are: the call that runs instead,
+            or the result.
+    """
+
+    approved: set[str | None] = field(default_factory=set)
+    settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
+
+
+_of_task: ContextVar[dict[Any, Decisions] | None] = ContextVar("decisions_of_task", default=None)
+
+
+@contextmanager
+def decisions_of(request: ToolCallRequest, reviewer: str) -> Iterator[Decisions]:
+    """The decisions of a reviewer about a call, kept until the outermost reviewer has ended."""
+    decisions, token = _of_task.get(), None
+    if decisions is None:
+        token = _of_task.set(decisions := {})
+    # Calls of an agent inside of the tool have another place.
+    key = (reviewer, _place_of(request.runtime), request.tool_call["id"])
+    try:
+        yield decisions.setdefault(key, Decisions())
+    finally:
+        if token is not None:
+            _of_task.reset(token)
+
+
+class Guard(ToolCallRecorder):
+    """Refuses a call that a layer further in has changed since it was decided about.
+
+    Calls of the `allowed` tool, if there is one, need no decision.
+    """
+
+    def __init__(
+        self,
+        request: ToolCallRequest,
+        reviewer: str,
+        allowed: str | None,
+        may_run: Callable[[ToolCallRequest], bool],
+    ) -> None:
+        super().__init__()
+        self._runtime, self._reviewer = request.runtime, reviewer
+        self._allowed, self._may_run = allowed, may_run
+
+    def record(self, request: ToolCallRequest) -> None:
+        """Raise CallChanged unless the call may run."""
+        if request.tool_call["name"] != self._allowed:
+            # Tools of an agent inside of the tool have another place.
+            is_here = request.runtime is self._runtime or (
+                _place_of(request.runtime) == _place_of(self._runtime)
+            )
+            if is_here and not self._may_run(request):
+                raise CallChanged(request, self._reviewer)
+        super().record(request)
+
+
+def _place_of(runtime: Any) -> Any:
+    config = getattr(runtime, "config", None) or {}
+    return (config.get("configurable") or {}).get("checkpoint_ns")

@@ -1,0 +1,264 @@
+"""Messages to a thread that waits for a decision: held, sent now, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import Connection, delete
+
+from agent_factory import create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import (
+    AlreadyDecided,
+    DatabaseUnavailable,
+    HeldMessage,
+    NotFound,
+    Service,
+    ThreadBusy,
+)
+from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
+from agent_factory.service.tables import runs, threads, waits
+from agent_factory.testing import ScriptedChatModel
+from service.databases import new_postgres
+
+WAIT = 30.0
+PAID: list[str] = []
+
+
+def pay(to: str) -> str:
+    """Pay a bill."""
+    PAID.append(to)
+    return "Paid."
+
+
+def answer(messages: list[BaseMessage]) -> AIMessage:
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("Done.")
+    if not messages[-1].text.startswith("pay"):
+        return AIMessage(f"You said: {messages[-1].text}")
+    call = {"name": "pay", "args": {"to": messages[-1].text}, "id": uuid4().hex}
+    return AIMessage("", tool_calls=[call])
+
+
+def desk() -> Any:
+    return create_agent(
+        ScriptedChatModel([answer] * 1000),
+        [pay],
+        middleware=[HumanInTheLoopMiddleware({"pay": True})],
+        checkpointer=InMemorySaver(),
+    )
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('waiting')}/service.db"
+    else:
+        url = new_postgres(request.getfixturevalue("postgres_server"))
+    with Service(url) as made:
+        made.add("desk", desk())
+        made.add("interrupts", desk(), waiting="interrupt")
+        made.add("rejects", desk(), waiting="reject")
+        made.add("busy rejects", desk(), busy="reject")
+        yield made
+
+
+@pytest.fixture
+def thread() -> str:
+    return f"t-{uuid4().hex[:8]}"
+
+
+def ask(service: Service, thread: str, agent: str = "desk") -> Any:
+    """Let a thread wait; return what it waits for."""
+    message = f"pay {thread}"
+    assert "__interrupt__" in service.submit(agent, thread=thread, message=message).result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    return wait
+
+
+def texts(service: Service, thread: str) -> list[str]:
+    return [message.text for message in service.state(thread).values["messages"] if message.text]
+
+
+def checkpoint_before(service: Service, thread: str) -> str:
+    """The checkpoint after the first answer of a thread."""
+    service.submit("desk", thread=thread, message="Hi").result(WAIT)
+    place: str = service.state(thread).config["configurable"]["checkpoint_id"]
+    return place
+
+
+DEFAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("desk", {}, "queue"),
+    ("interrupts", {}, "interrupt"),
+    ("rejects", {}, "reject"),
+    ("busy rejects", {}, "queue"),
+    ("desk", {"busy": "interrupt"}, "interrupt"),
+    ("desk", {"busy": "reject"}, "reject"),
+    ("interrupts", {"busy": "queue"}, "queue"),
+    ("rejects", {"busy": "reject", "waiting": "interrupt"}, "interrupt"),
+    ("interrupts", {"busy": "interrupt", "waiting": "queue"}, "queue"),
+    ("desk", {"busy": "rollback", "waiting": "reject"}, "reject"),
+]
+
+
+@pytest.mark.parametrize(("agent", "options", "expected"), DEFAULTS, ids=str)
+def test_what_a_message_to_a_waiting_thread_does(
+    service: Service, thread: str, agent: str, options: dict[str, Any], expected: str
+) -> None:
+    """`waiting` decides, or else the `busy` of the message, or else that of `add`."""
+    wait = ask(service, thread, agent)
+    if expected == "reject":
+        with pytest.raises(ThreadBusy, match=r"waits for a decision\. .*waiting='interrupt'"):
+            service.submit(agent, thread=thread, message="Two", **options)
+        assert service.inbox().get(wait.id).decided_at is None
+        return
+    run = service.submit(agent, thread=thread, message="Two", by="bob", **options)
+    if expected == "queue":
+        assert run.status == "held"
+        service.decide(wait.id, "approve", by="ann")
+    run.result(WAIT)
+    assert texts(service, thread)[-2:] == ["Two", "You said: Two"]
+    assert (f"pay {thread}" in PAID) is (expected == "queue")
+
+
+def test_a_question_is_withdrawn_by_a_message_that_is_sent_now(
+    service: Service, thread: str
+) -> None:
+    wait = ask(service, thread)
+    run = service.submit("desk", thread=thread, message="Stop.", waiting="interrupt", by="bob")
+    assert [one.text for one in run.result(WAIT)["messages"] if one.text] == [
+        f"pay {thread}",
+        "This call of pay did not run: the user sent a new message instead.",
+        "Stop.",
+        "You said: Stop.",
+    ]
+    assert (service.inbox().waits(thread=thread), PAID.count(f"pay {thread}")) == ([], 0)
+    cancelled, withdrawn = service.inbox().audit(thread=thread)
+    assert (withdrawn.who, withdrawn.what, withdrawn.wait_id) == ("bob", "withdraw", wait.id)
+    assert withdrawn.detail == {"tool": "pay", "args": {"to": f"pay {thread}"}}
+    assert (cancelled.who, cancelled.what) == ("bob", "cancel")
+    with pytest.raises(AlreadyDecided, match="by 'bob'"):
+        service.decide(wait.id, "approve", by="ann")
+
+
+def test_what_is_held_is_shown(service: Service, thread: str) -> None:
+    place = checkpoint_before(service, thread)
+    assert service.held(thread) == []
+    wait = ask(service, thread)
+    first = service.submit("desk", thread=thread, message="Wait, do not pay.")
+    fork = service.submit("desk", thread=thread, message=["Another", "way."], checkpoint=place)
+    goes_on = service.submit("desk", thread=thread, checkpoint=place)
+    held = service.held(thread, tenant="")
+    assert held == [
+        HeldMessage(first.id, "Wait, do not pay.", None, first.info.created_at),
+        HeldMessage(fork.id, "Another\nway.", place, fork.info.created_at),
+        HeldMessage(goes_on.id, "", place, goes_on.info.created_at),
+    ]
+    with pytest.raises(NotFound):
+        service.held(thread, tenant="other")
+    with pytest.raises(NotFound):
+        service.held("nobody")
+    goes_on.cancel()
+    assert service.held(thread) == held[:2]
+    service.decide(wait.id, "approve", by="ann")
+    fork.result(WAIT)
+    assert service.held(thread) == []
+    assert texts(service, thread) == ["Hi", "You said: Hi", "Another", "way.", "You said: way."]
+
+
+@pytest.mark.parametrize("held_before", [False, True])
+def test_a_fork_is_sent_now(service: Service, thread: str, held_before: bool) -> None:
+    """Held messages stay in the thread, in their order, on the branch that is the newest then."""
+    place = checkpoint_before(service, thread)
+    ask(service, thread)
+    if held_before:
+        service.submit("desk", thread=thread, message="First")
+    fork = service.submit(
+        "desk", thread=thread, message="Fork", checkpoint=place, waiting="interrupt"
+    )
+    fork.result(WAIT)
+    before = ["First"] if held_before else []
+    assert texts(service, thread) == ["Hi", "You said: Hi", *before, "Fork", "You said: Fork"]
+    assert (service.held(thread), PAID.count(f"pay {thread}")) == ([], 0)
+
+
+def test_a_message_that_is_sent_now_follows_the_fork_that_was_held(
+    service: Service, thread: str
+) -> None:
+    place = checkpoint_before(service, thread)
+    ask(service, thread)
+    fork = service.submit("desk", thread=thread, message="Fork", checkpoint=place)
+    service.submit("desk", thread=thread, message="Now", waiting="interrupt").result(WAIT)
+    assert fork.status == "cancelled"
+    assert texts(service, thread) == ["Hi", "You said: Hi", "Fork", "Now", "You said: Now"]
+
+
+@pytest.mark.parametrize("how", ["interrupt", "rollback"])
+def test_what_undoes_a_run_is_not_interrupted(service: Service, thread: str, how: Any) -> None:
+    wait = ask(service, thread)
+    service.stop()
+    service.run(wait.run).cancel(undo=True)
+    message = service.submit("desk", thread=thread, message="Two", busy=how)
+    service.start()
+    message.result(WAIT)
+    assert service.run(f"undo-{wait.run}").status == "done"
+    assert next(entry.what for entry in service.inbox().audit(thread=thread)) == "undo"
+
+
+def test_a_message_is_sent_now_after_the_tables_were_written_again(
+    service: Service, thread: str
+) -> None:
+    ask(service, thread)
+    with service._backend.database.begin() as connection:
+        for table in (threads, waits, runs):
+            connection.execute(delete(table).where(table.c.thread_id == thread))
+    assert thread in [*service.reindex()]
+    run = service.submit("desk", thread=thread, message="Stop.", waiting="interrupt")
+    assert run.result(WAIT)["messages"][-1].text == "You said: Stop."
+    assert PAID.count(f"pay {thread}") == 0
+
+
+class FailsOnce(Database):
+    """A database that is not available in the middle of the first transaction that writes."""
+
+    fails = True
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        with super().begin() as connection:
+            yield connection
+            if self.fails:
+                self.fails = False
+                raise DatabaseUnavailable("the database", "is not available.")
+
+
+def test_a_message_is_submitted_while_the_database_restarts(service: Service, thread: str) -> None:
+    other = Service(service._backend.database.url)
+    other.add("desk", desk())
+    other._backend = Backend(FailsOnce(other._backend.database.url))
+    other._backend.agents.update(service._backend.agents)
+    other._backend._is_created = True
+    run = other.submit("desk", thread=thread, message="Hi", delay=0.01)
+    assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({"waiting": "rollback"}, "waiting: must be one of"), ({"by": ""}, "by: must be the name")],
+)
+def test_wrong_arguments(service: Service, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        service.submit("desk", message="Hi", **options)
+    with pytest.raises(ArgumentError, match="waiting: must be one of"):
+        service.add("other", desk(), waiting="rollback")  # type: ignore[arg-type]

@@ -1,0 +1,180 @@
+"""Enter in every field of every page, with JavaScript and without: it does what its form says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from agent_factory.service import Service
+from web.conftest import Desk, NewPage, open_desk
+from web.desk import add_others
+
+SAYS = {
+    "Approve": "approve",
+    "Approve: go on": "approve",
+    "Approve this and later calls": "approve",
+    "Approve these arguments": "edit",
+    "Reject": "reject",
+    "Send the answer": "respond",
+    "Approve 2 calls of refund": "approve",
+    "Reject 2 calls of refund": "reject",
+}
+"""What buttons say that they decide; all others decide nothing."""
+
+FIELDS = "input:not([type=hidden]), textarea, select"
+
+TYPED = "10"
+
+
+class Made(NamedTuple):
+    """A page, and the waits that can be decided on it."""
+
+    path: str
+    waits: list[str]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A desk on SQLite, with agents that wait in all ways."""
+    with open_desk(f"sqlite:///{tmp_path_factory.mktemp('crawl')}/desk.db") as made:
+        add_others(made.service)
+        yield made
+
+
+def new() -> str:
+    return f"t-{uuid4().hex[:8]}"
+
+
+def one(path: str, agent: str = "desk", message: str = "It is broken.", **options: Any) -> Any:
+    """A page about a thread that waits."""
+
+    def make(desk: Desk) -> Made:
+        thread = new()
+        wait = desk.waiting(thread, message, agent, **options)
+        if "held" in path:
+            desk.service.submit(agent, thread=thread, message="Wait!", waiting="queue")
+        if "claimed" in path:
+            desk.service.inbox().claim(wait, by="ann" if "ann" in path else "local")
+        place = path.partition("#")[0].format(wait=wait, thread=thread)
+        return Made(place, [wait])
+
+    return make
+
+
+def some(path: str) -> Any:
+    """A page about two threads that wait."""
+
+    def make(desk: Desk) -> Made:
+        mark = new()
+        waits = [desk.waiting(f"{mark}-{number}") for number in range(2)]
+        chosen = "&".join(f"wait={wait}" for wait in waits)
+        return Made(path.format(mark=mark, chosen=chosen), waits)
+
+    return make
+
+
+def earlier(desk: Desk) -> Made:
+    thread = new()
+    wait = desk.waiting(thread)
+    first = [*desk.service.history(thread)][-2].config["configurable"]["checkpoint_id"]
+    return Made(f"/studio/threads/{thread}?at={first}", [wait])
+
+
+def approvals(desk: Desk) -> Made:
+    wait = desk.waiting(new())
+    remember = {"seconds": 3600, "thread": True}
+    desk.service.decide(wait, "approve", by="ann", remember=remember).result(30)
+    return Made("/inbox/approvals", [])
+
+
+PAGES: dict[str, Callable[[Desk], Made]] = {
+    "studio": one("/studio"),
+    "a review in the studio": one("/studio/threads/{thread}"),
+    "a message is held": one("/studio/threads/{thread}#held"),
+    "an agent that answers now": one("/studio/threads/{thread}", "now"),
+    "an earlier moment": earlier,
+    "a review": one("/inbox/{wait}"),
+    "a claimed review": one("/inbox/{wait}#claimed"),
+    "a review that ann has claimed": one("/inbox/{wait}#claimed by ann"),
+    "a question": one("/inbox/{wait}", message="ask me"),
+    "a question in the studio": one("/studio/threads/{thread}", message="ask me"),
+    "a pause": one("/inbox/{wait}", interrupt_before=["tools"]),
+    "a result": one("/inbox/{wait}", interrupt_after=["tools"]),
+    "a static interrupt": one("/inbox/{wait}", "stops"),
+    "a review inside of a tool": one("/inbox/{wait}", "boss"),
+    "a review for others": one("/inbox/{wait}", "office"),
+    "the inbox": some("/inbox?text={mark}"),
+    "approving several": some("/inbox/decisions?decision=approve&{chosen}"),
+    "rejecting several": some("/inbox/decisions?decision=reject&{chosen}"),
+    "the audit": one("/inbox/audit"),
+    "standing approvals": approvals,
+    "a plan": one("/studio/agents/desk"),
+    "rules": one("/studio/agents/desk/policy"),
+}
+
+
+def decisions(service: Service, waits: list[str]) -> list[dict[str, Any]]:
+    """The decisions that were made; a question that was withdrawn is not decided."""
+    found = [service.inbox().get(wait).decision for wait in waits]
+    return [dict(one) for one in found if one is not None and one["type"] != "cancel"]
+
+
+def label_of(field: Locator) -> str | None:
+    """What the only button of the field's form says; None without one."""
+    form = field.locator("xpath=ancestor::form")
+    if not form.count():
+        return None
+    labels = [text.strip() for text in form.locator("button:not([type=button])").all_inner_texts()]
+    deciding = [label for label in labels if label in SAYS]
+    assert not deciding or len(labels) == 1, f"one form, several decisions: {labels}"
+    return deciding[0] if deciding else None
+
+
+def press_enter(page: Page, field: Locator) -> None:
+    """Type something, press Enter, and give the browser the time to begin what that leads to."""
+    kind = field.evaluate("field => field.type")
+    if kind in ("checkbox", "radio"):
+        field.check()
+    elif kind.startswith("select"):
+        field.focus()
+    else:
+        field.fill(TYPED)
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(60)  # too short only if nothing is wrong: all is looked at again later
+    page.wait_for_load_state()
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["JavaScript", "plain"])
+@pytest.mark.parametrize("name", PAGES)
+def test_enter_does_what_the_form_says(
+    desk: Desk, new_page: NewPage, name: str, script: bool
+) -> None:
+    pressed: list[tuple[list[str], str | None]] = []  # what a form said about some waits
+    made, number, count = PAGES[name](desk), 0, 1
+    while number < count:
+        page = new_page(made.path, java_script_enabled=script, allowed="409 (Conflict)")
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        fields = page.locator(FIELDS)
+        count, field = fields.count(), fields.nth(number)
+        number += 1
+        if count and field.is_visible() and field.is_enabled():
+            label = label_of(field)
+            press_enter(page, field)
+            if label is not None or decisions(desk.service, made.waits):
+                pressed.append((made.waits, label))
+                made = PAGES[name](desk)
+        page.context.close()
+    for waits, label in [*pressed, (made.waits, None)]:
+        for decision in decisions(desk.service, waits):
+            assert label is not None, decision
+            assert decision["type"] == SAYS[label]
+            if decision["type"] == "edit":
+                edited = decision["edited_action"]["args"].values()
+                assert TYPED in [str(value) for value in edited], decision
+    if name == "a review" and script:
+        kinds = {one["type"] for waits, _ in pressed for one in decisions(desk.service, waits)}
+        assert kinds == {"approve", "edit", "reject", "respond"}
