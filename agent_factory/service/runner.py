@@ -376,8 +376,8 @@ class _Attempt:
             else:
                 self._from = stored.checkpoint["id"]
         unread = self._unread(stored) if self._work.get("before") else []
-        if self._work["checkpoint"] not in (None, self.saver.latest):
-            self._from = self._work["checkpoint"]
+        if (place := self._work["checkpoint"]) is not None:
+            self._from = None if place == self.saver.latest else place
         if given is None:
             return self._go_on(options)
         for earlier in reversed(unread):
