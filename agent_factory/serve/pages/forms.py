@@ -93,7 +93,7 @@ def read_args(
             continue
         field = replace(field, value=text)
         try:
-            value = _value(field)
+            value = _value(field) if field.input in given else _MISSING
         except ValueError as error:
             field, found[field.name] = replace(field, error=str(error)), text
         else:
