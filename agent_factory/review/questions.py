@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from langgraph.types import interrupt
-from pydantic import RootModel, TypeAdapter, ValidationError, WrapValidator, create_model
-from pydantic_core import CoreSchema
+from pydantic import RootModel, TypeAdapter, ValidationError, create_model
+from pydantic_core import CoreSchema, core_schema
 
 from agent_factory.errors import ReviewError, describe
 from agent_factory.review.decision import Judge, judge, judge_answer
@@ -31,6 +31,21 @@ class BuiltOnce:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return self._schema
+
+
+@dataclass
+class _Check:
+    """Marks a form whose answers a function checks in place of pydantic.
+
+    It has no hash: typing and pydantic would keep it in a cache, with the agent that it refers to.
+    """
+
+    function: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(
+            lambda answer, _: self.function(answer), handler(source)
+        )
 
 
 _RESPONSE, _DECISION = BuiltOnce(HITLResponse), BuiltOnce(Decision)
@@ -76,8 +91,8 @@ def ask(
         ReviewError: The answer is refused. The interrupt can be answered again.
     """
     if check is not None:
-        form = Annotated[form, WrapValidator(lambda answer, _: check(answer))]
-    model: Any = create_model(title, __base__=RootModel[form])
+        form = Annotated[form, _Check(check)]
+    model: Any = create_model(title, __base__=RootModel, root=(form, ...))
     # LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its
     # `response_schema` refuses can be given again, so all validation is part of the schema.
     try:
