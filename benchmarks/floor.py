@@ -355,7 +355,8 @@ class _Clocked:
             checkpointer=saver,
         )
         # The empty graph counts its steps down, the others are asked a question.
-        asked = {"messages": [QUESTION], "left": turns + 1}
+        counts = "left" in agent.channels
+        asked: Any = {"left": turns + 1} if counts else {"messages": [QUESTION]}
         taken = self._seconds.setdefault(f"{part}{suffix}", [])
         # Calls of the channel inside a node are a part of the node.
         running = {part, NODES} if part is MESSAGES else {part}
