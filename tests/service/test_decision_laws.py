@@ -205,6 +205,17 @@ def replayed(desk: Desk) -> set[Call]:
     }
 
 
+def asked_about(desk: Desk) -> set[Call]:
+    """The calls that run by a decision about a call of the same tool, which its reviewer made."""
+    details = [entry.detail for entry in desk.service.inbox().audit(thread=desk.thread, limit=1000)]
+    return {
+        (detail["call"]["id"], detail["runs"]["name"], detail["runs"]["args"]["euros"])
+        for detail in details
+        if isinstance(detail, dict) and detail.get("runs")
+        if detail["call"]["name"] == detail["runs"]["name"]
+    }
+
+
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder: Path = tmp_path_factory.mktemp("decisions")
@@ -216,6 +227,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @settings(settings.get_profile("costly"))
 @example("desk", ["pay"], [((decide, 0, edit("wire", euros=10), False), (0, False))])
+@example("other", ["pay"], [((decide, 0, edit("wire", euros=10), False), (0, False))])
 @example("desk", ["pay"], [((say, ["look"], "interrupt"), (3, True))])
 @given(
     st.sampled_from(["desk", "other"]),
@@ -239,6 +251,7 @@ def test_what_people_decide_is_what_happens(
     # What the model looks at needs no decision; a look into which a call was edited has one.
     ran = {call for call in desk.ran if (call[1], call[2]) != ("look", 40)}
     assert ran == replayed(desk)
+    assert {call for call in ran if call[1] != "look"} <= asked_about(desk)
     if not desk.forks:  # in another branch, the same call has run
         messages = desk.service.state(desk.thread).values["messages"]
         ids = {call_id for call_id, _, _ in desk.ran}
