@@ -52,7 +52,7 @@ from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import runs, threads, waits, workers
+from agent_factory.service.tables import questions, runs, threads, waits, workers
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.usage import UsageHandler
 from agent_factory.upstream import COPY_BRANCH, RUN_ID
@@ -313,12 +313,13 @@ class _Attempt:
             usage: Counts the model calls.
         """
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
+        self._database = backend.database
         asked = (work.get("stream"), submitted.get("stream"), agent.stream)
         self.asked = {*next(modes for modes in asked if modes is not None)}
         self.subgraphs = submitted.get("subgraphs", True)
         self.watched = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = submitted.get("context")
-        self.saver = FencedSaver(backend.database, lease)
+        self.saver = FencedSaver(backend.database, lease, job)
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work["tenant"], in_run=True)
@@ -360,10 +361,8 @@ class _Attempt:
         if stored is not None and stored.metadata.get(JOB_KEY) == self._job:
             return self._continue(options)
         if self._work["kind"] == "decision":
-            decisions: dict[str, Any] = self._work["decisions"]
-            open_calls = {call.digest for call in self.pending().calls} or {""}
-            if not open_calls.issuperset(decisions):
-                # The decisions are stored, and the step that they began has no checkpoint yet.
+            decisions = self._unused(self._work["decisions"])
+            if not decisions:  # the step that they began has no checkpoint yet
                 return self._continue(options)
             if "" in decisions:  # the run was stopped where no call waits
                 return self._reviewed(approve, aapprove, None, options)
@@ -387,6 +386,25 @@ class _Attempt:
         if snapshot.tasks and START not in snapshot.next:
             return self._reviewed(add_input, aadd_input, given, options)
         return self._stream(given, options)
+
+    def _unused(self, decisions: Mapping[str, Any]) -> dict[str, Any]:
+        """The decisions that no task of this job has taken, by the digests of their calls.
+
+        Each call is a task of its own: of those that a dead worker has begun, some have stored
+        what came of their decision, and others nothing. A task that has asked again has taken its
+        decision, also where the next question is the same: another reviewer may ask it.
+        """
+        this_thread = questions.c.thread_id == self._work["thread"]
+        with self._database.read() as connection:
+            asked = select(questions.c.interrupt_id).where(
+                this_thread, questions.c.job == self._job
+            )
+            asked_again = {*connection.execute(asked).scalars()}
+        calls = self.pending().calls
+        still_open = {call.digest for call in calls if call.interrupt_id not in asked_again}
+        if not calls:
+            still_open = {""}
+        return {digest: decisions[digest] for digest in decisions if digest in still_open}
 
     def _unread(self, stored: CheckpointTuple | None) -> list[Any]:
         """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""

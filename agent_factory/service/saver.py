@@ -18,10 +18,13 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
-from sqlalchemy import Connection
+from langgraph.types import Interrupt
+from sqlalchemy import Connection, delete
 
 from agent_factory.service.database import Database, driver_connection
 from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.public_state import INTERRUPT
+from agent_factory.service.tables import questions
 
 T = TypeVar("T")
 
@@ -36,11 +39,14 @@ class FencedSaver(BaseCheckpointSaver[str]):
     Args:
         database: Where checkpoints are stored; its tables have to exist.
         lease: The lease of the run's thread. Without one, nothing can be written.
+        job: The job whose questions are noted, so that another worker can continue it.
     """
 
-    def __init__(self, database: Database, lease: Lease | None = None) -> None:
+    def __init__(
+        self, database: Database, lease: Lease | None = None, job: str | None = None
+    ) -> None:
         super().__init__()
-        self._database, self._lease = database, lease
+        self._database, self._lease, self._job = database, lease, job
         self.latest: str | None = None
         """The id of the latest checkpoint of the thread itself that this run knows of."""
 
@@ -91,7 +97,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; LeaseLost if the run has lost its thread."""
-        with self._fenced() as saver:
+        with self._fenced() as connection:
+            saver = self._on(connection)
             stored: RunnableConfig = saver.put(config, checkpoint, metadata, new_versions)
         if not stored["configurable"]["checkpoint_ns"]:
             self.latest = stored["configurable"]["checkpoint_id"]
@@ -105,13 +112,19 @@ class FencedSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store writes of a task; LeaseLost if the run has lost its thread."""
-        with self._fenced() as saver:
-            saver.put_writes(config, writes, task_id, task_path)
+        with self._fenced() as connection:
+            self._on(connection).put_writes(config, writes, task_id, task_path)
+            if self._job is not None:
+                asked = [
+                    each for channel, value in writes if channel == INTERRUPT for each in value
+                ]
+                if asked:
+                    self._note_questions(connection, self._job, asked)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a thread."""
-        with self._fenced() as saver:
-            saver.delete_thread(thread_id)
+        with self._fenced() as connection:
+            self._on(connection).delete_thread(thread_id)
 
     def erase(self, connection: Connection, thread: str) -> None:
         """Delete all checkpoints of a thread in a transaction that deletes its row, the fence."""
@@ -135,8 +148,19 @@ class FencedSaver(BaseCheckpointSaver[str]):
             for task, written in writes.items():
                 self.put_writes(copied, written, task)
 
+    def _note_questions(self, connection: Connection, job: str, asked: Sequence[Interrupt]) -> None:
+        assert self._lease is not None  # see `_fenced`
+        thread = self._lease.thread_id
+        earlier = (questions.c.thread_id == thread) & (questions.c.job != job)
+        connection.execute(delete(questions).where(earlier))
+        for interrupt in asked:
+            row = {"thread_id": thread, "job": job, "interrupt_id": interrupt.id}
+            connection.execute(
+                self._database.insert(questions).values(row).on_conflict_do_nothing()
+            )
+
     @contextmanager
-    def _fenced(self) -> Iterator[BaseCheckpointSaver[str]]:
+    def _fenced(self) -> Iterator[Connection]:
         if self._lease is None:
             raise PermissionError(
                 "This saver only reads: a thread of a service is written to by its runs. "
@@ -144,7 +168,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             )
         with aborting(), self._database.begin() as connection:
             self._lease.check(connection)
-            yield self._on(connection)
+            yield connection
 
     def _on(self, connection: Connection | None) -> BaseCheckpointSaver[str]:
         """LangGraph's saver in the transaction of a connection."""

@@ -246,6 +246,14 @@ effects = Table(  # the fields of an Effect, in their order
     Column("result_data", LargeBinary),
 )
 
+questions = Table(  # what a job has asked: there, its own decisions are used
+    "service_questions",
+    metadata,
+    Column("thread_id", String, primary_key=True),
+    Column("job", String, primary_key=True),
+    Column("interrupt_id", String, primary_key=True),
+)
+
 events = Table(
     "service_events",
     metadata,

@@ -24,7 +24,16 @@ from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.leases import Lease, first_number, take_lease
 from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.tables import approvals, audit, effects, events, runs, threads, waits
+from agent_factory.service.tables import (
+    approvals,
+    audit,
+    effects,
+    events,
+    questions,
+    runs,
+    threads,
+    waits,
+)
 from agent_factory.service.thread_queue import BUSY, lock_thread
 
 _LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
@@ -359,7 +368,7 @@ def delete_thread(
         if row.status in BUSY:
             backend.queue.end_runs(connection, row, by)
         backend.queue.record(connection, row, by, "delete")
-        for table in (runs, waits, threads):
+        for table in (runs, waits, questions, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
     backend.engine.forget(jobs)
     return True

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from threading import current_thread
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from sqlalchemy import Connection, select
 
+from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import runs, threads
+from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, check_history, make_desk
 
 
@@ -208,5 +212,60 @@ def test_a_worker_that_dies_during_a_decision(
             paid = journal.times("pay")[first.tool_calls[0]["id"]]
             assert paid in ((1, 2) if decision["decision"] in ("approve", "edit") else (0,))
             assert journal.times("pay")[second.tool_calls[0]["id"]] == 0
+
+        assert each_death(begin, check, service) > 3
+
+
+MODES: list[list[Any]] = [
+    ["per_call"],
+    *([first, second] for first in ("per_call", "batched") for second in ("per_call", "batched")),
+]
+
+
+@pytest.mark.parametrize("modes", MODES, ids="-".join)
+def test_a_worker_that_dies_during_the_decisions_about_two_calls(
+    sqlite_url: str, modes: list[Any]
+) -> None:
+    """Each reviewer is asked about each call once, also where two ask the same question."""
+    ids, paid = count(1), set[int]()
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        paid.add(euros)
+        return f"Paid {euros}."
+
+    def answer(messages: list[BaseMessage]) -> Any:
+        if not isinstance(messages[-1], HumanMessage):
+            return "Done."
+        return [{"name": "pay", "args": {"euros": 40}, "id": f"c{next(ids)}"} for _ in "ab"]
+
+    reviews: list[Any] = [
+        HumanInTheLoopMiddleware({"pay": True}, name=f"review-{number}", interrupt_mode=mode)
+        for number, mode in enumerate(modes)
+    ]
+    model = ScriptedChatModel([answer] * 10_000)
+    agent = create_agent(model, [pay], middleware=reviews, ignore=["AF206", "AF211"])
+    with closing(Service(sqlite_url)) as service:
+        service.add("desk", agent)
+
+        def begin(thread: str) -> None:
+            paid.clear()
+            service.submit("desk", thread=thread, message="Pay.")
+            assert work(service, thread)
+            first, second = service.inbox().waits(thread=thread)
+            service.decide(first.id, "edit", args={"euros": 10}, by="ann")
+            service.decide(second.id, "approve", by="ann")
+
+        def check(thread: str) -> None:
+            asked: list[int] = []
+            while waits := service.inbox().waits(thread=thread):
+                assert len(asked) < 10
+                asked += [wait.args["euros"] for wait in waits]
+                for wait in waits:
+                    service.decide(wait.id, "approve", by="bob")
+                assert work(service, thread)
+            assert sorted(asked) == sorted([10, 40] * len(modes[1:]))
+            assert status_of(service, thread) == "idle"
+            assert paid == {10, 40}
 
         assert each_death(begin, check, service) > 3
