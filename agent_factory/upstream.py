@@ -197,14 +197,13 @@ def node_before(node: Any, end: Any) -> Runnable[Any, Any]:
     return before
 
 
-def state_writer(node: Any) -> Runnable[Any, Any]:
-    """Return the writer of a node that writes updates and commands, without edges.
+def node_writers(node: Any) -> list[Runnable[Any, Any]]:
+    """Return the writers of a node: that of updates and commands, and then those of its edges.
 
-    langgraph/graph/state.py, 1.2: `CompiledStateGraph.attach_node` adds it first; those of edges
-    follow.
+    langgraph/graph/state.py, 1.2: `CompiledStateGraph.attach_node` adds the first one.
     """
-    writer: Runnable[Any, Any] = node.writers[0]
-    return writer
+    writers: list[Runnable[Any, Any]] = node.writers
+    return writers
 
 
 # Configs of runs and nodes
@@ -286,9 +285,11 @@ def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
 
 
 def reading_after(
-    config: RunnableConfig, writes: Callable[[], Sequence[tuple[str, Any]]]
+    config: RunnableConfig, writes: Callable[[Sequence[tuple[str, Any]]], list[tuple[str, Any]]]
 ) -> RunnableConfig:
     """Return the config of a node that reads the state directly, as it is after these writes.
+
+    `writes` takes what the node has written directly, and returns it with what goes before it.
 
     langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which applies what the task has
     written if it is called with `fresh=True`.
@@ -297,14 +298,16 @@ def reading_after(
     read, sent = configurable["__pregel_read"], sent_writes(config)
 
     def read_after(select: Any, fresh: bool = False) -> Any:
-        if not (before := writes()):
+        every, direct = writes(sent if fresh else ()), [*sent]
+        if not every:
             return read(select, fresh)
-        sent.extendleft(reversed(before))
+        sent.clear()
+        sent.extend(every)
         try:
             return read(select, True)
         finally:
-            for _ in before:
-                sent.popleft()
+            sent.clear()
+            sent.extend(direct)
 
     return {**config, "configurable": {**configurable, "__pregel_read": read_after}}
 

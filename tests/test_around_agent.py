@@ -42,7 +42,7 @@ from agent_factory import (
     with_decisions,
 )
 from agent_factory.cli.show import plan_tree
-from agent_factory.fused import FusedAgent
+from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
 
@@ -1053,7 +1053,7 @@ def test_pictures_show_it_where_a_run_starts() -> None:
 
 def test_an_agent_without_one_is_what_it_was() -> None:
     built = agent(Review())
-    assert type(built) is FusedAgent
+    assert type(built) is CompiledAgent
     assert "__last_write__" not in built.nodes
 
 

@@ -29,7 +29,7 @@ from agent_factory import (
     hook_config,
     set_reason,
 )
-from agent_factory.fused.tool_batch import BatchedToolsNode
+from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel
 from samples import add
 
@@ -115,7 +115,7 @@ def _slots(cls: type[Any]) -> tuple[str, ...]:
 def recording(agent: Any) -> set[str]:
     """The names of the recorders and recording wrappers in an agent's nodes and branches."""
     nodes = [node.runnable for node in agent.builder.nodes.values()]
-    made = [node.tools.node for node in nodes if isinstance(node, BatchedToolsNode)]
+    made = [node.node for node in nodes if isinstance(node, ToolsNode)]
     parts = [(*nodes, *made), agent.builder.branches]
     return {
         getattr(thing, "__qualname__", type(thing).__name__)

@@ -25,7 +25,7 @@ from agent_factory import (
     topology_of,
 )
 from agent_factory.errors import MissingNode
-from agent_factory.fused.agent import FusedAgent
+from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]
@@ -233,7 +233,7 @@ def test_a_config_that_is_bound_to_the_agent_holds() -> None:
         model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
     )
     bound: Any = agent.with_config(THREAD)
-    assert isinstance(bound, FusedAgent)
+    assert isinstance(bound, CompiledAgent)
     bound.invoke(ASK)
     assert len(steps(agent)) == 5
 

@@ -118,7 +118,7 @@ def test_tools_and_layers_see_what_they_would_read(
         return looking.seen
 
     handed = run()
-    for module in ("runtime.tools_node", "fused.runner"):
+    for module in ("runtime.tools_node", "runtime.step"):
         monkeypatch.setattr(f"agent_factory.{module}.with_state", lambda calls, *_: calls)
     # Calls at once take turns as they like.
     assert sorted(map(repr, handed)) == sorted(map(repr, run()))

@@ -49,6 +49,7 @@ from agent_factory.upstream import (
     named_interrupts,
     node_alone,
     node_before,
+    node_writers,
     open_interrupts,
     place_of_run,
     read_channels,
@@ -58,7 +59,6 @@ from agent_factory.upstream import (
     run_in_place,
     sent_writes,
     shows_subgraphs,
-    state_writer,
     streams_events,
     streams_message_events,
     streams_messages,
@@ -158,7 +158,8 @@ def test_a_node_runs_with_another_end_and_its_state_is_written_without_its_edge(
 
     graph = chain(write_one, write_two)
     node = graph.nodes["node0"]
-    writer = state_writer(node)
+    writer, *edges = node_writers(node)
+    assert len(edges) == 1
     run_in_place(node, node_before(node, RunnableLambda(end)))
     tracer = Names()
     assert graph.invoke({"log": []}, {"callbacks": [tracer]})["log"] == ["one"]
@@ -274,17 +275,19 @@ def test_sent_writes_are_what_a_node_has_written_directly() -> None:
 def test_reading_after_shows_writes_that_come_first() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
         before: list[Any] = []
-        later = reading_after(config, lambda: before)["configurable"]
+        later = reading_after(config, lambda sent: [*before, *sent])["configurable"]
         later["__pregel_send"]([("log", ["sent"])])
         seen.append(later["__pregel_read"](["log"]))
         before.append(("log", ["before"]))
         seen.append(later["__pregel_read"](["log"]))
+        seen.append(later["__pregel_read"](["log"], fresh=True))
         seen.append(list(sent_writes(config)))
 
     seen: list[Any] = []
     chain(node).invoke({"log": ["given"]})
     assert seen == [
         {"log": ["given"]},
+        {"log": ["given", "before"]},
         {"log": ["given", "before", "sent"]},
         [("log", ["sent"])],
     ]

@@ -24,9 +24,9 @@ from agent_factory.factory.arguments import (
     unknown_arguments,
     wrong_type,
 )
+from agent_factory.factory.fusion import plan_fusion
 from agent_factory.factory.settings import settings_of
 from agent_factory.factory.wiring import AgentGraph, wire
-from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.model import AgentStyle
@@ -516,8 +516,7 @@ def rewired(
         **changes: Fields of its AgentSpec.
     """
     graph = cast("AgentGraph", agent.builder)
-    plan = None if graph.fusion is None else graph.fusion.plan
-    wired = wire(replace(_spec_of(agent), **changes), agent.context_schema, plan)
+    wired = wire(replace(_spec_of(agent), **changes), agent.context_schema, graph.fusion_plan)
     shared = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
     copy = wired.compile(**{**graph.options, **shared, **(services or {})})
     copy.config = agent.config

@@ -12,25 +12,17 @@ from langgraph.graph.state import CompiledStateGraph
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
-from agent_factory.fused.agent import FusedAgent
-from agent_factory.fused.planning import Fusion, FusionPlan
-from agent_factory.fused.state_view import is_ephemeral, is_known, is_persistent
-from agent_factory.fused.step import Step
-from agent_factory.fused.tool_batch import (
-    BatchedToolsNode,
-    ToolsStep,
-    capture_results,
-    resendable,
-)
+from agent_factory.factory.fusion import FusionPlan, fusion_of
 from agent_factory.hooks.base import policy_of
-from agent_factory.run_layers.agent import FusedLayeredAgent, LayeredAgent
+from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
+from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
-from agent_factory.runtime.threads import LAST_WRITE, ThreadAgent
-from agent_factory.runtime.tools_node import ToolsNode, sending_state
-from agent_factory.state.channels import KeyedByName
+from agent_factory.runtime.step import Fusion, Stage
+from agent_factory.runtime.tools_node import ToolsNode, ToolsStage, sending_state
+from agent_factory.state.channels import KeyedByName, is_ephemeral, is_known, is_persistent
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import run_in_place
@@ -55,7 +47,10 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
                 code="AF114",
             ) from error
         self.spec = spec
+        # Both are None if each node takes a step.
+        self.fusion_plan: FusionPlan | None = None
         self.fusion: Fusion | None = None
+        self.routes: dict[str, str | Choice] = {}  # where nodes lead within a step
         self.options: dict[str, Any] = {}
 
     def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -64,19 +59,14 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         agent = super().compile(*args, **options)
         shown = agent.stream_channels_list
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
-        kind: type[CompiledStateGraph[Any, Any, Any, Any]] = ThreadAgent
         if self.fusion is not None:
-            steps: dict[str, Step] = {}
-            for name in self.fusion.nodes:
-                steps[name] = Step(name, agent.nodes[name], steps, self.fusion)
-            tools = {TOOLS: ToolsStep(agent.nodes[TOOLS], self.fusion)} if TOOLS in steps else {}
-            for name, step in {**steps, **tools}.items():
-                run_in_place(agent.nodes[name], step)
-            kind = FusedLayeredAgent if self.spec.run_layers else FusedAgent
-        elif self.spec.run_layers:
-            kind = LayeredAgent
+            stages: dict[str, Stage] = {}
+            for name in self.nodes.keys() & self.routes.keys():
+                kind, node = ToolsStage if name == TOOLS else Stage, agent.nodes[name]
+                stages[name] = kind(name, node.bound, self.routes[name], node, stages, self.fusion)
+                run_in_place(node, stages[name])
         # `compile` has no place for a class. To construct the graph once more takes longer.
-        agent.__class__ = kind
+        agent.__class__ = CompiledAgent
         return agent
 
 
@@ -87,8 +77,8 @@ def wire(
     graph, recorder = AgentGraph(spec, context_schema), Recorder(spec.decisions, spec.name)
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
-    nodes, tools = _make_nodes(spec, graph, recorder, context_schema, fused=plan is not None)
-    routes = _add_edges(spec, graph, recorder, tools, fused=plan is not None)
+    nodes, tools = _make_nodes(spec, graph, recorder, context_schema)
+    graph.routes = _add_edges(spec, graph, recorder, tools)
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Of the hooks, only the loop's entry reads the signals of tools.
     reads_signals = {spec.topology.loop_entry} if tools else set()
@@ -115,7 +105,8 @@ def wire(
                 graph.channels[key] = KeyedByName(channel, moved)
     if plan is not None:
         graph.channels[LAST_NODE] = LastValue(str)  # no node reads it
-        graph.fusion = Fusion(plan, spec, graph.channels, nodes, routes, tools, recorder.enabled)
+        graph.fusion_plan = plan
+        graph.fusion = fusion_of(plan, spec, graph.channels, tools, records=recorder.enabled)
     return graph
 
 
@@ -124,10 +115,8 @@ def _make_nodes(
     graph: AgentGraph,
     recorder: Recorder,
     context_schema: type[Any] | None,
-    *,
-    fused: bool,
 ) -> tuple[dict[str, Runnable[Any, Any]], ToolsNode | None]:
-    """Return the nodes by their names, and the tools node before it takes calls together."""
+    """Return the nodes by their names, and the tools node among them."""
     plan = spec.topology
     keys = frozenset(spec.schemas.state.__annotations__.keys() - graph.managed.keys())
     shared: Any = {
@@ -144,15 +133,13 @@ def _make_nodes(
     nodes[plan.style.model] = ModelNode(spec, graph.channels, **shared)
     if TOOLS not in plan.nodes:
         return nodes, None
-    around = capture_results if fused else None
     seen = _tool_state_keys(spec, graph, keys)
-    tools = ToolsNode(spec, keys, recorder, around, seen, context_schema)
-    nodes[TOOLS] = BatchedToolsNode(tools) if fused else tools
+    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, seen, context_schema)
     return nodes, tools
 
 
 def _add_edges(
-    spec: AgentSpec, graph: AgentGraph, recorder: Recorder, tools: ToolsNode | None, *, fused: bool
+    spec: AgentSpec, graph: AgentGraph, recorder: Recorder, tools: ToolsNode | None
 ) -> dict[str, str | Choice]:
     """Add the edges, and return where each leads within a step: a node, or what chooses one."""
     routes: dict[str, str | Choice] = {}
@@ -173,8 +160,6 @@ def _add_edges(
         if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
             choose = sending_state(choose, tools.state_keys)
         choose = recorder.route(edge.source, choose, why)
-        if fused and edge.source == TOOLS:
-            choose = resendable(choose)
         for source in sources:
             graph.add_conditional_edges(source, Path(choose, str(edge.route)), list(edge.targets))
     return routes

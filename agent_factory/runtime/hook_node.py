@@ -67,6 +67,8 @@ class StateCopies:
 class HookNode(Runnable[Any, Any]):
     """Node that runs a hook of a middleware."""
 
+    streams = False
+
     def __init__(
         self,
         bound: Bound[Hook],

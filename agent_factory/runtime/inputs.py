@@ -133,3 +133,11 @@ def missing_thread(place: Mapping[str, Any]) -> NoThread:
         f"does not exist: the checkpointer has no checkpoint{where} of it.",
         "Check the config, or start the thread with invoke().",
     )
+
+
+def check_modes(modes: Any) -> None:
+    """Raise an ArgumentError if one of the modes of a stream does not exist."""
+    if modes is None or (isinstance(modes, str) and modes in STREAM_MODES):
+        return
+    if not STREAM_MODES.issuperset(modes := [modes] if isinstance(modes, str) else modes):
+        raise unknown_mode(modes)

@@ -79,6 +79,9 @@ _CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
 class ModelNode(Runnable[Any, Any]):
     """Node that calls the model through all layers."""
 
+    streams = True
+    needs_thread = False
+
     def __init__(
         self,
         spec: AgentSpec,

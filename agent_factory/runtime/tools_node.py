@@ -3,12 +3,19 @@
 Parallel tool calls are tasks that do not see each other's results. So a task does not act on what
 concerns the run: a command to a parent graph and a result that may be the answer are written to a
 private channel, a stop is written as the state's jump. The next node sees them all, and acts.
+
+A task for each call costs more than most calls. In runs of which nothing is stored, one task takes
+the calls of a turn. If a call waits for an answer or fails, all are sent again, each to its own
+task, and the finished ones take their results along. Where a thread is stored, each call has its
+task from the start: a graph that it calls is resumed there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -44,6 +51,7 @@ from agent_factory.runtime.routing import (
     Target,
 )
 from agent_factory.runtime.spec import AgentSpec
+from agent_factory.runtime.step import Run, Stage, outcome_of, repeat, run_of
 from agent_factory.state.channels import random_id
 from agent_factory.state.history import last_turn, with_reviewers
 from agent_factory.state.schema import TOOL_SIGNALS
@@ -51,16 +59,17 @@ from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
 from agent_factory.tools.injection import injection_of
 from agent_factory.tools.results import check_results
-from agent_factory.tools.tool_node import CallsWithState, layered_tool_node, with_context
+from agent_factory.tools.tool_node import (
+    CallsWithState,
+    layered_tool_node,
+    with_context,
+    with_state,
+)
 from agent_factory.topology.model import END, TOOLS
+from agent_factory.upstream import node_before
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
-
-
-def with_state(calls: list[Any], state: State, keys: Collection[str]) -> CallsWithState:
-    """Return calls with what their tools see of the state, which they would read again."""
-    return CallsWithState(calls, {key: state[key] for key in keys if key in state})
 
 
 def sending_state(choose: Choice, keys: Collection[str]) -> Choice:
@@ -76,18 +85,65 @@ def sending_state(choose: Choice, keys: Collection[str]) -> Choice:
     return route
 
 
+RESULT = "result"
+"""Key of a finished call that holds its result, when it is sent to its own task."""
+
+
+class Resend(Command[Any]):
+    """Calls that are sent again, each to its own task; no edge is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The calls of one task, with results and failures by the id of the call."""
+
+    run: Run
+    config: RunnableConfig | None
+    asynchronous: bool
+    single: bool  # there is only one call, whose errors are the task's
+    results: dict[str, Any]  # those from an earlier task, and then those of this one
+    failures: dict[str, Exception] = field(default_factory=dict)
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)  # of its calls, if asynchronous
+
+    def finish(self, call: str, result: Any) -> Any:
+        self.results[call] = result
+        return result
+
+    def fail(self, call: str, error: BaseException) -> ToolMessage:
+        """Note what stopped a call, and return a placeholder for its result."""
+        if not isinstance(error, Exception):
+            raise error
+        self.failures[call] = error
+        return ToolMessage("", tool_call_id=call)
+
+    def resend(self, calls: list[dict[str, Any]]) -> Resend:
+        """Return all calls, each for its own task, where one of them has failed or waits."""
+        for call_id, error in self.failures.items():
+            if (outcome := outcome_of(error, self.config, self.run)) is not None:
+                self.run.deferred[call_id] = outcome
+        self.run.ahead -= 1  # the calls take one more step
+        known = self.results
+        calls = [{**c, RESULT: known[c["id"]]} if c["id"] in known else c for c in calls]
+        return Resend(goto=[Send(TOOLS, [call]) for call in calls])
+
+
+_batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
+
+
 class ToolsNode(Runnable[Any, Any]):
     """Node that runs the tool calls it is sent.
 
     It replies to calls with invalid JSON arguments itself.
     """
 
+    streams = True
+    needs_thread = False
+
     def __init__(
         self,
         spec: AgentSpec,
         keys: Collection[str],
         recorder: Recorder,
-        around: Callable[[Handler], Handler] | None,
         state_keys: Collection[str] | None,
         context_schema: type[Any] | None,
     ) -> None:
@@ -109,7 +165,7 @@ class ToolsNode(Runnable[Any, Any]):
         )
         # Keys of the state that calls are sent with; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
-        compose = partial(_compose, spec, recorder, around)
+        compose = partial(_compose, spec, recorder)
         sync, asynchronous = (
             None if self._unsupported[a] else partial(compose, a) for a in (False, True)
         )
@@ -132,22 +188,44 @@ class ToolsNode(Runnable[Any, Any]):
     _tools_by_name = tools_by_name  # clients read the name that LangGraph's node has as well
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        batch = self._begin(input, config, asynchronous=False)
+        if (outcome := batch.run.deferred.pop(TOOLS, None)) is not None:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return repeat(outcome)
         calls, refused = self._read(input, asynchronous=False)
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(input, output, refused)
+        return batch.resend(input) if batch.failures else self._finish(input, output, refused)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        batch = self._begin(input, config, asynchronous=True)
+        if (outcome := batch.run.deferred.pop(TOOLS, None)) is not None:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return repeat(outcome)
         calls, refused = self._read(input, asynchronous=True)
         try:
             output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
+        except asyncio.CancelledError:
+            if batch.tasks:  # ToolNode waits for the first cancelled call only
+                await asyncio.wait(batch.tasks)
+            raise
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(input, output, refused)
+        return batch.resend(input) if batch.failures else self._finish(input, output, refused)
+
+    def _begin(self, input: Any, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
+        # A thread of another graph may be paused at its tools, with the whole state as their input.
+        calls = input if isinstance(input, list) else []
+        results = {call["id"]: call[RESULT] for call in calls if RESULT in call}
+        batch = _Batch(run_of(config) or Run(), config, asynchronous, len(calls) < 2, results)
+        _batch.set(batch)
+        return batch
 
     def _read(self, input: Any, *, asynchronous: bool) -> tuple[Any, list[ToolMessage]]:
         """Return the input of the ToolNode, and replies to calls with invalid arguments."""
@@ -216,7 +294,6 @@ class ToolsNode(Runnable[Any, Any]):
 def _compose(
     spec: AgentSpec,
     recorder: Recorder,
-    around: Callable[[Handler], Handler] | None,
     asynchronous: bool,
     execute: Handler,
 ) -> Handler:
@@ -238,17 +315,92 @@ def _compose(
     moved = {move.old: move.new for move in spec.topology.moved} if layers else {}
 
     def call_layers(request: Any) -> Any:
+        batch, call_id = _batch.get(), request.tool_call["id"]
+        assert batch is not None  # the node has begun it
+        if batch.asynchronous and (task := asyncio.current_task()):
+            batch.tasks.add(task)
+        if call_id in batch.results:
+            return batch.results[call_id]
+        if (outcome := batch.run.deferred.pop(call_id, None)) is not None:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return repeat(outcome)
         if moved:
             messages = with_reviewers(request.state["messages"], moved)
             request = replace(request, state={**request.state, "messages": messages})
+        call = composed
         if isinstance(composed, ComposedCall):
             # Models that layers call do not stream to the caller of the agent.
             disable_streaming(request.runtime.config)
-            return then(composed.select()(request), translated)
-        return then(composed(request), translated)
+            call = composed.select()
+        try:
+            result = call(request)
+            if batch.single and type(result) is ToolMessage:
+                return result  # nearly always
+            result = then(result, translated)
+        except Exception as error:
+            if batch.single:
+                raise
+            return batch.fail(call_id, error)
+        if batch.single:
+            return result
+        return then(result, partial(batch.finish, call_id), partial(batch.fail, call_id))
 
-    call = recorder.tools(call_layers)
-    return call if around is None else around(call)
+    return recorder.tools(call_layers)
+
+
+class ToolsStage(Stage):
+    """What LangGraph runs for the tools node: in a fused run, the node says where it leads."""
+
+    @cached_property
+    def _leading(self) -> Runnable[Any, Any]:
+        return node_before(self._pregel_node, _LeadFromTools(self))
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        if config is None or (run := run_of(config)) is None:
+            return self.alone.invoke(input, config)
+        return self._leading.invoke(input, run.first_config(config, traced=True))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        if config is None or (run := run_of(config)) is None:
+            return await self.alone.ainvoke(input, config)
+        return await self._leading.ainvoke(input, run.first_config(config, traced=True))
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> AsyncIterator[Any]:
+        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        if config is None or (run := run_of(config)) is None:
+            node = self.alone
+        else:
+            node, config = self._leading, run.first_config(config, traced=True)
+        async for part in node.astream(input, config):
+            yield part
+
+
+@dataclass(eq=False, repr=False)
+class _LeadFromTools(Runnable[Any, Any]):
+    """The end of a tools node: it writes the results, and where they lead."""
+
+    stage: Stage
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        update, *edges = self.stage.writers
+        run, entry = run_of(config), self.stage.fusion.next_after_tools
+        if isinstance(input, Resend) or entry is None:
+            update.invoke(input, config)
+            for edge in () if isinstance(input, Resend) else edges:
+                edge.invoke(input, config)
+            return input
+        # A run that was resumed does not know whether it has an answer: the entry node checks.
+        unknown = run is None or run.answered is not False
+        signals = [{TOOL_SIGNALS: DIRECT}] if unknown else []
+        updates = input if isinstance(input, list) else [input]
+        update.invoke([*updates, *signals, Command(goto=entry)], config)
+        return input
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self.invoke(input, config)
 
 
 def _with_ids(messages: Any) -> Any:

@@ -1,13 +1,15 @@
-"""Channels for messages: `add_messages` in time proportional to the update, not to the history.
+"""Channels of the state, and those for messages.
 
-`add_messages` reads the whole history at each write, and again at each conditional edge. These
-channels keep an index of it instead. Their values and checkpoints are the same as LangGraph's.
+`add_messages` reads the whole history at each write, and again at each conditional edge. The
+channels here keep an index of it instead, so that a write takes time proportional to the update.
+Their values and checkpoints are the same as LangGraph's.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from random import Random
 from typing import Any, Self, TypeAlias
@@ -21,11 +23,22 @@ from langchain_core.messages import (
     convert_to_messages,
     message_chunk_to_message,
 )
-from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
+from langgraph.channels import (
+    AnyValue,
+    BinaryOperatorAggregate,
+    DeltaChannel,
+    EphemeralValue,
+    LastValue,
+    Topic,
+    UntrackedValue,
+)
+from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from agent_factory.upstream import messages_delta_reducer
+
+Channel: TypeAlias = BaseChannel[Any, Any, Any]
 
 _Index: TypeAlias = tuple[list[AnyMessage], dict[str | None, int]]
 _MakeId: TypeAlias = Callable[[str | None, BaseMessage], str]
@@ -340,6 +353,53 @@ def is_messages(channel: Any) -> bool:
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
     return isinstance(channel, DeltaMessages)
+
+
+def is_ephemeral(channel: Channel) -> bool:
+    """Whether only the next step sees what a step writes."""
+    if isinstance(channel, Topic):
+        return not channel.accumulate
+    return isinstance(channel, AnyValue | EphemeralValue)
+
+
+def is_single(channel: Channel) -> bool:
+    """Whether the value is the last write. A subclass may behave otherwise."""
+    return type(channel) in (LastValue, UntrackedValue)
+
+
+def is_reduced(channel: Channel) -> bool:
+    """Whether a reducer of the user computes the value, write by write."""
+    return type(channel) in (BinaryOperatorAggregate, KeyedByName) and not is_messages(channel)
+
+
+def is_persistent(channel: Channel) -> bool:
+    """Whether a value stays until the next write."""
+    return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaChannel)
+
+
+def is_known(channel: Channel) -> bool:
+    """Whether the value after a write can be computed in advance.
+
+    A DeltaChannel stores writes and not values, so that its reducer has to run in LangGraph.
+    """
+    return any(test(channel) for test in (is_ephemeral, is_single, is_reduced, is_messages))
+
+
+@dataclass(frozen=True, slots=True)
+class ViewedChannel:
+    """A channel, and what writes do to it: asked once for all the writes of all steps."""
+
+    channel: Channel
+    is_ephemeral: bool
+    is_single: bool
+    is_messages: bool
+    is_known: bool
+
+    @classmethod
+    def of(cls, channel: Channel) -> ViewedChannel:
+        """Return a channel with all that the functions above say about it."""
+        about = (is_ephemeral, is_single, is_messages, is_known)
+        return cls(channel, *(is_so(channel) for is_so in about))
 
 
 def supports_delta_channel(checkpointer: Any) -> bool:

@@ -1,17 +1,24 @@
-"""Merge the state update of a node with those of the layers around it."""
+"""Updates of the state: what a node and its layers write, and the state after it.
+
+LangGraph applies the writes of a step when the step is over. Several nodes in one step must see
+each other's writes before that, so `StateView` applies them as they come.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.messages import RemoveMessage
 from langgraph.channels import EphemeralValue, LastValue, UntrackedValue
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import Command
+from langgraph.types import Command, Overwrite
 
 from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, describe
-from agent_factory.state.channels import is_messages
+from agent_factory.state.channels import ViewedChannel, is_messages, with_ids
+from agent_factory.upstream import is_json_overwrite
 
 Pair = tuple[str, Any]
 
@@ -95,3 +102,140 @@ def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
             f"wrote {', '.join(map(repr, sorted(unknown)))}, and the state has no such key.",
             "Declare it in the state_schema of a middleware or of the agent.",
         )
+
+
+class UnknownOutcome(Exception):
+    """A write to a channel that only LangGraph can update. Users never see this error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The state after a node's writes, before LangGraph applies them."""
+
+    persistent: dict[str, Any]  # the values that stay until the next write
+    ephemeral: dict[str, Any]  # the values that only the next node sees
+    updates: dict[str, list[Any]]  # what the nodes so far write to persistent keys, all together
+    last: dict[str, list[Any]]  # the node's own writes to ephemeral keys
+    order: Mapping[str, Any]  # all keys, in the order in which LangGraph reads them
+    pairs: list[Pair] = field(default_factory=list)  # the node's own writes, messages with ids
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that the next node and its edge see."""
+        if not self.ephemeral:
+            return dict(self.persistent)
+        return _in_order({**self.persistent, **self.ephemeral}, self.order)
+
+    def writes(self) -> list[Pair]:
+        """Return the writes that leave the state so, once the step is over."""
+        every = (*self.updates.items(), *self.last.items())
+        return [(key, value) for key, values in every for value in values]
+
+
+class StateView:
+    """The state within one step, beginning with the state that was read before it.
+
+    Each reducer is called once for each write, on the value itself and not on a copy: LangGraph
+    gets what it has returned, as an `Overwrite`. Only messages are merged again by LangGraph, which
+    changes nothing, since they have ids by then; so a checkpoint stores what is new, not all.
+    """
+
+    def __init__(
+        self,
+        state: Mapping[str, Any],
+        channels: Mapping[str, ViewedChannel],
+        cache: dict[str, Any],
+        order: Mapping[str, Any],
+    ) -> None:
+        self._channels = channels
+        self._order = order
+        self._cache = cache  # channels from earlier steps; those of messages have an index
+        ephemeral = {key for key in state if key in channels and channels[key].is_ephemeral}
+        persistent = {key: value for key, value in state.items() if key not in ephemeral}
+        # The state so far. Set it to a preview to accept that.
+        self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {}, order)
+
+    def preview(
+        self, pairs: Iterable[Pair], outcomes: Mapping[str, Any] = MappingProxyType({})
+    ) -> Preview:
+        """Return the state after a node's writes. Accept it before you call this again.
+
+        Args:
+            pairs: The writes.
+            outcomes: What reducers have returned for them before, by key.
+
+        Raises:
+            UnknownOutcome: Only LangGraph can compute a value.
+            Exception: A reducer has raised it.
+        """
+        now, order, channels = self.now, self._order, self._channels
+        named: list[Pair] = []
+        by_key: dict[str, list[Any]] = {}
+        for key, value in pairs:
+            # Messages are merged here and by LangGraph, so their ids must be set before that.
+            if channels[key].is_messages and not _overwrites(value):
+                value = with_ids(value)
+            named.append((key, value))
+            if key in by_key:
+                by_key[key].append(value)
+            else:
+                by_key[key] = [value]
+        if not named:  # most hooks write nothing
+            return Preview(now.persistent, {}, now.updates, {}, order) if now.ephemeral else now
+        persistent, updates = dict(now.persistent), dict(now.updates)
+        ephemeral: dict[str, Any] = {}
+        for key, values in by_key.items():
+            channel = channels[key]
+            if channel.is_single and len(values) == 1:  # nearly all
+                persistent[key], updates[key] = values[0], values
+            elif channel.is_ephemeral:
+                ephemeral[key] = _value_of(channel.channel.copy(), values)
+            elif channel.is_single:
+                persistent[key], updates[key] = _value_of(channel.channel.copy(), values), values
+            elif channel.is_messages:
+                persistent[key] = merged = self._reduce(key, values)
+                updates[key] = _message_writes(now.updates.get(key, []), values, merged)
+            elif channel.is_known:
+                value = outcomes[key] if key in outcomes else self._reduce(key, values)
+                persistent[key], updates[key] = value, [Overwrite(value)]
+            else:
+                raise UnknownOutcome(key)
+        if len(persistent) > len(now.persistent):
+            persistent = _in_order(persistent, order)
+        last = {key: by_key[key] for key in ephemeral}
+        return Preview(persistent, ephemeral, updates, last, order, named)
+
+    def _reduce(self, key: str, values: list[Any]) -> Any:
+        """Return the value of a key after some writes, as its reducer computes it."""
+        if key not in self.now.persistent:
+            return _value_of(self._channels[key].channel.copy(), values)
+        value = self.now.persistent[key]
+        channel: Any = self._cache.get(key)
+        if channel is None:  # to make one takes longer than its reducer
+            channel = self._cache[key] = self._channels[key].channel.from_checkpoint(value)
+        channel.value = value
+        return _value_of(channel, values)
+
+
+def _value_of(channel: Any, values: list[Any]) -> Any:
+    channel.update(values)
+    return channel.get()
+
+
+def _message_writes(earlier: list[Any], values: list[Any], merged: Any) -> list[Any]:
+    """Return writes of messages that can be made in one step."""
+    if not earlier and len(values) == 1:
+        return values
+    # A step takes one Overwrite, and no write after it. An earlier one is the only write, because
+    # those after it were merged into it.
+    if any(map(_overwrites, [*earlier[:1], *values])):
+        return [Overwrite(merged)]
+    return [*earlier, *values]
+
+
+def _in_order(state: dict[str, Any], order: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: state[key] for key in order if key in state}
+
+
+def _overwrites(value: Any) -> bool:
+    """Whether a write replaces the value, in any form that LangGraph accepts."""
+    return isinstance(value, Overwrite) or is_json_overwrite(value)

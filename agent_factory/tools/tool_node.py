@@ -7,7 +7,7 @@ wrapper, `_execute` the tool itself. docs/tools.md lists the differences to Lang
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token, copy_context
 from copy import deepcopy
 from typing import Any, Literal
@@ -118,6 +118,11 @@ class CallsWithState(list[Any]):
         return list, (list(self),)  # a checkpoint holds the calls alone
 
 
+def with_state(calls: list[Any], state: Mapping[str, Any], keys: Collection[str]) -> CallsWithState:
+    """Return calls with what their tools see of the state, which they would read again."""
+    return CallsWithState(calls, {key: state[key] for key in keys if key in state})
+
+
 def with_context(call: Mapping[str, Any], state: Any) -> dict[str, Any]:
     """Return one call and the state that its tool sees, in the form that any ToolNode takes."""
     return {"__type": WITH_CONTEXT, "tool_call": call, "state": state}
@@ -210,7 +215,13 @@ class ToolNode(LangGraphToolNode):
         requests, as_list = self._requests(input, config, runtime)
         if len(requests) == 1 and can_run_inline():
             # In a copy of the context, as in a thread: what a tool sets there ends with it.
-            return self._output([copy_context().run(self._run_call, requests[0])], as_list)
+            context = copy_context()
+            try:  # as `_run_call`, without its frame in each traceback
+                result = context.run(self._call, requests[0])
+            except Exception as error:
+                if (result := context.run(self._reply_to_wrapper, requests[0], error)) is None:
+                    raise
+            return self._output([result], as_list)
         with get_executor_for_config(config) as executor:
             return self._output(list(executor.map(self._run_call, requests)), as_list)
 

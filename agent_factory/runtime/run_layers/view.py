@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent_factory.fused.events import UPDATES, VALUES, Event, EventStream
-from agent_factory.run_layers.thread import RunThread
-from agent_factory.runtime.threads import check_modes
+from agent_factory.runtime.inputs import check_modes
+from agent_factory.runtime.run_layers.thread import RunThread
+from agent_factory.runtime.watching import UPDATES, VALUES, Event, EventStream
 from agent_factory.upstream import is_nested, streams_message_events
 
 _INTERRUPT = "__interrupt__"

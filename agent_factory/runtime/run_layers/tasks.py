@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 
 from agent_factory.errors import PathNotSupported
 from agent_factory.hooks.flows import Task, is_awaitable
-from agent_factory.run_layers.thread import Calls, RunThread
+from agent_factory.runtime.run_layers.thread import Calls, RunThread
 from agent_factory.topology.model import Layer, Move
 
 NAMESPACE = "around_agent"

@@ -11,7 +11,6 @@ from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
-from agent_factory.runtime.threads import LAST_WRITE
 from agent_factory.upstream import (
     CLEAR_TASKS,
     is_nested,
@@ -20,6 +19,9 @@ from agent_factory.upstream import (
     saver_of,
     stores_at_exit,
 )
+
+LAST_WRITE = "__last_write__"
+"""Node by which the layers around a run write to its thread. No edge leads to it, or from it."""
 
 Calls = Generator[Any, Any, Any]
 """Generator that yields calls without arguments, sync or async, and gets their results."""

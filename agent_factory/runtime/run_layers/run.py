@@ -20,8 +20,6 @@ from pydantic import BaseModel
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, UnknownStateKey, describe
-from agent_factory.fused.events import CUSTOM
-from agent_factory.fused.state_view import StateView, ViewedChannel
 from agent_factory.hooks.flows import (
     EFFECTS,
     MAX_REFUSALS,
@@ -31,20 +29,20 @@ from agent_factory.hooks.flows import (
     close,
     perform,
 )
-from agent_factory.run_layers.flow import LayerFlow, Signal
-from agent_factory.run_layers.pauses import PauseHandler, with_handler
-from agent_factory.run_layers.tasks import TaskResults
-from agent_factory.run_layers.thread import RunThread
-from agent_factory.run_layers.view import RunView
 from agent_factory.runtime.composition import without_streaming
+from agent_factory.runtime.run_layers.flow import LayerFlow, Signal
+from agent_factory.runtime.run_layers.pauses import PauseHandler, with_handler
+from agent_factory.runtime.run_layers.tasks import TaskResults
+from agent_factory.runtime.run_layers.thread import LAST_WRITE, RunThread
+from agent_factory.runtime.run_layers.view import RunView
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.threads import LAST_WRITE
-from agent_factory.state.channels import is_messages, with_ids
+from agent_factory.runtime.watching import CUSTOM
+from agent_factory.state.channels import ViewedChannel, is_known, is_messages, with_ids
 from agent_factory.state.schema import ENGINE_KEYS
-from agent_factory.state.updates import check_keys, pairs_of
+from agent_factory.state.updates import StateView, check_keys, pairs_of
 from agent_factory.upstream import current_config, is_json_overwrite, run_identity
 
-RUN: Final = object()
+LAYERED: Final = object()
 """What `LayeredRun.steps` yields where the agent runs. All else is a call without arguments."""
 
 Steps = Generator[Any, Any, Any]
@@ -53,8 +51,8 @@ Steps = Generator[Any, Any, Any]
 class LayeredRun:
     """One run of an agent inside its layers: a start, or what follows a pause.
 
-    `steps` is written once for sync and async runs. `LayeredAgent` drives it: it runs the agent
-    where `steps` yields `RUN`, and makes all other calls.
+    `steps` is written once for sync and async runs. The agent drives it: it runs the agent
+    where `steps` yields `LAYERED`, and makes all other calls.
 
     Args:
         agent: The agent.
@@ -109,14 +107,14 @@ class LayeredRun:
         return Signal(error, error)
 
     def steps(self) -> Steps:
-        """Run the layers, the outermost first; yield `RUN` where the agent runs."""
+        """Run the layers, the outermost first; yield `LAYERED` where the agent runs."""
         failure: BaseException | None = None
         paused = False
         try:
             if (yield from self.start()):
                 yield from self.layer(0, self._first_state)
             else:
-                yield RUN
+                yield LAYERED
         except Signal as signal:
             failure, paused = signal.error, isinstance(signal.thrown, RunPaused)
         except Exception as error:
@@ -243,7 +241,7 @@ class LayeredRun:
         """Run the agent, and return its final state."""
         self.input = self.input_for(state)
         try:
-            yield RUN
+            yield LAYERED
         except Signal as closed:
             # A caller may stop to read as soon as it is asked something.
             asked = self._pauses.interrupts is None and self.view.asked
@@ -322,10 +320,11 @@ class LayeredRun:
             ends = flow.caught is not None or flow.passed is None
             values = yield from self._thread.write(writes, ends=ends)
         else:
-            channels, values = self._agent.channels, self.values
+            values = self.values
+            channels = {key: c for key, c in self._agent.channels.items() if is_known(c)}
+            viewed = {key: ViewedChannel.of(channel) for key, channel in channels.items()}
             for write in writes:
                 pairs = [(key, value) for key, value in write.items() if key in channels]
-                viewed = {key: ViewedChannel.of(channel) for key, channel in channels.items()}
                 view = StateView(values, viewed, {}, channels)
                 values = view.preview(pairs).state()
         self._values, self.view.values = values, None

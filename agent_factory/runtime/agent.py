@@ -1,0 +1,596 @@
+"""CompiledAgent: the graph of an agent, with its checks, its fused runs and its layers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_callback_manager_for_config,
+    merge_configs,
+)
+from langchain_core.runnables.graph import Graph
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.config import get_stream_writer
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.stream import SubgraphTransformer
+from langgraph.types import Command, StateUpdate
+
+from agent_factory.errors import MissingNode
+from agent_factory.hooks.flows import is_awaitable
+from agent_factory.runtime.inputs import check_answer, check_keys, check_modes
+from agent_factory.runtime.run_layers.run import LAYERED, LayeredRun
+from agent_factory.runtime.run_layers.thread import LAST_WRITE
+from agent_factory.runtime.step import RUN, Run, Watch, run_of
+from agent_factory.runtime.tools_node import NAMESPACE_MARK
+from agent_factory.runtime.watching import (
+    CUSTOM,
+    TASKS,
+    UPDATES,
+    VALUES,
+    Events,
+    EventStream,
+    Handover,
+)
+from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
+from agent_factory.upstream import (
+    current_config,
+    is_nested,
+    is_resumed,
+    place_of_run,
+    saver_of,
+    shows_subgraphs,
+    streams_events,
+    streams_messages,
+    waiting_nodes,
+)
+
+COORDINATES = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
+"""Keys of a config that name a thread or a place in it: with one, a run has no graph around it."""
+
+_BETWEEN_STEPS = (
+    "cache",
+    "checkpointer",
+    "interrupt_after_nodes",
+    "interrupt_before_nodes",
+    "step_timeout",
+)
+"""Attributes that make something happen between the steps of a run, or to each of them."""
+
+_SHOWN_BY_STEPS = ("debug", "interrupt_after", "interrupt_before", "print_mode")
+"""Options of a call that show or stop LangGraph's own steps."""
+
+_LIVE = frozenset({"messages", "tools", CUSTOM})
+"""Modes of a stream whose events come from inside of nodes."""
+
+_MODES = _LIVE | {UPDATES, VALUES}
+"""Modes of a stream that a fused run can serve; others are about LangGraph's own steps."""
+
+HIDES_TASKS = "__agent_factory_hides_tasks"
+"""Key of `configurable` for the event protocol, which asks for tasks and may not show them."""
+
+_CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
+
+# Request only the final state; the default makes LangGraph emit every step.
+_FINAL_STATE: dict[str, Any] = {"version": "v2"}
+
+
+class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
+    """Compiled agent: LangGraph's graph with checks, fused runs, and layers around each run.
+
+    A fused run takes many nodes in one step. A caller sees each node as it would be hook by hook:
+    in streams, in callbacks and traces. A run goes hook by hook if its caller observes LangGraph's
+    own steps, and an agent that was built with `fused=False` always does.
+
+    What a run is started with is checked before that. LangGraph would end a run at once, without an
+    error, if the thread waits at a node that the graph does not have, or for nothing. It would drop
+    keys of the input that no schema has. Its error about a missing `thread_id` gets a note.
+
+    LangGraph's `invoke`, `ainvoke` and the event protocols call `stream` and `astream`.
+    """
+
+    builder: Any  # the AgentGraph, whose module imports this one
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        """Run to the end."""
+        own, for_state = self._ask_for_state(input, config, options)
+        result = super().invoke(input, own, **for_state)
+        return _in_version(result, options) if for_state is not options else result
+
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        """Run to the end, asynchronously."""
+        own, for_state = self._ask_for_state(input, config, options)
+        result = await super().ainvoke(input, own, **for_state)
+        return _in_version(result, options) if for_state is not options else result
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Iterator[Any]:
+        """Run and yield events."""
+        run = self._stream_in_layers if self.builder.spec.run_layers else self._stream
+        return run(input, config, options)
+
+    def astream(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        """Run and yield events, asynchronously."""
+        run = self._astream_in_layers if self.builder.spec.run_layers else self._astream
+        return run(input, config, options)
+
+    def stream_events(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        """Run and yield the events of the event protocol."""
+        return super().stream_events(input, self._for_protocol(config, options), **options)
+
+    def astream_events(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        """Run and yield events in one of three versions, asynchronously."""
+        return super().astream_events(input, self._for_protocol(config, options), **options)
+
+    def bulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Update the state of a thread; without `as_node`, as the last node of its last step."""
+        saver, place = self.stored(config)
+        stored = saver.get_tuple(place) if saver else None
+        return super().bulk_update_state(config, self._by_last_node(stored, supersteps))
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Update the state of a thread, asynchronously; otherwise as `bulk_update_state`."""
+        saver, place = self.stored(config)
+        stored = await saver.aget_tuple(place) if saver else None
+        return await super().abulk_update_state(config, self._by_last_node(stored, supersteps))
+
+    def _by_last_node(
+        self, stored: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> list[list[StateUpdate]]:
+        """Return updates with the name of the node that has made the last one, if it is missing."""
+        made = [list(updates) for updates in supersteps]
+        if stored is None or not made or self.builder.fusion is None:
+            return made
+        checkpoint = stored.checkpoint
+        version: Any = checkpoint["channel_versions"].get(LAST_NODE)
+        seen: list[Any] = [
+            seen
+            for node, versions in checkpoint["versions_seen"].items()
+            if node in self.nodes
+            for seen in versions.values()
+        ]
+        if version is None or any(other >= version for other in seen):
+            return made  # the last step had one node, which LangGraph finds itself
+        last = checkpoint["channel_values"][LAST_NODE]
+        made[0] = [
+            one._replace(as_node=last) if one.as_node is None and one.values is not None else one
+            for one in made[0]
+        ]
+        return made
+
+    def get_graph(self, config: RunnableConfig | None = None, **options: Any) -> Graph:
+        """Return the graph to draw, without the nodes that no edge leads to."""
+        graph = super().get_graph(config, **options)
+        for node in (*self.builder.spec.topology.former_nodes, LAST_WRITE):
+            if node in graph.nodes:
+                graph.remove_node(graph.nodes[node])
+        return graph
+
+    # Layers around a run
+
+    def _stream_in_layers(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> Iterator[Any]:
+        """Run inside the flows `around_agent` of the middleware, and yield events."""
+        run = LayeredRun(self, input, config, options, asynchronous=False)
+        steps = run.steps()
+        advance, value = steps.send, None
+        while True:
+            try:
+                call = advance(value)
+            except StopIteration:
+                yield from run.view.take()
+                return
+            try:
+                value, advance = None, steps.send
+                if call is not LAYERED:
+                    value = call()
+                    continue
+                yield from run.view.take()
+                parts: Any = self._stream(run.input, run.config, {**run.options})
+                with closing(parts):
+                    for part in parts:
+                        yield from run.view.see(part)
+            except BaseException as error:
+                value, advance = run.raised(error), steps.throw
+
+    async def _astream_in_layers(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> AsyncIterator[Any]:
+        """Run inside the flows `around_agent`, and yield events, asynchronously."""
+        run = LayeredRun(self, input, config, options, asynchronous=True)
+        steps = run.steps()
+        advance, value = steps.send, None
+        while True:
+            try:
+                call = advance(value)
+            except StopIteration:
+                for part in run.view.take():
+                    yield part
+                return
+            try:
+                value, advance = None, steps.send
+                if call is not LAYERED:
+                    value = call()
+                    value = await value if is_awaitable(value) else value
+                    continue
+                for part in run.view.take():
+                    yield part
+                parts: Any = self._astream(run.input, run.config, {**run.options})
+                async with aclosing(parts):
+                    async for part in parts:
+                        for seen in run.view.see(part):
+                            yield seen
+            except BaseException as error:
+                value, advance = run.raised(error), steps.throw
+
+    # A run inside of them
+
+    def _stream(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> Iterator[Any]:
+        """Run, without the layers around a run, and yield events."""
+        config, shown = self._watch(input, config, options)
+        check_modes(options.get("stream_mode"))
+        if not self.has_thread(config):
+            parts = _explained(super().stream(input, config, **options))
+        elif (checked := self._to_check(input, config)) is not None:
+            parts = self._stream_checked(input, *checked, options)
+        else:
+            parts = super().stream(input, config, **options)
+        return parts if shown is None else shown.read(parts)
+
+    def _astream(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> AsyncIterator[Any]:
+        """Run, without the layers around a run, and yield events, asynchronously."""
+        config, shown = self._watch(input, config, options, asynchronous=True)
+        check_modes(options.get("stream_mode"))
+        if not self.has_thread(config):
+            parts = _aexplained(super().astream(input, config, **options))
+        elif (checked := self._to_check(input, config)) is not None:
+            parts = self._astream_checked(input, *checked, options)
+        else:
+            parts = super().astream(input, config, **options)
+        return parts if shown is None else shown.aread(parts)
+
+    def _stream_checked(
+        self,
+        input: Any,
+        saver: BaseCheckpointSaver[Any] | None,
+        place: RunnableConfig,
+        config: RunnableConfig,
+        options: dict[str, Any],
+    ) -> Iterator[Any]:
+        self.check_start(input, saver.get_tuple(place) if saver else None, place)
+        yield from super().stream(input, config, **options)
+
+    async def _astream_checked(
+        self,
+        input: Any,
+        saver: BaseCheckpointSaver[Any] | None,
+        place: RunnableConfig,
+        config: RunnableConfig,
+        options: dict[str, Any],
+    ) -> AsyncIterator[Any]:
+        self.check_start(input, await saver.aget_tuple(place) if saver else None, place)
+        events: Any = super().astream(input, config, **options)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    # What it is started with
+
+    def has_thread(self, config: RunnableConfig | None) -> bool:
+        """Whether a run needs no `thread_id`, or has one in its config or in the context."""
+        if not self.checkpointer or "thread_id" in (config or {}).get("configurable", ()):
+            return True
+        return "thread_id" in ensure_config(merge_configs(self.config, config))["configurable"]
+
+    def effective_configurable(self, config: RunnableConfig | None) -> dict[str, Any]:
+        """Return the `configurable` of a run: its own, and that of the graph around it if any."""
+        given: Any = merge_configs(self.config, config)
+        own: dict[str, Any] = given.get("configurable", {})
+        if any(own.get(key) for key in COORDINATES):
+            return own
+        return {**(current_config.get() or {}).get("configurable", {}), **own}
+
+    def stored(
+        self, config: RunnableConfig
+    ) -> tuple[BaseCheckpointSaver[Any] | None, RunnableConfig]:
+        """Return the saver of a thread, and where the thread lies."""
+        saver = saver_of(config) or self.checkpointer
+        place = merge_configs(self.config, config)
+        return (saver if isinstance(saver, BaseCheckpointSaver) else None), place
+
+    def missing_nodes(self, stored: CheckpointTuple | None, *, latest: bool = True) -> list[str]:
+        """Return the nodes that a stored thread waits at, and this agent does not have."""
+        waiting = () if stored is None else waiting_nodes(stored, latest=latest)
+        return [node for node in waiting if node not in self.nodes]
+
+    def missing_node_error(self, thread_id: str | None, missing: Collection[str]) -> MissingNode:
+        """Return the error for a thread that waits at nodes which this agent does not have."""
+        moved = {move.old: move.new for move in self.builder.spec.topology.moved}
+        hints = []
+        for node in missing:
+            owner, _, phase = node.rpartition(".")
+            if owner in moved:
+                hints.append(f"{owner} was moved to {moved[owner]}, which has no {phase} hook.")
+            elif owner:
+                renamed = f"create_agent(..., moved={{{owner!r}: ...}})"
+                hints.append(f"Pass {renamed} if {owner} was renamed.")
+        hints.append("Send a new message with review.add_input(...) to go on without it.")
+        return MissingNode(thread_id, list(missing), " ".join(hints))
+
+    def _to_check(
+        self, input: Any, config: RunnableConfig | None
+    ) -> tuple[BaseCheckpointSaver[Any] | None, RunnableConfig, RunnableConfig] | None:
+        """Return the saver and the place of a thread to check, and the config of the run.
+
+        None for a run with new input of which all keys are known: it reads the thread once only.
+        """
+        own: Any = (config or {}).get("configurable", {})
+        context: Any = (current_config.get() or {}).get("configurable", {})
+        resumes = input is None or (isinstance(input, Command) and not input.goto)
+        unknown = (
+            self.has_unknown_keys(input) and not self.builder.spec.run_layers
+        )  # they checked it
+        if not (resumes or unknown or any(is_resumed(keys) for keys in (own, context) if keys)):
+            return None
+        configurable = self.effective_configurable(config)
+        # A graph around this one passes on its state, in which other keys are ordinary.
+        unknown = unknown and not is_nested(configurable)
+        if not (resumes or unknown or is_resumed(configurable)):
+            return None
+        saver = saver_of({"configurable": configurable}) or self.checkpointer
+        if self.checkpointer is False or not isinstance(saver, BaseCheckpointSaver):
+            saver = None
+            if not unknown:
+                return None
+        place, again = place_of_run(configurable, stateful=self.checkpointer is True)
+        return saver, place, {**(config or {}), "configurable": {**own, **again}}
+
+    def has_unknown_keys(self, input: Any) -> bool:
+        """Whether an input has keys that no schema of the agent has."""
+        return isinstance(input, dict) and not input.keys() <= self.channels.keys()
+
+    def check_start(
+        self, input: Any, stored: CheckpointTuple | None, place: RunnableConfig
+    ) -> None:
+        """Check what a run is started with, and where its thread waits.
+
+        Raises:
+            MissingNode: The thread is resumed, and waits at a node that this agent does not have.
+            UnknownInput: The input has a key that no schema has, and that is likely a mistake.
+            NothingPending: An answer was passed, and the thread waits for nothing.
+            UnknownCall: An answer names an interrupt that does not wait.
+            NoThread: An answer was passed, and the thread does not exist.
+        """
+        where: dict[str, Any] = place["configurable"]
+        nested = bool(where.get("checkpoint_ns"))
+        if nested or not isinstance(input, dict):
+            latest = "checkpoint_id" not in where
+            if missing := self.missing_nodes(stored, latest=latest):
+                raise self.missing_node_error(str(where["thread_id"]), missing)
+        if nested:
+            return
+        schema = self.builder.schemas[self.builder.input_schema]
+        keys = [key for key in schema if key not in ENGINE_KEYS]
+        check_keys(input, self.channels, keys, stored)
+        check_answer(input, stored, where)
+
+    # Who observes it
+
+    def _for_protocol(
+        self, config: RunnableConfig | None, options: Mapping[str, Any]
+    ) -> RunnableConfig | None:
+        """Return a config that says whether the event protocol shows tasks to its caller."""
+        if self.builder.fusion is None or options.get("version") != "v3":
+            return config
+        made: list[Any] = [*self.stream_transformers, *(options.get("transformers") or ())]
+        hidden = all(
+            isinstance(one, type)
+            and (
+                issubclass(one, SubgraphTransformer)
+                or _MODES.issuperset(getattr(one, "required_stream_modes", (TASKS,)))
+            )
+            for one in made
+        )
+        return _with_configurable(config, {HIDES_TASKS: hidden})
+
+    def _ask_for_state(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> tuple[RunnableConfig | None, dict[str, Any]]:
+        """Return the config and the options of a run that only has to return the final state.
+
+        For another run, the options are the same object.
+        """
+        if self.builder.fusion is None or options.get("stream_mode", VALUES) not in (VALUES, None):
+            return config, options  # `stream` is called
+        config, run = self._start(input, config, options)
+        return config, options if run is None else {**options, **_FINAL_STATE}
+
+    def _watch(
+        self,
+        input: Any,
+        config: RunnableConfig | None,
+        options: dict[str, Any],
+        *,
+        asynchronous: bool = False,
+    ) -> tuple[RunnableConfig | None, EventStream | None]:
+        """Return the config of a run that yields events, and what reads them if nodes emit some.
+
+        The options become those that LangGraph gets.
+        """
+        if self.builder.fusion is None:
+            return config, None
+        run = run_of(config)
+        if run is not None and not run.entered:
+            run.entered = True  # `invoke` calls `stream`
+            return config, None
+        mode = options.get("stream_mode") or self.stream_mode
+        modes = [mode] if isinstance(mode, str) else list(mode)
+        subgraphs, version = bool(options.get("subgraphs")), options.get("version", "v1")
+        shown = EventStream(
+            modes, single=isinstance(mode, str), subgraphs=subgraphs, version=version
+        )
+        of_nodes = {UPDATES, VALUES, TASKS}.intersection(modes)
+        in_stream = subgraphs or not _LIVE.isdisjoint(modes)
+        keys = options.get("output_keys") or self.stream_channels_list
+        if in_stream:
+            # Events pass through LangGraph's stream, where they keep their place among the others.
+            events = Events(of_nodes, keys, lambda event: get_stream_writer()(event))
+        elif asynchronous:
+            shown.handover = Handover()
+            events = Events(of_nodes, keys, shown.handover.offer, awaits=True)
+        else:
+            events = Events(of_nodes, keys, shown.early.append, late=True)
+        config, run = self._start(input, config, options, modes, events if of_nodes else None)
+        if run is None or not of_nodes:
+            return config, None
+        options["stream_mode"] = [*modes, CUSTOM] if in_stream and CUSTOM not in modes else modes
+        return config, shown
+
+    def _start(
+        self,
+        input: Any,
+        config: RunnableConfig | None,
+        options: Mapping[str, Any],
+        modes: Collection[str] = (),
+        events: Events | None = None,
+    ) -> tuple[RunnableConfig | None, Run | None]:
+        """Return the config of a run, and the run if it is fused."""
+        settings, context = merge_configs(self.config, config), ensure_config()
+        # LangGraph's errors depend on a config without keys of this class.
+        is_inside = any(run_of(around) for around in (config, context))
+        by_hook = _with_configurable(config, {RUN: None}) if is_inside else config
+        if self.builder.fusion is None or not self.has_thread(config):
+            return by_hook, None
+        configurable = settings.get("configurable", {})
+        if not any(configurable.get(key) for key in COORDINATES):
+            configurable = {**context["configurable"], **configurable}
+        if self._shows_steps(configurable, options, modes):
+            return by_hook, None
+        watch = self._watchers({"callbacks": context.get("callbacks"), **settings}, options, modes)
+        namespace = configurable.get("checkpoint_ns") or ""
+        depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
+        unwatched = not (modes or watch.traced or options.get("control"))
+        run = Run(
+            replace(watch, events=events),
+            depth,
+            unwatched and self._is_single_step(configurable.get(RUN), depth),
+            entered=bool(modes),
+            resumed=input is None or isinstance(input, Command) or is_resumed(configurable),
+        )
+        return _with_configurable(config, {RUN: run}), run
+
+    def _watchers(
+        self, config: RunnableConfig, options: Mapping[str, Any], modes: Collection[str]
+    ) -> Watch:
+        """Return what observes a run with this config and these modes of its stream."""
+        handlers = get_callback_manager_for_config(config).handlers
+        for handler in filter(streams_events, handlers):
+            handler.run_inline = True  # a call in a task or a thread would cost more than the hook
+        live = not _LIVE.isdisjoint(modes)
+        return Watch(
+            traced=any(map(_observes_nodes, handlers)),
+            messages="messages" in modes,
+            named=bool(handlers or options.get("subgraphs") or live or self.builder.fusion.records),
+        )
+
+    def _shows_steps(
+        self, configurable: Mapping[str, Any], options: Mapping[str, Any], modes: Collection[str]
+    ) -> bool:
+        """Whether the caller observes LangGraph's own steps."""
+        served = {*_MODES, TASKS} if configurable.get(HIDES_TASKS) else _MODES
+        return bool(
+            self.debug
+            or any(options.get(name) for name in _SHOWN_BY_STEPS)
+            or not served.issuperset(modes)
+            or isinstance(options.get("output_keys"), str)
+            # LangGraph shows its own steps to the caller of the graph around this one.
+            or shows_subgraphs(configurable)
+            # In a graph, the default mode depends on how LangGraph calls this one.
+            or (modes and not options.get("stream_mode") and configurable.get("checkpoint_ns"))
+        )
+
+    def _is_single_step(self, parent: Run | None, depth: int) -> bool:
+        """Whether a run that no caller observes can be a single step."""
+        # A fused run of one step would misreport managed values such as `remaining_steps`.
+        if self.builder.managed or self.builder.spec.node_policies:
+            return False
+        if any(getattr(self, name) for name in _BETWEEN_STEPS):
+            return False
+        return depth == 0 or (
+            parent is not None and parent.single_step and parent.depth + 1 == depth
+        )
+
+
+def _with_configurable(config: RunnableConfig | None, values: Mapping[str, Any]) -> RunnableConfig:
+    own: RunnableConfig = {**(config or {})}
+    own["configurable"] = {**own.get("configurable", {}), **values}
+    return own
+
+
+def _observes_nodes(handler: BaseCallbackHandler) -> bool:
+    """Whether a callback handler listens to nodes: tracers do, counters of tokens do not."""
+    if handler.ignore_chain or streams_messages(handler):
+        return False
+    kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
+    return any(
+        getattr(kind, name) not in [getattr(base, name) for base in bases] for name in _CHAIN_EVENTS
+    )
+
+
+def _in_version(result: Any, options: Mapping[str, Any]) -> Any:
+    """Return the final state in the version of the output format that the caller requested."""
+    if options.get("version") == "v2":
+        return result
+    if not result.interrupts:
+        return result.value
+    value = result.value if isinstance(result.value, dict) else {}
+    return {**value, "__interrupt__": list(result.interrupts)}
+
+
+def _explained(events: Iterator[Any]) -> Iterator[Any]:
+    with _thread_note():
+        yield from events
+
+
+async def _aexplained(events: Any) -> AsyncIterator[Any]:
+    with _thread_note():
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+
+@contextmanager
+def _thread_note() -> Iterator[None]:
+    """Add a note to an error that a missing `thread_id` causes, in LangGraph or in a saver."""
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        if "thread_id" in str(error):
+            error.add_note(
+                "The agent has a checkpointer, so each run needs the name of its thread. Write "
+                'agent.invoke(..., {"configurable": {"thread_id": "1"}}).'
+            )
+        raise

@@ -1,0 +1,780 @@
+"""Steps: what LangGraph runs for a node, and in a fused run the nodes after it as well.
+
+`Stage._invoke` is the loop: it enters a node, invokes it, and takes what it returns, as long as the
+path leads forward. What a step cannot do in the place of a later node, such as to wait for the
+answer to an interrupt or to fail, that node does itself in the step that follows. In a run hook by
+hook, LangGraph runs each node in a step of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import Any, NamedTuple, cast
+from uuid import UUID
+
+from langchain_core.callbacks import CallbackManager
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import run_in_executor
+from langgraph.channels import UntrackedValue
+from langgraph.errors import ErrorCode, GraphInterrupt, GraphRecursionError, create_error_message
+from langgraph.types import Command, Interrupt, Send, interrupt
+
+from agent_factory.runtime.composition import without_streaming
+from agent_factory.runtime.routing import Choice, Target
+from agent_factory.runtime.watching import AsyncSpans, Event, Events, as_written, call_in_span
+from agent_factory.state.channels import DeltaMessages, ViewedChannel, random_id
+from agent_factory.state.schema import LAST_NODE, RETRIES, TOOL_SIGNALS
+from agent_factory.state.updates import Pair, Preview, StateView, pairs_of
+from agent_factory.tools.tool_node import CallsWithState, with_state
+from agent_factory.topology.model import END, TOOLS
+from agent_factory.upstream import (
+    at_node,
+    at_step,
+    counting_graphs,
+    current_config,
+    graph_namespace,
+    in_namespace,
+    interrupts_here,
+    node_alone,
+    node_before,
+    node_writers,
+    read_keys,
+    reading_after,
+    saver_of,
+    sent_writes,
+    stored_writes,
+    stores_at_exit,
+    streams_messages,
+    super_step,
+    task_id,
+)
+
+RUN = "__agent_factory_run"
+"""Key of `configurable` that holds the `Run`. Keys that start with "__" stay out of metadata."""
+
+
+# One run
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What observes the nodes of a run."""
+
+    traced: bool = False  # callbacks listen to nodes, so each node is a traced run
+    messages: bool = False  # LangGraph streams the messages that nodes return
+    named: bool = False  # callbacks or streams show under which node something happens
+    events: Events | None = None  # what the caller of a stream sees of nodes
+
+    @property
+    def nodes(self) -> bool:
+        """Whether somebody observes single nodes."""
+        return self.traced or self.messages or self.events is not None
+
+
+class Result(NamedTuple):
+    """What a node has returned in the middle of a step, to be taken in a step of its own."""
+
+    value: Any
+    outcomes: Mapping[str, Any] = {}  # what reducers have returned for it, by key
+
+
+Outcome = Exception | Interrupt[Any] | Result
+"""What a node has raised, asked or returned."""
+
+
+@dataclass(slots=True)
+class Run:
+    """A fused run: what it remembers from one step to the next, in addition to the state."""
+
+    watch: Watch = Watch()
+    depth: int = 0  # how many graphs are around it
+    # Nothing is stored between the steps and no caller observes them, so the run takes one step.
+    single_step: bool = False
+    entered: bool = False  # the graph has it; before that it is on its way from `invoke`
+    resumed: bool = False  # the next node may wait for an answer, so it needs a step to itself
+    answered: bool | None = None  # whether the run already has its structured answer, if known
+    skipped_steps: int = 0  # how many steps it saved; they count towards the recursion limit
+    ahead: int = 0  # how many steps more it would have taken hook by hook so far
+    step: Any = None  # the Step under way
+    # What a node or a tool call does in its own step, in place of its work, by its name or id.
+    deferred: dict[str, Outcome] = field(default_factory=dict)
+    channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
+    id: str = field(default_factory=random_id)
+    _ids: int = 0  # how many were made
+
+    def check_limit(self, config: RunnableConfig, begun: int = 1) -> None:
+        """Raise an error if the run may take no more step; `begun` is 0 before the current one."""
+        limit = config["recursion_limit"]
+        if super_step(config) + self.skipped_steps + begun - 1 >= limit:
+            message = (
+                f"Recursion limit of {limit} reached, but the run has not ended. Set a higher "
+                "`recursion_limit` in the config of the call, or find out what keeps the run going."
+            )
+            code = ErrorCode.GRAPH_RECURSION_LIMIT
+            raise GraphRecursionError(create_error_message(message=message, error_code=code))
+
+    def first_config(self, config: RunnableConfig, *, traced: bool) -> RunnableConfig:
+        """Return the config of the node that a step begins with, as it would be hook by hook."""
+        run_id = None if traced else UUID(self.new_id())
+        return at_step(config, super_step(config) + self.ahead, run_id)
+
+    def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
+        """Return the config of another node of a step, as it would be hook by hook."""
+        step, sent = super_step(config) + self.ahead, node == TOOLS
+        run_id = None if self.watch.traced else UUID(self.new_id())
+        return at_node(config, step, node, self.new_id(), run_id, sent=sent)
+
+    def new_id(self) -> str:
+        """Return an id in the form of a UUID, without the time that it takes to make one."""
+        self._ids += 1
+        return f"{self.id[:-12]}{self._ids:012x}"
+
+
+def run_of(config: RunnableConfig | None) -> Run | None:
+    """Return the run of a config; None in a run hook by hook."""
+    run: Run | None = (config or {}).get("configurable", {}).get(RUN)
+    return run
+
+
+def outcome_of(error: Exception, config: RunnableConfig | None, run: Run) -> Outcome | None:
+    """Return what raises or asks the same in another step, or None if only a rerun can."""
+    if not isinstance(error, GraphInterrupt):
+        # The frames of this step would stand between those of the one that raises again.
+        while (trace := error.__traceback__) and trace.tb_frame.f_globals["__name__"] in _FRAMES:
+            error.__traceback__ = trace.tb_next
+        return error
+    interrupts: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
+    if interrupts_here(interrupts, config):
+        return interrupts[0]
+    # A subgraph waits, in a checkpoint namespace that belongs to the step that called it. A run
+    # without a checkpointer cannot be resumed, so there the namespace does not matter.
+    return error if run.single_step else None
+
+
+_FRAMES = (__name__, "agent_factory.runtime.watching", "agent_factory.runtime.tools_node")
+"""Modules through which a step calls a node."""
+
+
+def repeat(outcome: Interrupt[Any] | Result) -> Any:
+    """Ask again what a node has asked, or return what it has returned."""
+    if isinstance(outcome, Interrupt):
+        return interrupt(outcome.value, response_schema=outcome.response_schema)
+    return outcome.value
+
+
+# The nodes of an agent
+
+
+class Successors(NamedTuple):
+    """The nodes to which a step may continue from a node."""
+
+    always: frozenset[str] = frozenset()
+    if_unchanged: frozenset[str] = frozenset()  # if no node of the step has written state so far
+    if_stored: frozenset[str] = frozenset()  # once what was written is stored
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """What the stages of an agent share."""
+
+    channels: Mapping[str, Any]
+    keys: Mapping[str, Any]  # of the state, in the order in which LangGraph reads them
+    engine_keys: list[str]  # keys of the state that only the engine sees
+    reads_signals: Collection[str]  # nodes that see them
+    records: bool  # decisions of nodes are recorded, with the step and the call that they belong to
+    batches_calls: bool  # the tool calls of a turn may go to one task
+    state_keys: Collection[str] | None  # what calls are sent with; None if tools read the state
+    next_after_tools: str | None  # None if an edge looks at the results of tools to choose it
+    plan_successors: Callable[[], Mapping[str, Successors]]
+
+    # Many agents are built that never run, so what only runs need is made in the first run.
+
+    @cached_property
+    def viewed(self) -> Mapping[str, ViewedChannel]:
+        """The channels as the view of a step asks them."""
+        return {key: ViewedChannel.of(channel) for key, channel in self.channels.items()}
+
+    @cached_property
+    def successors(self) -> Mapping[str, Successors]:
+        """The nodes that may follow each node in a step."""
+        return self.plan_successors()
+
+
+class Stage(Runnable[Any, Any]):
+    """What LangGraph runs for a node: it alone, or in a fused run those after it as well."""
+
+    name: str
+
+    def __init__(
+        self,
+        name: str,
+        node: Any,
+        route: str | Choice,
+        pregel_node: Any,
+        stages: Mapping[str, Stage],
+        fusion: Fusion,
+    ) -> None:
+        self.name = name
+        self.node = node
+        self.route = route  # the next node, or the function that chooses one
+        self.stages = stages
+        self.fusion = fusion
+        self.sees_signals = name in fusion.reads_signals
+        self.streams: bool = node.streams  # the tokens of models that it calls
+        self.needs_thread: bool = node.needs_thread  # in an asynchronous run
+        self.has_trace_policy = pregel_node.trace_policy is not None
+        self._pregel_node = pregel_node
+
+    @cached_property
+    def successors(self) -> Successors:
+        """The nodes that may follow in the same step."""
+        return self.fusion.successors[self.name]
+
+    @cached_property
+    def alone(self) -> Runnable[Any, Any]:
+        """The node as LangGraph runs it, with its edges."""
+        return node_alone(self._pregel_node)
+
+    @cached_property
+    def traced(self) -> Runnable[Any, Any]:
+        """The node as LangGraph traces it, with the rest of a step in place of its edges.
+
+        Spans of other nodes are made here, in less time.
+        """
+        return node_before(self._pregel_node, _Continue())
+
+    @cached_property
+    def writers(self) -> Sequence[Runnable[Any, Any]]:
+        """What writes a result of the node to LangGraph: its update, and then where edges lead."""
+        return node_writers(self._pregel_node)
+
+    def visible(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return what the node sees of the state."""
+        if self.sees_signals or (TOOL_SIGNALS not in state and RETRIES not in state):
+            return state
+        return {key: state[key] for key in state if key not in (TOOL_SIGNALS, RETRIES)}
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        config = config or {}
+        if (run := run_of(config)) is None:
+            return self.alone.invoke(input, config)
+        step = Step(self, input, config, run)
+        copy_context().run(self._take_nodes, step)
+        return step.write(config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        config = config or {}
+        if (run := run_of(config)) is None:
+            return await self.alone.ainvoke(input, config)
+        return await self._atake(Step(self, input, config, run), config, streaming=False)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> AsyncIterator[Any]:
+        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        config = config or {}
+        if (run := run_of(config)) is None:
+            async for part in self.alone.astream(input, config):
+                yield part
+        else:
+            yield await self._atake(Step(self, input, config, run), config, streaming=True)
+
+    async def _atake(self, step: Step, config: RunnableConfig, *, streaming: bool) -> Any:
+        nodes = self._atake_nodes(step, streaming=streaming)
+        await asyncio.create_task(nodes, context=copy_context())
+        return step.write(config)
+
+    def _take_nodes(self, step: Step, in_thread: bool = False) -> None:
+        """Go from node to node, until the step ends; in a thread, as long as nodes need one."""
+        if (failure := step.take_deferred()) is not None:
+            step.show()
+            raise failure
+        while not step.done and (step.needs_thread or not in_thread):
+            step.show()
+            step.store()
+            node, state, config = step.enter()
+            try:
+                if not step.traced:
+                    step.take(node.invoke(state, config))
+                elif step.stage.has_trace_policy:
+                    step.stage.traced.invoke(state, config)  # calls `take_in_span`
+                else:
+                    call_in_span(node, step.stage.name, state, config, step.take_in_span)
+            except Exception as error:
+                if not step.defer(error):
+                    step.show()
+                    raise
+            step.stream_messages()
+        step.show()
+
+    async def _atake_nodes(self, step: Step, *, streaming: bool) -> None:
+        """Go from node to node, as `_take_nodes`."""
+        if (failure := step.take_deferred()) is not None:
+            await step.ashow()
+            raise failure
+        while not step.done:
+            await step.ashow()
+            await step.astore()
+            if step.needs_thread:
+                await run_in_executor(None, self._take_nodes, step, True)
+                continue
+            node, state, config = step.enter()
+            try:
+                if not step.traced:
+                    step.take(await node.ainvoke(state, config))
+                elif step.stage.has_trace_policy:
+                    await step.spans.finish()
+                    async for _ in step.stage.traced.astream(state, config):
+                        pass
+                else:
+                    name, take = step.stage.name, step.take_in_async_span
+                    await step.spans.call(node, name, state, config, take, streaming=streaming)
+            except Exception as error:
+                if not step.defer(error):
+                    await step.ashow()
+                    raise
+            step.stream_messages()
+        await step.ashow()
+
+
+class _Continue(Runnable[Any, Any]):
+    """The end of a traced node in a step: the choice of what comes next."""
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        run = run_of(config)
+        assert run is not None  # a step has started the node
+        return run.step.take_in_span(input)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self.invoke(input, config)
+
+
+# One step
+
+
+class Step:
+    """One step through the nodes of an agent, begun at the node that LangGraph runs."""
+
+    def __init__(self, first: Stage, state: Any, config: RunnableConfig, run: Run) -> None:
+        fusion = first.fusion
+        if run.skipped_steps:  # LangGraph does not count those
+            run.check_limit(config, begun=0)
+        if fusion.engine_keys and not first.sees_signals:  # later nodes of the step may see them
+            state = {**state, **read_keys(config, fusion.engine_keys)}
+        self._first = first
+        self._run = run
+        self._view = StateView(state, fusion.viewed, run.channels, fusion.keys)
+        self._graphs = count()  # numbers of the graphs that the current node calls
+        self._sent = sent_writes(config)  # by the current node, before it returns
+        config = reading_after(config, self._with_sent)
+        self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
+        self._quiet_config = _unnamed(without_streaming(self._config))
+        self._has_saver = saver_of(config) is not None
+        self._task = run.new_id() if self._has_saver else ""  # the id of the nodes after the first
+        self._is_first = True
+        self._last = first.name  # the last node whose writes the step has
+        self._unchanged = True
+        self._stored = False  # what was written so far is stored, and nothing else may be written
+        self._unstored: Any = None  # a saver, and the arguments of its `put_writes`
+        self._calls: list[dict[str, Any]] | None = None
+        self._needs_own_step, run.resumed = run.resumed, False
+        self._node_config = config
+        self._events: list[Event] = []
+        self._unstreamed: tuple[Any, Mapping[str, Any]] | None = None  # a result, and its state
+        self._result: Any = None
+        self._has_edges = False  # LangGraph takes the edges of the node, and not the step
+        self.stage = first  # the node that comes next
+        self.traced = run.watch.traced
+        self.done = False
+        run.step = self
+
+    @cached_property
+    def spans(self) -> AsyncSpans:
+        """The spans of the nodes, in an asynchronous run with traces."""
+        return AsyncSpans()
+
+    @property
+    def needs_thread(self) -> bool:
+        """Whether an asynchronous run takes the next nodes in a thread."""
+        return self.stage.needs_thread and not (self.done or self._run.watch.nodes)
+
+    # What the loop does, in its order
+
+    def take_deferred(self) -> Exception | None:
+        """Take what the first node has returned in the middle of an earlier step, if it did so.
+
+        Return an error that it has raised there, or that its edge or its question raises here.
+        """
+        if (outcome := self._run.deferred.pop(self._first.name, None)) is None:
+            return None
+        if isinstance(outcome, Exception):
+            return outcome
+        self.enter()
+        try:
+            self.take(repeat(outcome), outcome.outcomes if isinstance(outcome, Result) else {})
+        except Exception as error:
+            return error
+        self.stream_messages()
+        return None
+
+    def show(self) -> None:
+        """Show the events of the nodes that have run to the caller of the stream."""
+        for event, events in self._take_events():
+            events.emit(event)
+
+    async def ashow(self) -> None:
+        """Show the events of the nodes that have run, and wait until they have been seen."""
+        if self.traced and (self._run.watch.events is not None or self.done):
+            await self.spans.finish()
+        for event, events in self._take_events():
+            shown = events.emit(event)
+            if events.awaits:
+                await shown
+
+    def store(self) -> None:
+        """Store what was written so far, if it has to outlive the rest of the step."""
+        if self._unstored is not None:
+            saver, writes = self._unstored
+            self._unstored = None
+            saver.put_writes(*writes)
+
+    async def astore(self) -> None:
+        """Store what was written so far, as `store`."""
+        if self._unstored is not None:
+            saver, writes = self._unstored
+            self._unstored = None
+            await saver.aput_writes(*writes)
+
+    def enter(self) -> tuple[Any, Any, RunnableConfig]:
+        """Return the next node, its input and its config."""
+        stage, run = self.stage, self._run
+        if not (run.watch.named or stage.streams):
+            config = self._quiet_config
+            if self._has_saver and not self._is_first:  # for the threads of graphs that it calls
+                config = in_namespace(config, stage.name, self._task)
+        else:
+            config = (
+                run.first_config(self._config, traced=self.traced)
+                if self._is_first
+                else run.later_config(self._config, stage.name)
+            )
+            if not self.traced:
+                config = _unnamed(config)
+        self._node_config = config
+        # A node may have set a config for what it calls, which is not for the next node.
+        current_config.set(config)
+        if self._calls is None:
+            return stage.node, stage.visible(self._view.now.state()), config
+        # ToolNode reads persistent channels only, so tools must not see ephemeral ones here.
+        state = stage.visible(dict(self._view.now.persistent))
+        return stage.node, CallsWithState(self._calls, state), config
+
+    def take(self, result: Any, outcomes: Mapping[str, Any] = {}) -> None:
+        """Apply what the node has returned, and continue or end the step.
+
+        Raises:
+            Exception: The edge has raised it. A span of the node ends with it.
+        """
+        before, route, returned = self._view.now, self.stage.route, result
+        if self._sent and (sent := self._take_sent()):
+            result = [Command(update=sent), *_parts(result)]
+        # Fast path: most hooks return None and have one next node.
+        if (
+            result is None
+            and isinstance(route, str)
+            and route in self.stage.successors.always
+            and not (before.ephemeral or self._needs_own_step)
+        ):
+            self._emit((), before)
+            self._last = self.stage.name
+            self._move_to(route)
+            return
+        if self._stored and result is not None and not self._begin_next_step():
+            self._defer_result(result)
+            return
+        pairs = _pairs(result)
+        preview = None if pairs is None else self._preview(pairs, outcomes)
+        if pairs is None or preview is None:
+            self._leave_to_langgraph(result, returned)
+            return
+        target = self._target(pairs, preview)
+        if self._run.watch.messages and returned is not None:
+            self._unstreamed = returned, before.state()
+        self._view.now = preview
+        self._last = self.stage.name
+        self._unchanged = self._unchanged and result is None
+        self._emit(pairs, preview)
+        if not self._can_continue(target, preview):
+            self._leave(preview, self._goto(target, preview))
+        elif isinstance(target, str):
+            self._calls = None
+            self._move_to(target)
+        else:
+            self._calls = self._calls_of(target, preview)
+            self._move_to(TOOLS)
+
+    def take_in_span(self, result: Any, *, streamed: bool = False) -> Any:
+        """Take what the node has returned, and return it as handlers see it.
+
+        Messages have their ids already if somebody has seen them: an edge, or the stream of them.
+        """
+        by_edge = not isinstance(self.stage.route, str)
+        recorded = result if by_edge else as_written(result, streamed=streamed)
+        self.take(result)
+        return recorded
+
+    def take_in_async_span(self, result: Any) -> Any:
+        """Take what the node has returned, as `take_in_span`."""
+        # Of the handlers of an asynchronous run, that of the stream is called first.
+        return self.take_in_span(result, streamed=self._run.watch.messages)
+
+    def defer(self, error: Exception) -> bool:
+        """Leave an error to a step of its own; return False if this is its own step."""
+        if self._is_first:
+            return False
+        self._sent.clear()
+        if self.done:
+            return True  # an edge has failed in a span
+        # Graphs that a node has called keep what they returned in the namespace of its step: a run
+        # that is resumed finds it only if they are called there.
+        reruns = isinstance(error, GraphInterrupt) and next(self._graphs) > 0
+        reruns = reruns and not self._run.single_step
+        self._leave_to_own_step(None if reruns else outcome_of(error, self._node_config, self._run))
+        return True
+
+    def stream_messages(self) -> None:
+        """Let LangGraph's stream of messages see what the node has returned."""
+        if self._unstreamed is None:
+            return
+        (result, state), self._unstreamed = self._unstreamed, None
+        config: Any = self._node_config
+        handlers = [one for one in config["callbacks"].handlers if streams_messages(one)]
+        manager = CallbackManager(handlers, metadata=config["metadata"])
+        name = config["metadata"]["langgraph_node"]
+        manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
+
+    def write(self, config: RunnableConfig) -> Any:
+        """Write what the nodes of the step have written, and where it leads, to LangGraph."""
+        update, *edges = self._first.writers
+        update.invoke(self._result, config)
+        for edge in edges if self._has_edges else ():
+            edge.invoke(self._result, config)
+        return self._result
+
+    # What a node has written
+
+    def _with_sent(self, sent: Sequence[Pair]) -> list[Pair]:
+        """Return what the nodes so far have written, and the current node directly."""
+        channels = self._first.fusion.channels
+        pairs = [pair for pair in sent if pair[0] in channels]
+        notes = [pair for pair in sent if pair[0] not in channels]
+        preview = self._preview(pairs) if pairs else self._view.now
+        return [*(self._view.now.writes() + pairs if preview is None else preview.writes()), *notes]
+
+    def _take_sent(self) -> list[Pair]:
+        """Return what the node has written directly; notes of LangGraph's own stay."""
+        channels, every = self._first.fusion.channels, list(self._sent)
+        self._sent.clear()
+        self._sent.extend(pair for pair in every if pair[0] not in channels)
+        return [pair for pair in every if pair[0] in channels]
+
+    def _preview(self, pairs: Sequence[Pair], outcomes: Mapping[str, Any] = {}) -> Preview | None:
+        """Return the state after some writes; None if only LangGraph can tell.
+
+        That is so for an unknown channel, and for a reducer that raises: LangGraph calls it in the
+        step of the node, and raises its error there.
+        """
+        try:
+            return self._view.preview(pairs, outcomes)
+        except Exception:
+            return None
+
+    def _target(self, pairs: list[Pair], preview: Preview) -> Target:
+        """Return where the edge of the node leads."""
+        route = self.stage.route
+        if isinstance(route, str):
+            return route
+        try:
+            return route(preview.state(), self._node_config)
+        except Exception:
+            self._emit(pairs, preview, done=False)
+            raise
+
+    def _defer_result(self, result: Any) -> None:
+        """Leave the result of a node to a step of its own, and find out what its span shows.
+
+        Messages get their ids when an edge reads the state, or a stream shows them. An edge may
+        fail.
+        """
+        route, watch = self.stage.route, self._run.watch
+        by_edge = watch.traced and not isinstance(route, str)
+        pairs = _pairs(result) if by_edge or watch.messages else None
+        preview = None if pairs is None else self._preview(pairs)
+        self._leave_to_own_step(Result(result, preview.persistent if preview else {}))
+        # An edge that records its decision is called once.
+        if preview and by_edge and not self._first.fusion.records:
+            cast("Choice", route)(preview.state(), self._node_config)
+
+    # What comes next
+
+    def _can_continue(self, target: Target, preview: Preview) -> bool:
+        """Whether this step may run what comes next."""
+        successors, run, is_node = self.stage.successors, self._run, isinstance(target, str)
+        ends = self._needs_own_step
+        if is_node and target in successors.always:
+            return not ends
+        late = run.watch.events is not None and run.watch.events.late
+        if is_node and not (ends or late):
+            if self._unchanged and target in successors.if_unchanged:
+                return True
+            if target in successors.if_stored:
+                self._store_before(target, preview)
+                return True
+        # Of several calls, each may wait for an answer or fail, so they need tasks.
+        possible = target in self._first.stages if is_node else len(target) == 1
+        return self._begin_next_step(possible=possible and not ends)
+
+    def _begin_next_step(self, *, possible: bool = True) -> bool:
+        """Whether a run that takes a single step goes on with what would be the next one."""
+        run = self._run
+        if not run.single_step:
+            return False
+        run.check_limit(self._config)
+        if possible:
+            run.skipped_steps += 1
+            self._unchanged, self._stored = True, False
+        return possible
+
+    def _store_before(self, target: str, preview: Preview) -> None:
+        """Prepare to store what was written so far, so that it outlives the rest of the step."""
+        self._stored = True
+        saver, channels = saver_of(self._config), self._first.fusion.channels
+        if saver is None or stores_at_exit(self._config):
+            return
+        kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
+        calls = getattr(preview.persistent["messages"][-1], "tool_calls", ())
+        pairs = [*kept, (LAST_NODE, self._last)]
+        self._unstored = saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
+
+    def _move_to(self, name: str) -> None:
+        self._is_first, self.stage, self._graphs = False, self._first.stages[name], count()
+        self._run.ahead += 1
+
+    def _leave_to_own_step(self, outcome: Outcome | None) -> None:
+        """End the step before this node; what the nodes before it have written is kept."""
+        name = self.stage.name
+        if outcome is not None:
+            self._run.deferred[name] = outcome
+        self._run.ahead -= 1
+        goto = name if self._calls is None else [Send(TOOLS, self._calls)]
+        self._leave(self._view.now, goto)
+
+    def _leave_to_langgraph(self, result: Any, returned: Any) -> None:
+        """Let LangGraph apply what the node has returned, in a step of the node alone.
+
+        It knows what leads out of the graph, and what only its channels can do. It raises what they
+        raise.
+        """
+        if not self._is_first:
+            self._leave_to_own_step(Result(result))
+            return
+        if self._run.watch.messages and returned is not None:
+            self._unstreamed = returned, self._view.now.state()
+        self._result, self._has_edges, self.done = result, True, True
+
+    def _goto(self, target: Target, preview: Preview) -> Any:
+        if isinstance(target, str):
+            return () if target == END else target
+        calls = self._calls_of(target, preview)
+        fusion, watch = self._first.fusion, self._run.watch
+        ids = {call["id"] for call in calls}
+        together = (
+            fusion.batches_calls
+            and not (watch.nodes or watch.named)
+            and not self._has_saver
+            and self._config.get("max_concurrency") is None
+            # A batch knows its results by the ids of their calls.
+            and None not in ids
+            and len(ids) == len(calls)
+        )
+        batches = [calls] if together else [[call] for call in calls]
+        if fusion.state_keys is not None:
+            state = preview.persistent
+            batches = [with_state(batch, state, fusion.state_keys) for batch in batches]
+        return [Send(TOOLS, batch) for batch in batches]
+
+    def _calls_of(self, sends: list[Send], preview: Preview) -> list[dict[str, Any]]:
+        self._run.answered = preview.persistent.get("structured_response") is not None
+        return [call for send in sends for call in send.arg]
+
+    def _leave(self, preview: Preview, goto: Any) -> None:
+        """End the step with everything that its nodes have written."""
+        if (events := self._run.watch.events) is not None:
+            self._events += events.of_step(graph_namespace(self._config), preview)
+        pairs = preview.writes()
+        moved = self._last != self._first.name
+        if (moved or self._stored) and self._has_saver:
+            pairs.append((LAST_NODE, self._last))
+        # LangGraph takes a dict as it is, and looks at each of several pairs.
+        update = dict(pairs)
+        self._result = Command(update=update if len(update) == len(pairs) else pairs, goto=goto)
+        self.done = True
+
+    # What others see of the node
+
+    def _emit(self, pairs: Sequence[Pair], preview: Preview, *, done: bool = True) -> None:
+        """Note the events of the node that has run, up to its edge or with it."""
+        if (events := self._run.watch.events) is None:
+            return
+        channels = self._first.fusion.channels
+        if pairs:  # LangGraph shows messages as a delta channel stores them
+            stored = zip(pairs, preview.pairs, strict=True)
+            pairs = [
+                _in_shape(pair, given) if isinstance(channels[given[0]], DeltaMessages) else pair
+                for pair, given in stored
+            ]
+        namespace, task = graph_namespace(self._config), task_id(self._node_config)
+        outcome = preview if done else None
+        self._events += events.of_node(namespace, self.stage.name, task, pairs, outcome)
+
+    def _take_events(self) -> list[tuple[Event, Events]]:
+        """Return the events of the nodes that have run since the last call, and who shows them."""
+        if not self._events or (events := self._run.watch.events) is None:
+            return []
+        shown, self._events = self._events, []
+        return [(event, events) for event in shown]
+
+
+def _pairs(result: Any) -> list[Pair] | None:
+    """Return what a node writes, from what it has returned; None if that leaves the graph."""
+    pairs: list[Pair] = []
+    for part in _parts(result):
+        if isinstance(part, Command):
+            if part.graph or part.goto:
+                return None
+            pairs += pairs_of(part, "a node")
+        else:
+            pairs += part.items()
+    return pairs
+
+
+def _parts(result: Any) -> list[Any]:
+    parts = result if isinstance(result, list) else [result]
+    return [part for part in parts if part is not None]
+
+
+def _in_shape(pair: Pair, given: Pair) -> Pair:
+    """Return messages with ids as they were written: one that was not in a list still is not."""
+    alone = isinstance(given[1], list) and not isinstance(pair[1], list)
+    return (given[0], given[1][0]) if alone else given
+
+
+def _unnamed(config: RunnableConfig) -> RunnableConfig:
+    """Return a config for what a node calls, without the name of the node."""
+    named = ("run_name", "run_id")
+    return cast("RunnableConfig", {key: config[key] for key in config if key not in named})  # type: ignore[literal-required]

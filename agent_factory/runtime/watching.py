@@ -1,0 +1,365 @@
+"""What others see of the nodes in a step: events of streams, and spans for callbacks and tracers.
+
+LangGraph emits events for the steps that it takes. A step of several nodes emits those of each node
+itself, as they would be hook by hook, and says which of LangGraph's own they replace. Its spans are
+as LangGraph makes them for tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from inspect import iscoroutinefunction
+from typing import Any, NamedTuple, cast
+
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor, set_config_context
+from langchain_core.tracers import LangChainTracer
+from langgraph.types import Command
+
+from agent_factory.state.updates import Pair, Preview
+from agent_factory.upstream import current_config, streams_events, streams_messages
+
+# Events
+
+UPDATES, VALUES, CUSTOM, TASKS = "updates", "values", "custom", "tasks"
+
+REPLACED = object()
+"""Data of an event that stands for the next one of LangGraph in its mode, which is not shown."""
+
+
+class Event(NamedTuple):
+    """An event of a stream, in the namespace of its graph."""
+
+    namespace: tuple[str, ...]
+    mode: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events that the caller of a stream wants of each node."""
+
+    modes: Collection[str]
+    keys: Sequence[str]  # of the state, in the order in which they are shown
+    emit: Callable[[Event], Any]
+    awaits: bool = False  # `emit` is asynchronous: the run waits until the caller took the event
+    late: bool = False  # the caller sees the events of a step when it is over
+
+    def of_node(
+        self,
+        namespace: tuple[str, ...],
+        node: str,
+        task: str,
+        pairs: Sequence[Pair],
+        preview: Preview | None,
+    ) -> Iterator[Event]:
+        """Yield the events of a node that has written `pairs`.
+
+        That leads to `preview`; None if it leads nowhere, because the edge of the node has failed.
+        """
+        shown = [(key, value) for key, value in pairs if key in self.keys]
+        if UPDATES in self.modes:
+            update: Any = dict(shown) or None
+            if len(shown) > 1 and max(Counter(key for key, _ in shown).values()) > 1:
+                update = [{key: value} for key, value in shown]
+            yield Event(namespace, UPDATES, {node: update})
+        if TASKS in self.modes:
+            # What the event protocol needs, to say that graphs which the node called have ended.
+            ended: Any = {"id": task, "name": node, "error": None, "result": {}, "interrupts": []}
+            yield Event(namespace, TASKS, ended)
+        if VALUES in self.modes and shown and preview:
+            state = preview.state()
+            values = {key: state[key] for key in self.keys if key in state}
+            yield Event(namespace, VALUES, values)
+
+    def of_step(self, namespace: tuple[str, ...], preview: Preview) -> Iterator[Event]:
+        """Yield what stands for LangGraph's events of the step that ends with `preview`."""
+        if UPDATES in self.modes:
+            yield Event(namespace, UPDATES, REPLACED)
+        written = any(key in self.keys for key, _ in preview.writes())
+        if VALUES in self.modes and written:
+            yield Event(namespace, VALUES, REPLACED)
+
+
+class EventStream:
+    """A stream of events in the form that its caller has asked for."""
+
+    def __init__(
+        self, modes: Collection[str], *, single: bool, subgraphs: bool, version: str
+    ) -> None:
+        self._modes = modes
+        self._single = single  # the caller has asked for one mode, and gets no names of modes
+        self._subgraphs = subgraphs
+        self._version = version
+        self._replaced: dict[str, tuple[str, ...]] = {}
+        self.early: deque[Event] = deque()  # what the caller sees before LangGraph's next event
+        self.handover: Handover | None = None  # what the events of an asynchronous run pass
+
+    def read(self, parts: Iterator[Any]) -> Iterator[Any]:
+        """Yield what the caller sees of what LangGraph yields."""
+        try:
+            for part in parts:
+                yield from self._early_parts()
+                yield from self._shown(part)
+        except Exception:
+            yield from self._early_parts()
+            raise
+        yield from self._early_parts()  # LangGraph may have nothing to show for the last step
+
+    async def aread(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield what the caller sees of what LangGraph yields, and nodes hand over."""
+        merged: Any = parts if self.handover is None else self.handover.merge(parts)
+        async with aclosing(merged):
+            async for part in merged:
+                for shown in self._shown(part):
+                    yield shown
+
+    def _early_parts(self) -> Iterator[Any]:
+        while self.early:
+            yield from self._shown(self.early.popleft())
+
+    def _shown(self, part: Any) -> Iterator[Any]:
+        """Yield a part of LangGraph's stream, or an event of a node, if the caller sees it."""
+        namespace, mode, data = self.read_part(part)
+        if mode == CUSTOM and isinstance(data, Event):
+            part, mode = data, data.mode
+        if isinstance(part, Event):
+            if part.data is REPLACED:
+                self._replaced[mode] = part.namespace
+                return
+            part = self.form(part)
+        elif mode in self._replaced and namespace in (None, self._replaced[mode]):
+            del self._replaced[mode]
+            return
+        elif self._single and self._version != "v2":
+            part = (namespace, data) if self._subgraphs else data
+        if mode in self._modes:
+            yield part
+
+    def read_part(self, part: Any) -> tuple[tuple[str, ...] | None, str, Any]:
+        """Return the namespace, the mode and the data of a part."""
+        if isinstance(part, Event):
+            return part
+        if self._version == "v2":
+            return part["ns"], part["type"], part["data"]
+        namespace, mode, data = part if self._subgraphs else (None, *part)
+        return namespace, mode, data
+
+    def form(self, event: Event) -> Any:
+        """Return an event in the form of LangGraph's stream."""
+        namespace, mode, data = event
+        if self._version == "v2":
+            interrupts = {"interrupts": ()} if mode == VALUES else {}
+            return {"type": mode, "ns": namespace, "data": data, **interrupts}
+        named: list[Any] = [namespace] * self._subgraphs + [mode] * (not self._single)
+        return (*named, data) if named else data
+
+
+_END = object()
+
+
+class Handover:
+    """Hands what a run yields to its caller, one by one: the run waits until it was taken."""
+
+    _offered: asyncio.Future[Any]
+    _taken: asyncio.Future[None] | None = None
+
+    async def offer(self, part: Any) -> None:
+        """Hand over a part, and wait until the caller asks for the next one."""
+        self._taken = asyncio.get_running_loop().create_future()
+        self._offered.set_result(part)
+        await self._taken
+
+    async def merge(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield these parts, and those that are offered while they are made."""
+        make_future = asyncio.get_running_loop().create_future
+        self._offered = make_future()
+        run = asyncio.create_task(self._offer_all(parts))
+        try:
+            while (part := await self._offered) is not _END:
+                yield part
+                self._offered = make_future()
+                if self._taken is not None:
+                    self._taken.set_result(None)
+            await run
+        finally:
+            run.cancel()
+            with suppress(asyncio.CancelledError):
+                await run
+
+    async def _offer_all(self, parts: Any) -> None:
+        try:
+            async with aclosing(parts):
+                async for part in parts:
+                    await self.offer(part)
+        finally:
+            if not self._offered.done():
+                self._offered.set_result(_END)
+
+
+# Spans
+
+Take = Callable[[Any], Any]
+"""Makes something of the result of a node, and returns what handlers see of it."""
+
+_CHILD = "seq:step:1"
+"""Tag of what a node calls, as LangGraph sets it."""
+
+_NOTHING: Any = None
+"""LangGraph's nodes have no serialized form."""
+
+
+def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take: Take) -> None:
+    """Run a node in a span, in which `take` gets its result."""
+    span = _manager(config).on_chain_start(_NOTHING, input, name=name)
+    try:
+        own = _inside(config, span)
+        if _traces_functions(span.handlers):
+            with set_config_context(own) as context:
+                result = context.run(node.invoke, input, own)
+        else:
+            current_config.set(own)
+            result = node.invoke(input, own)
+        recorded = take(result)
+    except BaseException as error:
+        span.on_chain_error(error)
+        raise
+    span.on_chain_end(recorded)
+
+
+class AsyncSpans:
+    """The spans of the nodes of one step in an asynchronous run.
+
+    LangChain calls a synchronous handler in a thread. Here the end of one span and the start of the
+    next share a call.
+    """
+
+    def __init__(self) -> None:
+        self._late: list[Callable[[], Any]] = []  # what handlers in threads have yet to learn
+
+    async def call(
+        self,
+        node: Any,
+        name: str,
+        input: Any,
+        config: RunnableConfig,
+        take: Take,
+        *,
+        streaming: bool,
+    ) -> None:
+        """Run a node in a span, in which `take` gets its result."""
+        manager = _manager(config)
+        handlers = manager.handlers
+        in_threads = [
+            one
+            for one in handlers
+            if not one.run_inline and _runs_in_thread(type(one))  # type: ignore[arg-type]
+        ]
+        manager.handlers = [one for one in handlers if one not in in_threads]
+        span = await manager.on_chain_start(_NOTHING, input, name=name)
+        other: Any = None
+        if in_threads:
+            manager_there = CallbackManager(
+                in_threads,
+                parent_run_id=manager.parent_run_id,
+                tags=manager.tags,
+                metadata=manager.metadata,
+            )
+            start = partial(
+                manager_there.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id
+            )
+            other = await self._in_thread(start)
+        try:
+            own = _inside(config, span)
+            if _traces_functions(handlers):
+                with set_config_context(own) as context:
+                    result = await asyncio.create_task(node.ainvoke(input, own), context=context)
+            else:
+                current_config.set(own)
+                result = await node.ainvoke(input, own)
+            recorded = take(result)
+            if streaming:
+                await _stream(span.run_id, handlers, recorded)
+        except BaseException as error:
+            if other is not None:
+                await self._in_thread(partial(other.on_chain_error, error))
+            await span.on_chain_error(error)
+            raise
+        if other is not None:
+            self._late.append(partial(other.on_chain_end, recorded))
+        if span.handlers:  # the call makes a task, whether there is something to do or not
+            await span.on_chain_end(recorded)
+
+    async def finish(self) -> None:
+        """Let handlers in threads learn how the last span has ended."""
+        if self._late:
+            await self._in_thread(lambda: None)
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        late, self._late = self._late, []
+        return await run_in_executor(None, lambda: [each() for each in (*late, call)][-1])
+
+
+def as_written(result: Any, *, streamed: bool = False) -> Any:
+    """Return the result of a node with copies of messages that have no id.
+
+    They get one when they are written, which for LangGraph is after the span of the node, or when
+    its stream of messages has seen them. That does not look into lists of pairs.
+    """
+    if isinstance(result, BaseMessage):
+        return result.model_copy() if result.id is None and not streamed else result
+    if isinstance(result, list | tuple):
+        return type(result)(as_written(part, streamed=streamed) for part in result)
+    if isinstance(result, Command):
+        streamed = streamed and not isinstance(result.update, list)
+        return replace(result, update=as_written(result.update, streamed=streamed))
+    if isinstance(result, dict):
+        return {key: as_written(value, streamed=streamed) for key, value in result.items()}
+    return result
+
+
+def _manager(config: RunnableConfig) -> Any:
+    """Return the callback manager of a node, which is its own."""
+    manager: Any = config["callbacks"]
+    manager.add_tags(config.get("tags") or [])
+    manager.add_metadata(config["metadata"])
+    # LangGraph's stream of messages needs no span. It needs the messages themselves, with ids.
+    manager.handlers = [one for one in manager.handlers if not streams_messages(one)]
+    return manager
+
+
+def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
+    """Return the config of what a node calls."""
+    own: Any = {**config, "callbacks": span.get_child(_CHILD)}
+    own.pop("run_name", None)
+    own.pop("run_id", None)
+    return cast("RunnableConfig", own)
+
+
+@lru_cache
+def _runs_in_thread(kind: type[BaseCallbackHandler]) -> bool:
+    """Whether LangChain calls handlers of a class in a thread, in an asynchronous run."""
+    return not iscoroutinefunction(kind.on_chain_start)
+
+
+def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
+    """Whether functions with LangSmith's `traceable` look for the span in their context."""
+    return any(isinstance(handler, LangChainTracer) for handler in handlers)
+
+
+async def _stream(run_id: Any, handlers: Iterable[Any], result: Any) -> None:
+    """Show the result of a node to the handlers that stream what runnables yield."""
+
+    async def once() -> AsyncIterator[Any]:
+        yield result
+
+    for handler in filter(streams_events, handlers):
+        async for _ in handler.tap_output_aiter(run_id, once()):
+            pass
