@@ -1,4 +1,4 @@
-"""State of an agent, model request and model response."""
+"""State of an agent, model request and model response, and what identifies a run and a model."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ from langgraph.typing import ContextT as ContextT
 from typing_extensions import TypedDict, TypeVar
 
 from agent_factory.errors import ArgumentError, describe
+
+# For middleware that keep values in memory, by run or by task, or that need the name of a model.
+# LangGraph and langchain-core publish nothing for it, so what stands behind may change.
+from agent_factory.upstream import model_params as model_params
+from agent_factory.upstream import run_identity as run_identity
+from agent_factory.upstream import task_identity as task_identity
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -18,7 +18,7 @@ import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from pygraphviz import AGraph
+from pygraphviz import AGraph  # type: ignore[import-untyped]  # it has no py.typed
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -81,6 +81,43 @@ def test_no_private_module_of_a_dependency_is_imported() -> None:
     assert not [(str(path), name) for path, name in names if private.match(name)]
 
 
+PAST_FACES = {  # what is left: a name may leave, and none may join
+    "serve": {
+        "service.inbox.is_reviewer",
+        "service.progress.SAY_AFTER",
+        "service.public_state.INTERRUPT",
+        "service.public_state.PublicState",
+        "topology.render.details.details_of",
+        "topology.render.figure.figure_of",
+        "topology.render.html.body",
+        "topology.render.html.page_css",
+        "topology.render.html.script",
+        "topology.render.html.themes",
+        "topology.render.layout.lay_out",
+        "topology.render.svg.draw",
+        "topology.render.svg.style",
+    },
+    "service": {"runtime.composition.calling_layer"},
+}
+
+
+@pytest.mark.parametrize("package", PAST_FACES)
+def test_service_and_serve_import_the_faces_of_other_packages(package: str) -> None:
+    """A face is a package or a module in the root: `agent_factory.review`, and not its modules."""
+    paths = [path for path in SOURCES if path.is_relative_to(ROOT / "agent_factory" / package)]
+    froms = [n for path in paths for n in nodes(path) if isinstance(n, ast.ImportFrom) and n.module]
+    past = {
+        f"{module}.{name.name}".removeprefix("agent_factory.")
+        for node in froms
+        if (module := str(node.module)).startswith("agent_factory.")
+        for name in node.names
+        if module.split(".")[1] != package
+        and module.count(".") > 1
+        and not (ROOT / module.replace(".", "/")).is_dir()
+    }
+    assert past == PAST_FACES[package]
+
+
 def test_only_wiring_adds_nodes_and_edges() -> None:
     adds = {"add_node", "add_edge", "add_conditional_edges", "add_sequence"}
     found = {

@@ -2,6 +2,7 @@
 
 from agent_factory.factory.agent import (
     create_agent,
+    middleware_of,
     plan_agent,
     tools_of,
     topology_of,
@@ -12,6 +13,7 @@ from agent_factory.factory.agent import (
 
 __all__ = [
     "create_agent",
+    "middleware_of",
     "plan_agent",
     "tools_of",
     "topology_of",

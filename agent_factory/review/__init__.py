@@ -26,14 +26,22 @@ from agent_factory.review.approvals import (
     arevoke,
     revoke,
 )
+from agent_factory.review.decision import Judge as Judge
+from agent_factory.review.decision import Judgement as Judgement
+from agent_factory.review.decision import judge as judge
+from agent_factory.review.decision import judge_answer as judge_answer
 from agent_factory.review.errors import (
     DecideTogether,
     DecisionNotAllowed,
     InvalidAnswer,
     InvalidDecision,
 )
+from agent_factory.review.pending_calls import Allowed as Allowed
+from agent_factory.review.pending_calls import Kind as Kind
 from agent_factory.review.pending_calls import Pending, PendingCall
+from agent_factory.review.pending_calls import read_pending as read_pending
 from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
+from agent_factory.review.records import without_claims as without_claims
 from agent_factory.review.requests import Decision
 from agent_factory.review.steps import (
     aapply,
@@ -45,9 +53,13 @@ from agent_factory.review.steps import (
     read_thread,
     thread_config,
 )
+from agent_factory.review.steps import judge_of as judge_of
+from agent_factory.review.steps import repeat_review as repeat_review
+from agent_factory.review.steps import topology_or_none as topology_or_none
 from agent_factory.review.stranded_threads import StrandedThread, astranded, stranded
 from agent_factory.runtime.spec import identity
 
+# Public. What is imported above as itself is for the service, which asks about the same calls.
 __all__ = [
     "ApprovalStore",
     "DecideTogether",

@@ -32,7 +32,7 @@ from agent_factory.serve.errors import error_response
 from agent_factory.serve.json_response import JsonResponse, to_json
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
-from agent_factory.service.backend import INTERRUPT
+from agent_factory.service.public_state import INTERRUPT
 
 _STARTED = int(time.time())
 

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages.tool import ToolCall
 from sqlalchemy import Connection, Row, Select, select, update
 
-from agent_factory.review.approvals import StandingApproval
+from agent_factory.review import StandingApproval
 from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound

@@ -13,16 +13,15 @@ from langgraph.graph.state import CompiledStateGraph
 from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError
-from agent_factory.factory.agent import middleware_of
+from agent_factory.factory import middleware_of
 from agent_factory.middleware.once import OnceMiddleware
-from agent_factory.review.steps import topology_or_none
+from agent_factory.review import topology_or_none
 from agent_factory.service.database import Database
 from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
-from agent_factory.service.public_state import INTERRUPT as INTERRUPT
-from agent_factory.service.public_state import PublicState
+from agent_factory.service.public_state import INTERRUPT, PublicState
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads

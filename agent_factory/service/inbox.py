@@ -11,10 +11,17 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import Connection, Row, func, select, update
 
 from agent_factory.errors import ArgumentError, ReviewError
-from agent_factory.review.decision import Judge, Judgement, judge
-from agent_factory.review.errors import DecisionNotAllowed, InvalidDecision
-from agent_factory.review.pending_calls import Allowed, Kind, PendingCall
-from agent_factory.review.steps import judge_of
+from agent_factory.review import (
+    Allowed,
+    DecisionNotAllowed,
+    InvalidDecision,
+    Judge,
+    Judgement,
+    Kind,
+    PendingCall,
+    judge,
+    judge_of,
+)
 from agent_factory.service.audit import AuditEntry
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import (

@@ -31,13 +31,13 @@ from sqlalchemy import (
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.middleware.budget import (
+    Account,
     BudgetExceededError,
     Ledger,
     Limits,
     Reservation,
     Spent,
 )
-from agent_factory.middleware.budget.limits import Account
 from agent_factory.service.backend import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.review.records import without_claims
+from agent_factory.review import without_claims
 from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.events import dump, load

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review.decision import Judgement, judge_answer
-from agent_factory.review.pending_calls import Pending, PendingCall
+from agent_factory.review import Judgement, Pending, PendingCall, judge_answer
 
 
 def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:

@@ -23,18 +23,18 @@ from sqlalchemy import Connection, Row, select, update
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
 from agent_factory.review import (
+    Pending,
     ReviewError,
     aadd_input,
     aapprove,
     add_input,
     adecide,
+    approvals_of_run,
     approve,
     decide,
     pending,
+    repeat_review,
 )
-from agent_factory.review.approvals import approvals_of_run
-from agent_factory.review.pending_calls import Pending
-from agent_factory.review.steps import repeat_review
 from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import (
     AGENT_KEY,

@@ -16,9 +16,7 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review import pending
-from agent_factory.review.pending_calls import Pending
-from agent_factory.review.records import without_claims
+from agent_factory.review import Pending, pending, without_claims
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.leases import Lease, first_number, take_lease

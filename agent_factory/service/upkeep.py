@@ -8,10 +8,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
-from agent_factory.factory.agent import tools_of
-from agent_factory.review import StrandedThread, stranded
-from agent_factory.review.pending_calls import read_pending
-from agent_factory.review.steps import topology_or_none
+from agent_factory.factory import tools_of
+from agent_factory.review import StrandedThread, read_pending, stranded, topology_or_none
 from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
 from agent_factory.service.leases import first_number
 from agent_factory.service.runner import write_waits

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.constants import TAG_NOSTREAM
 
-from agent_factory.middleware.budget.prices import ModelName, Prices
+from agent_factory.middleware.budget import ModelName, Prices
 from agent_factory.runtime.composition import calling_layer
 from agent_factory.service.backend import AGENT_KEY
 

@@ -7,11 +7,15 @@ the model.
 """
 
 from .ledger import Ledger, Reservation
+from .limits import Account as Account
 from .limits import BudgetExceededError, Limits, Spent
 from .middleware import BudgetMiddleware, BudgetRequest, BudgetResponse, RaiseBudget, StopRun
+from .prices import ModelName as ModelName
 from .prices import Price, UnknownPriceError
+from .prices import Prices as Prices
 from .state import BudgetState
 
+# Public. What is imported above as itself is for the service, which keeps its own ledger.
 __all__ = [
     "BudgetExceededError",
     "BudgetMiddleware",

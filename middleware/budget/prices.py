@@ -17,7 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_number
-from agent_factory.upstream import model_params
+from agent_factory.types import model_params
 
 from .limits import Spent
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
-from agent_factory.upstream import task_identity
+from agent_factory.types import task_identity
 
 from .limits import Account, Limits, Record
 

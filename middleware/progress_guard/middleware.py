@@ -42,7 +42,7 @@ from agent_factory.middleware._shared.messages import (
 )
 from agent_factory.middleware._shared.models import with_update
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_strings
-from agent_factory.upstream import run_identity
+from agent_factory.types import run_identity
 
 from .repetition import LONGEST_CYCLE, MARKS, Comparison, Repetition, Turns
 

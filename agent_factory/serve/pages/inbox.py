@@ -27,8 +27,7 @@ from agent_factory.serve.pages.waits import (
     shown_wait,
 )
 from agent_factory.serve.security import read_form
-from agent_factory.service import AlreadyDecided, ClaimedByOther, Service
-from agent_factory.service.inbox import Wait
+from agent_factory.service import AlreadyDecided, ClaimedByOther, Service, Wait
 
 EVIDENCE = 12
 """Messages that are shown with a wait."""

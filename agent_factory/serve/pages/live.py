@@ -16,7 +16,7 @@ from agent_factory.serve.pages.conversation import Result, entry_of
 from agent_factory.serve.pages.picture import Picture
 from agent_factory.serve.pages.rendering import render
 from agent_factory.service import NotFound, Run, RunCancelled, Service
-from agent_factory.service.backend import INTERRUPT
+from agent_factory.service.public_state import INTERRUPT
 
 LOOK_SECONDS = 0.5
 """How often a page looks for threads and waits that have changed."""

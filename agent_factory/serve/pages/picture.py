@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import topology_of
-from agent_factory.topology.model import TOOLS
+from agent_factory.topology import TOOLS
 from agent_factory.topology.render.details import details_of
 from agent_factory.topology.render.figure import figure_of
 from agent_factory.topology.render.html import body

@@ -14,8 +14,8 @@ from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.serve.pages.verdicts import changes
-from agent_factory.service import HeldMessage, NotFound, Service
-from agent_factory.service.inbox import Wait, is_reviewer
+from agent_factory.service import HeldMessage, NotFound, Service, Wait
+from agent_factory.service.inbox import is_reviewer
 
 PAGE = 50
 """Waits on a page."""

@@ -1,0 +1,132 @@
+"""Figures of running code: the files, frames and calls of the package that one call enters."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_factory import AgentMiddleware, create_agent
+from agent_factory.testing import ScriptedChatModel
+from measures.source import FOLDERS, ROOT
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a frame's file belongs to the package; the test doubles do not count."""
+    return filename.startswith(tuple(f"{folder}/" for folder in FOLDERS)) and (
+        "/testing/" not in filename
+    )
+
+
+@dataclass
+class Trace:
+    """Frames of the package that a call enters, in all threads.
+
+    A call is a frame that begins: of a function, a lambda, a generator at each step and, before
+    Python 3.12, a comprehension. A move is a call in another file than the call before it in the
+    same thread: a reader who follows the run opens another file.
+    """
+
+    ours: Callable[[str], bool] = is_ours
+    files: set[str] = field(default_factory=set)
+    calls: int = 0
+    moves: int = 0
+    deepest: int = 0
+    _last: dict[int, str] = field(default_factory=dict)
+
+    def __call__(self, frame: Any, event: str, _: Any) -> None:
+        """Note a frame that begins; `sys.setprofile` calls this."""
+        file = frame.f_code.co_filename
+        if event != "call" or not self.ours(file):
+            return
+        thread = threading.get_ident()
+        self.moves += self._last.get(thread, file) != file
+        self._last[thread] = file
+        self.files.add(file)
+        self.calls += 1
+        depth, caller = 0, frame
+        while caller is not None:
+            depth += self.ours(caller.f_code.co_filename)
+            caller = caller.f_back
+        self.deepest = max(self.deepest, depth)
+
+
+def traced(call: Callable[[], Any], ours: Callable[[str], bool] = is_ours) -> Trace:
+    """Run a call and note what it enters."""
+    trace = Trace(ours)
+    threading.setprofile(trace)
+    sys.setprofile(trace)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return trace
+
+
+class First(AgentMiddleware[Any, Any]):
+    """A layer around tool calls that changes nothing."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Call the next layer."""
+        return handler(request)
+
+
+class Second(First):
+    """Another one."""
+
+
+class Hooked(AgentMiddleware[Any, Any]):
+    """A pair of hooks that changes nothing."""
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Do nothing."""
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Do nothing."""
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers; it raises for negative ones."""
+    if a < 0:
+        raise ZeroDivisionError("negative")
+    return a + b
+
+
+def _wrapped(a: int, *, fused: bool) -> tuple[Any, dict[str, Any]]:
+    model = ScriptedChatModel([[{"name": "add", "args": {"a": a, "b": 3}}], "Done."] * 2)
+    agent = create_agent(
+        model, [add], middleware=[First(), Second()], handle_tool_errors=False, fused=fused
+    )
+    return agent, {"messages": [("user", "Add.")]}
+
+
+def tool_call(*, fused: bool) -> Trace:
+    """One run of an agent whose model calls a tool behind two layers, after a first run."""
+    agent, message = _wrapped(2, fused=fused)
+    agent.invoke(message)  # makes what only runs need
+    return traced(lambda: agent.invoke(message))
+
+
+def traceback_frames(*, fused: bool) -> list[str]:
+    """The frames of the package in the traceback of a tool that raises behind two layers."""
+    agent, message = _wrapped(-1, fused=fused)
+    try:
+        agent.invoke(message)
+    except ZeroDivisionError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        return [
+            f"{Path(f.filename).relative_to(ROOT)}:{f.name}" for f in frames if is_ours(f.filename)
+        ]
+    raise AssertionError("the tool did not raise")
+
+
+def build() -> Trace:
+    """Building an agent with one pair of hooks."""
+    model = ScriptedChatModel(["Done."])
+    create_agent(model, middleware=[Hooked()])  # fills caches
+    return traced(lambda: create_agent(model, middleware=[Hooked()]))
