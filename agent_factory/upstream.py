@@ -312,8 +312,8 @@ def reading_after(
     return {**config, "configurable": {**configurable, "__pregel_read": read_after}}
 
 
-def at_step(config: RunnableConfig, step: int, run_id: UUID | None) -> RunnableConfig:
-    """Return the config of a node with the number of another super-step.
+def at_step(config: RunnableConfig, ahead: int, run_id: UUID | None) -> RunnableConfig:
+    """Return the config of a node in a later super-step, so many steps ahead.
 
     langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the metadata, and
     to a tag of the callbacks. What a traced node calls gets the tag "seq:step:1" in its place, and
@@ -322,7 +322,8 @@ def at_step(config: RunnableConfig, step: int, run_id: UUID | None) -> RunnableC
     """
     manager: Any = config["callbacks"]
     own = manager.copy()
-    old, new = f"graph:step:{super_step(config)}", "seq:step:1" if run_id else f"graph:step:{step}"
+    step = (before := super_step(config)) + ahead
+    old, new = f"graph:step:{before}", "seq:step:1" if run_id else f"graph:step:{step}"
     own.tags = [new if tag == old else tag for tag in own.tags]
     if run_id is not None:
         own.parent_run_id = run_id
@@ -330,16 +331,16 @@ def at_step(config: RunnableConfig, step: int, run_id: UUID | None) -> RunnableC
 
 
 def at_node(
-    config: RunnableConfig, step: int, node: str, task: str, run_id: UUID | None, *, sent: bool
+    config: RunnableConfig, ahead: int, node: str, task: str, run_id: UUID | None, *, sent: bool
 ) -> RunnableConfig:
-    """Return the config that another task, of another node, would have in another super-step.
+    """Return the config that a task of another node would have in a later super-step.
 
     A node that is `sent` to has no edge that leads to it.
 
     langgraph/pregel/_algo.py, 1.2: see `at_step`. Each task has another `Runtime`, which has its
     namespace too.
     """
-    own = in_namespace(at_step(config, step, run_id), node, task)
+    own = in_namespace(at_step(config, ahead, run_id), node, task)
     configurable = own["configurable"]
     namespace = configurable["checkpoint_ns"]
     own["run_name"] = node

@@ -14,12 +14,14 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Command
 
 from agent_factory import (
+    AgentMiddleware,
     ExtendedModelResponse,
     Invoke,
     ModelRequest,
     ModelResponse,
     Sleep,
     ToolCallRequest,
+    create_agent,
 )
 from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
@@ -603,18 +605,28 @@ async def test_an_async_tool_layer_that_forgets_to_return_is_named() -> None:
         await call(request_for_a_tool())
 
 
-def test_a_tool_layer_that_calls_inward_with_junk_is_named() -> None:
-    def execute(request: Any) -> ToolMessage:
-        return ToolMessage("", tool_call_id="1")
+def test_a_tool_layer_that_calls_inward_with_junk_is_named(call: Callable[..., Any]) -> None:
+    class Junk(AgentMiddleware[Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return handler("junk")
 
-    def junk(request: Any, handler: Any) -> Any:
-        return handler("junk")
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return await handler("junk")
 
-    def through(request: Any, handler: Any) -> Any:
-        return handler(request)
+    class Through(AgentMiddleware[Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return handler(request)
 
-    for layers in ([("outer", junk)], [("outer", junk), ("inner", through)]):
-        call = compose_tool_call(layers, execute)
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request)
+
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    asked = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
+    for layers in ([Junk()], [Junk(), Through()], [Through(), Junk()]):
+        agent = create_agent(ScriptedChatModel([asked]), [add], middleware=layers)
         with pytest.raises(BadReturn, match="with a ToolCallRequest, got str") as caught:
-            call(request_for_a_tool())
-        assert caught.value.subject == "outer"
+            call(agent, {"messages": [("user", "Add.")]})
+        assert caught.value.subject in ("Junk.wrap_tool_call", "Junk.awrap_tool_call")

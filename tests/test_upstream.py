@@ -195,7 +195,7 @@ def test_a_config_can_be_that_of_another_node(sent: bool) -> None:
     names = Names()
     agent.invoke({"log": []}, {"callbacks": [names], "configurable": {"thread_id": "1"}})
     (first,), (second,) = (runnable.configs for runnable in recorded)
-    made: Any = at_node(first, 2, "node1", "an-id", None, sent=sent)
+    made: Any = at_node(first, 1, "node1", "an-id", None, sent=sent)
     assert [tag for tag in made["callbacks"].tags if tag.startswith("graph")] == ["graph:step:2"]
     key = "langgraph_checkpoint_ns"
     assert made["metadata"] == {**second["metadata"], key: "node1:an-id"}
@@ -205,7 +205,7 @@ def test_a_config_can_be_that_of_another_node(sent: bool) -> None:
     assert made["run_name"] == second["run_name"]
     assert names.known[-1][0] == ["graph:step:2"]
     run_id = UUID(int=1)
-    called: Any = at_step(first, 2, run_id)
+    called: Any = at_step(first, 1, run_id)
     assert called["callbacks"].tags == ["seq:step:1"]
     assert called["callbacks"].parent_run_id == run_id
     assert super_step(called) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -23,7 +24,7 @@ from langgraph.types import Command, StateUpdate
 
 from agent_factory.errors import MissingNode
 from agent_factory.hooks.flows import is_awaitable
-from agent_factory.runtime.inputs import check_answer, check_keys, check_modes
+from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
 from agent_factory.runtime.run_layers.run import LAYERED, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.step import RUN, Run, Watch, run_of
@@ -53,12 +54,8 @@ from agent_factory.upstream import (
 COORDINATES = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 """Keys of a config that name a thread or a place in it: with one, a run has no graph around it."""
 
-_BETWEEN_STEPS = (
-    "cache",
-    "checkpointer",
-    "interrupt_after_nodes",
-    "interrupt_before_nodes",
-    "step_timeout",
+_between_steps = attrgetter(
+    "cache", "checkpointer", "interrupt_after_nodes", "interrupt_before_nodes", "step_timeout"
 )
 """Attributes that make something happen between the steps of a run, or to each of them."""
 
@@ -249,7 +246,6 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> Iterator[Any]:
         """Run, without the layers around a run, and yield events."""
         config, shown = self._watch(input, config, options)
-        check_modes(options.get("stream_mode"))
         if not self.has_thread(config):
             parts = _explained(super().stream(input, config, **options))
         elif (checked := self._to_check(input, config)) is not None:
@@ -263,7 +259,6 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> AsyncIterator[Any]:
         """Run, without the layers around a run, and yield events, asynchronously."""
         config, shown = self._watch(input, config, options, asynchronous=True)
-        check_modes(options.get("stream_mode"))
         if not self.has_thread(config):
             parts = _aexplained(super().astream(input, config, **options))
         elif (checked := self._to_check(input, config)) is not None:
@@ -440,14 +435,16 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
 
         The options become those that LangGraph gets.
         """
-        if self.builder.fusion is None:
-            return config, None
         run = run_of(config)
         if run is not None and not run.entered:
             run.entered = True  # `invoke` calls `stream`
             return config, None
         mode = options.get("stream_mode") or self.stream_mode
         modes = [mode] if isinstance(mode, str) else list(mode)
+        if not STREAM_MODES.issuperset(modes):
+            raise unknown_mode(modes)
+        if self.builder.fusion is None:
+            return config, None
         subgraphs, version = bool(options.get("subgraphs")), options.get("version", "v1")
         shown = EventStream(
             modes, single=isinstance(mode, str), subgraphs=subgraphs, version=version
@@ -480,12 +477,12 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         """Return the config of a run, and the run if it is fused."""
         settings, context = merge_configs(self.config, config), ensure_config()
         # LangGraph's errors depend on a config without keys of this class.
-        is_inside = any(run_of(around) for around in (config, context))
+        is_inside = any(map(run_of, (config, context)))
         by_hook = _with_configurable(config, {RUN: None}) if is_inside else config
         if self.builder.fusion is None or not self.has_thread(config):
             return by_hook, None
         configurable = settings.get("configurable", {})
-        if not any(configurable.get(key) for key in COORDINATES):
+        if not any(map(configurable.get, COORDINATES)):
             configurable = {**context["configurable"], **configurable}
         if self._shows_steps(configurable, options, modes):
             return by_hook, None
@@ -523,7 +520,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         served = {*_MODES, TASKS} if configurable.get(HIDES_TASKS) else _MODES
         return bool(
             self.debug
-            or any(options.get(name) for name in _SHOWN_BY_STEPS)
+            or any(map(options.get, _SHOWN_BY_STEPS))
             or not served.issuperset(modes)
             or isinstance(options.get("output_keys"), str)
             # LangGraph shows its own steps to the caller of the graph around this one.
@@ -537,7 +534,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         # A fused run of one step would misreport managed values such as `remaining_steps`.
         if self.builder.managed or self.builder.spec.node_policies:
             return False
-        if any(getattr(self, name) for name in _BETWEEN_STEPS):
+        if any(_between_steps(self)):
             return False
         return depth == 0 or (
             parent is not None and parent.single_step and parent.depth + 1 == depth

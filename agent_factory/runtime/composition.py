@@ -40,7 +40,7 @@ from agent_factory.hooks.flows import (
     then,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
-from agent_factory.tools.results import LAYER_HINT, check_results
+from agent_factory.tools.results import LAYER_HINT, bad_request, check_results
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from agent_factory.upstream import current_config, streams_events
@@ -85,8 +85,9 @@ class streaming_enabled:
         config = current_config.get()
         # A layer may call its handler in a thread without context: nothing was disabled there.
         self._token = None
-        if config is not None:
-            self._token = current_config.set(_with_streaming(config))
+        if config is not None:  # as `_with_streaming`, without its frame around each tool
+            tags = list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))
+            self._token = current_config.set({**config, "tags": tags})
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
@@ -223,7 +224,7 @@ class _Flows(ABC):
                     last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
                 elif not isinstance(yielded, kind):
                     if not isinstance(yielded, EFFECTS):
-                        raise _bad_request(self._names[at], yielded, self.kind)
+                        raise bad_request(self._names[at], yielded, self.kind)
                     with setting(calling_layer, self._names[at]):
                         value = yield yielded
                 elif at < innermost:
@@ -258,14 +259,6 @@ def _throw_into(
             close(flow, error)
         raise error
     return running[-1].throw
-
-
-def _bad_request(name: str, request: Any, expected: type[Any]) -> BadReturn:
-    return BadReturn(
-        name,
-        f"must call its handler with a {expected.__name__}, got {describe(request)}.",
-        "Pass the request on, or `request.override(...)`.",
-    )
 
 
 def _fold(
@@ -326,7 +319,7 @@ class _ModelHandler:
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
         if not isinstance(request, ModelRequest):
-            raise _bad_request(self._name, request, ModelRequest)
+            raise bad_request(self._name, request, ModelRequest)
         return then(self._inner(request), self.keep)
 
     def keep(self, outcome: ModelOutcome) -> ModelResponse[Any]:
@@ -422,36 +415,24 @@ class _ToolLayer:
 
     def __call__(self, request: Any) -> Any:
         if not isinstance(request, ToolCallRequest):
-            raise _bad_request(self.caller, request, ToolCallRequest)
+            raise bad_request(self.caller, request, ToolCallRequest)
         name, layer = self.named
-        return then(layer(request, self.inner), partial(_checked_result, name, request))
-
-
-@dataclass(frozen=True, slots=True)
-class _InnermostToolCall:
-    """Execution of a tool inside layers, with the streaming that is disabled for layers."""
-
-    execute: Handler
-    caller: str
-
-    def __call__(self, request: Any) -> Any:
-        if not isinstance(request, ToolCallRequest):
-            raise _bad_request(self.caller, request, ToolCallRequest)
-        with streaming_enabled():
-            result = self.execute(request)
-        return _await_in(streaming_enabled(), result) if is_awaitable(result) else result
+        result = layer(request, self.inner)
+        if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
+            return result  # nearly always, in a sync run
+        return then(result, partial(_checked_result, name, request))
 
 
 class _ToolFlows(_Flows):
     kind = ToolCallRequest
 
     def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
+        if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
+            return result  # nearly always
         return _checked_result(name, request, result)
 
 
 def _checked_result(name: str, request: ToolCallRequest, result: Any) -> Any:
-    if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
-        return result  # nearly always
     parts = result if isinstance(result, list) and result else [result]
     if not all(isinstance(part, ToolMessage | Command) for part in parts):
         raise BadReturn(
@@ -465,10 +446,11 @@ def _checked_result(name: str, request: ToolCallRequest, result: Any) -> Any:
 
 
 def compose_tool_call(layers: Sequence[Named], execute: Handler) -> Handler:
-    """Compose layers around the execution of a tool; the first one is the outermost."""
-    if not layers:
-        return execute
-    return _fold(layers, _InnermostToolCall(execute, layers[-1][0]), _ToolFlows, _ToolLayer)
+    """Compose layers around the execution of a tool; the first one is the outermost.
+
+    The execution enables the streaming of models again, and checks the request of the last layer.
+    """
+    return _fold(layers, execute, _ToolFlows, _ToolLayer)
 
 
 # Around both

@@ -121,13 +121,12 @@ class Run:
     def first_config(self, config: RunnableConfig, *, traced: bool) -> RunnableConfig:
         """Return the config of the node that a step begins with, as it would be hook by hook."""
         run_id = None if traced else UUID(self.new_id())
-        return at_step(config, super_step(config) + self.ahead, run_id)
+        return at_step(config, self.ahead, run_id)
 
     def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
         """Return the config of another node of a step, as it would be hook by hook."""
-        step, sent = super_step(config) + self.ahead, node == TOOLS
         run_id = None if self.watch.traced else UUID(self.new_id())
-        return at_node(config, step, node, self.new_id(), run_id, sent=sent)
+        return at_node(config, self.ahead, node, self.new_id(), run_id, sent=node == TOOLS)
 
     def new_id(self) -> str:
         """Return an id in the form of a UUID, without the time that it takes to make one."""
@@ -294,7 +293,7 @@ class Stage(Runnable[Any, Any]):
         if (failure := step.take_deferred()) is not None:
             step.show()
             raise failure
-        while not step.done and (step.needs_thread or not in_thread):
+        while not step.done and (not in_thread or step.needs_thread):
             step.show()
             step.store()
             node, state, config = step.enter()
@@ -424,8 +423,9 @@ class Step:
 
     def show(self) -> None:
         """Show the events of the nodes that have run to the caller of the stream."""
-        for event, events in self._take_events():
-            events.emit(event)
+        if self._events:
+            for event, events in self._take_events():
+                events.emit(event)
 
     async def ashow(self) -> None:
         """Show the events of the nodes that have run, and wait until they have been seen."""
@@ -502,7 +502,11 @@ class Step:
         if pairs is None or preview is None:
             self._leave_to_langgraph(result, returned)
             return
-        target = self._target(pairs, preview)
+        try:
+            target = route if isinstance(route, str) else route(preview.state(), self._node_config)
+        except Exception:
+            self._emit(pairs, preview, done=False)
+            raise
         if self._run.watch.messages and returned is not None:
             self._unstreamed = returned, before.state()
         self._view.now = preview
@@ -593,17 +597,6 @@ class Step:
             return self._view.preview(pairs, outcomes)
         except Exception:
             return None
-
-    def _target(self, pairs: list[Pair], preview: Preview) -> Target:
-        """Return where the edge of the node leads."""
-        route = self.stage.route
-        if isinstance(route, str):
-            return route
-        try:
-            return route(preview.state(), self._node_config)
-        except Exception:
-            self._emit(pairs, preview, done=False)
-            raise
 
     def _defer_result(self, result: Any) -> None:
         """Leave the result of a node to a step of its own, and find out what its span shows.
@@ -752,6 +745,8 @@ class Step:
 
 def _pairs(result: Any) -> list[Pair] | None:
     """Return what a node writes, from what it has returned; None if that leaves the graph."""
+    if type(result) is dict:  # nearly always, if the node has written something
+        return [*result.items()]
     pairs: list[Pair] = []
     for part in _parts(result):
         if isinstance(part, Command):
@@ -776,5 +771,7 @@ def _in_shape(pair: Pair, given: Pair) -> Pair:
 
 def _unnamed(config: RunnableConfig) -> RunnableConfig:
     """Return a config for what a node calls, without the name of the node."""
-    named = ("run_name", "run_id")
-    return cast("RunnableConfig", {key: config[key] for key in config if key not in named})  # type: ignore[literal-required]
+    unnamed = config.copy()
+    unnamed.pop("run_name", None)
+    unnamed.pop("run_id", None)
+    return unnamed

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -37,6 +38,7 @@ from agent_factory.runtime.composition import (
     compose_tool_call,
     disable_streaming,
     first_without_mode,
+    streaming_enabled,
 )
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.handoffs import command_to_parent, targets_of
@@ -170,15 +172,18 @@ class ToolsNode(Runnable[Any, Any]):
             None if self._unsupported[a] else partial(compose, a) for a in (False, True)
         )
         self._toolbox = spec.toolbox
-        self._options = errors, sync, asynchronous, bool(layers)
+        self._execution = errors, sync, asynchronous
+        self._innermost = layers[-1].definition if layers else None
 
     # Many agents are built that never run, so what only runs need is made in the first run.
 
     @cached_property
     def node(self) -> LangGraphToolNode:
         """LangGraph's node, which runs the calls."""
-        tools = list(self._toolbox.client.values())
-        return self._toolbox.node or layered_tool_node(tools, *self._options)
+        tools, layer = list(self._toolbox.client.values()), self._innermost
+        name = f"{layer.owner}.{layer.method}" if layer else ""
+        scope = streaming_enabled if layer else nullcontext
+        return self._toolbox.node or layered_tool_node(tools, *self._execution, name, scope)
 
     @property
     def tools_by_name(self) -> dict[str, BaseTool]:

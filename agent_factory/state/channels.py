@@ -16,10 +16,14 @@ from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid5
 
 from langchain_core.messages import (
+    AIMessage,
     AnyMessage,
     BaseMessage,
     BaseMessageChunk,
+    HumanMessage,
     RemoveMessage,
+    SystemMessage,
+    ToolMessage,
     convert_to_messages,
     message_chunk_to_message,
 )
@@ -95,12 +99,18 @@ class IndexedReducer:
         """Return what `add_messages` returns, or raise what it raises."""
         if left is None or right is None:
             return add_messages(left, right)
-        if self._index is None or self._index[0] != left:
-            messages = list(_as_messages(left, self._make_id))
-            self._index = messages, {message.id: at for at, message in enumerate(messages)}
-            self._owned = True
-        known, positions = self._index
-        new = _as_messages(right, self._make_id, known[-1].id if known else None, positions)
+        known, positions = self._index_of(left)
+        previous = known[-1].id if known else None
+        new = _as_messages(right, self._make_id, previous, positions)
+        return self._merge(known, positions, new)
+
+    def merge(self, left: Any, new: list[AnyMessage]) -> Any:
+        """Return what `add_messages` returns for a history, and messages that have ids."""
+        return self._merge(*self._index_of(left), new)
+
+    def _merge(
+        self, known: list[AnyMessage], positions: dict[str | None, int], new: list[AnyMessage]
+    ) -> Any:
         for at in range(len(new) - 1, -1, -1):
             if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
                 self._index = None
@@ -131,6 +141,18 @@ class IndexedReducer:
         positions.update(changed)
         return merged
 
+    def _index_of(self, left: Any) -> _Index:
+        """Return the index of a history, made again if that is another one."""
+        if self._index is None or self._index[0] != left:
+            messages = list(_as_messages(left, self._make_id))
+            self._index = messages, {message.id: at for at, message in enumerate(messages)}
+            self._owned = True
+        return self._index
+
+
+_PLAIN = frozenset((AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage))
+"""Types of messages that are no chunks: nearly all."""
+
 
 def _as_messages(
     given: Any,
@@ -144,7 +166,9 @@ def _as_messages(
     """
     messages: list[Any] = given if isinstance(given, list) else [given]
     types = set(map(type, messages))
-    if any(not issubclass(t, BaseMessage) or issubclass(t, BaseMessageChunk) for t in types):
+    if not types <= _PLAIN and any(
+        not issubclass(t, BaseMessage) or issubclass(t, BaseMessageChunk) for t in types
+    ):
         messages = [
             message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
             for message in convert_to_messages(messages)
@@ -392,13 +416,14 @@ class ViewedChannel:
     channel: Channel
     is_ephemeral: bool
     is_single: bool
+    is_reduced: bool
     is_messages: bool
     is_known: bool
 
     @classmethod
     def of(cls, channel: Channel) -> ViewedChannel:
         """Return a channel with all that the functions above say about it."""
-        about = (is_ephemeral, is_single, is_messages, is_known)
+        about = (is_ephemeral, is_single, is_reduced, is_messages, is_known)
         return cls(channel, *(is_so(channel) for is_so in about))
 
 

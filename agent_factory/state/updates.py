@@ -17,7 +17,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite
 
 from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, describe
-from agent_factory.state.channels import ViewedChannel, is_messages, with_ids
+from agent_factory.state.channels import IndexedReducer, ViewedChannel, is_messages, with_ids
 from agent_factory.upstream import is_json_overwrite
 
 Pair = tuple[str, Any]
@@ -148,7 +148,9 @@ class StateView:
     ) -> None:
         self._channels = channels
         self._order = order
-        self._cache = cache  # channels from earlier steps; those of messages have an index
+        self._cache = (
+            cache  # reducers of messages with their index, and channels, from earlier steps
+        )
         ephemeral = {key for key in state if key in channels and channels[key].is_ephemeral}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
         # The state so far. Set it to a preview to accept that.
@@ -172,7 +174,7 @@ class StateView:
         by_key: dict[str, list[Any]] = {}
         for key, value in pairs:
             # Messages are merged here and by LangGraph, so their ids must be set before that.
-            if channels[key].is_messages and not _overwrites(value):
+            if channels[key].is_messages and not overwrites(value):
                 value = with_ids(value)
             named.append((key, value))
             if key in by_key:
@@ -188,14 +190,18 @@ class StateView:
             if channel.is_single and len(values) == 1:  # nearly all
                 persistent[key], updates[key] = values[0], values
             elif channel.is_ephemeral:
-                ephemeral[key] = _value_of(channel.channel.copy(), values)
+                ephemeral[key] = self._value(key, values)
             elif channel.is_single:
-                persistent[key], updates[key] = _value_of(channel.channel.copy(), values), values
-            elif channel.is_messages:
-                persistent[key] = merged = self._reduce(key, values)
-                updates[key] = _message_writes(now.updates.get(key, []), values, merged)
+                persistent[key], updates[key] = self._value(key, values), values
+            elif channel.is_messages and _add_up(earlier := now.updates.get(key, []), values):
+                reducer = self._cache.setdefault(key, IndexedReducer())
+                merged = persistent.get(key) or []
+                for messages in values:
+                    merged = reducer.merge(merged, messages)
+                persistent[key], updates[key] = merged, [*earlier, *values]
             elif channel.is_known:
-                value = outcomes[key] if key in outcomes else self._reduce(key, values)
+                value = outcomes[key] if key in outcomes else self._value(key, values)
+                # A step takes one Overwrite of a key, and no other write of it.
                 persistent[key], updates[key] = value, [Overwrite(value)]
             else:
                 raise UnknownOutcome(key)
@@ -204,38 +210,32 @@ class StateView:
         last = {key: by_key[key] for key in ephemeral}
         return Preview(persistent, ephemeral, updates, last, order, named)
 
-    def _reduce(self, key: str, values: list[Any]) -> Any:
-        """Return the value of a key after some writes, as its reducer computes it."""
-        if key not in self.now.persistent:
-            return _value_of(self._channels[key].channel.copy(), values)
-        value = self.now.persistent[key]
-        channel: Any = self._cache.get(key)
-        if channel is None:  # to make one takes longer than its reducer
-            channel = self._cache[key] = self._channels[key].channel.from_checkpoint(value)
-        channel.value = value
-        return _value_of(channel, values)
+    def _value(self, key: str, values: list[Any]) -> Any:
+        """Return the value of a key after some writes, as its channel computes it."""
+        viewed, before = self._channels[key], self.now.persistent
+        if key not in before:
+            channel: Any = viewed.channel.copy()
+        elif not viewed.is_reduced:
+            channel = viewed.channel.from_checkpoint(before[key])
+        else:
+            if key not in self._cache:  # to make one takes longer than its reducer
+                self._cache[key] = viewed.channel.from_checkpoint(before[key])
+            channel = self._cache[key]
+            channel.value = before[key]
+        channel.update(values)
+        return channel.get()
 
 
-def _value_of(channel: Any, values: list[Any]) -> Any:
-    channel.update(values)
-    return channel.get()
-
-
-def _message_writes(earlier: list[Any], values: list[Any], merged: Any) -> list[Any]:
-    """Return writes of messages that can be made in one step."""
-    if not earlier and len(values) == 1:
-        return values
-    # A step takes one Overwrite, and no write after it. An earlier one is the only write, because
-    # those after it were merged into it.
-    if any(map(_overwrites, [*earlier[:1], *values])):
-        return [Overwrite(merged)]
-    return [*earlier, *values]
+def _add_up(earlier: list[Any], values: list[Any]) -> bool:
+    """Whether writes of messages are lists that are merged one after the other."""
+    return not any(map(overwrites, [*earlier[:1], *values])) and None not in values
 
 
 def _in_order(state: dict[str, Any], order: Mapping[str, Any]) -> dict[str, Any]:
     return {key: state[key] for key in order if key in state}
 
 
-def _overwrites(value: Any) -> bool:
+def overwrites(value: Any) -> bool:
     """Whether a write replaces the value, in any form that LangGraph accepts."""
-    return isinstance(value, Overwrite) or is_json_overwrite(value)
+    is_dict = isinstance(value, Mapping)  # messages are lists
+    return is_json_overwrite(value) if is_dict else isinstance(value, Overwrite)

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import ToolCall, ToolMessage
 from langgraph.types import Command
 
-from agent_factory.errors import WrongToolCallId
+from agent_factory.errors import BadReturn, WrongToolCallId, describe
 from agent_factory.state.history import messages_in, new_results
 
 TOOL_HINT = (
@@ -16,6 +16,15 @@ TOOL_HINT = (
     "write tool_call_id=tool_call_id."
 )
 LAYER_HINT = "Write tool_call_id=request.tool_call['id']."
+
+
+def bad_request(name: str, request: Any, expected: type[Any]) -> BadReturn:
+    """Return the error for what a layer has passed to its handler, in place of a request."""
+    return BadReturn(
+        name,
+        f"must call its handler with a {expected.__name__}, got {describe(request)}.",
+        "Pass the request on, or `request.override(...)`.",
+    )
 
 
 def check_results(

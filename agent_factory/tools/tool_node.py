@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token, copy_context
-from copy import deepcopy
+from copy import copy
+from dataclasses import replace
 from typing import Any, Literal
 
 from langchain_core.messages import (
     AIMessage,
+    BaseMessage,
     RemoveMessage,
     ToolCall,
     ToolMessage,
@@ -48,7 +51,7 @@ from agent_factory.state.schema import LAST_NODE
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
-from agent_factory.tools.results import check_results
+from agent_factory.tools.results import bad_request, check_results
 from agent_factory.upstream import read_channels
 
 Execute = Callable[[Any], Any]
@@ -188,7 +191,8 @@ class ToolNode(LangGraphToolNode):
         self.func, self.afunc = self._run, self._arun
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
-        self._has_layers = False
+        self._innermost = ""  # the layer next to the execution
+        self._scope: Callable[[], AbstractContextManager[Any]] = nullcontext  # around the execution
         self._is_in_agent = False  # LangGraph's ToolNode passes on results of other calls
         self._errors = handler_for(handle_tool_errors)
         self._call: Execute = self._execute
@@ -235,7 +239,7 @@ class ToolNode(LangGraphToolNode):
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
         tools = list(self.tools_by_name.values())
-        own = _own_containers if self._has_layers else dict.copy
+        own = _own_containers if self._innermost else dict.copy
         kind = ToolCallRequest if as_list or not isinstance(state, list) else _RequestInContext
         requests = []
         for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
@@ -361,7 +365,7 @@ class ToolNode(LangGraphToolNode):
     # The tool itself
 
     def _execute(self, request: ToolCallRequest) -> Any:
-        with _Execution(self, request) as execution:
+        with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
                 if isinstance(tool, StructuredTool | Tool) and tool.func is None:
                     raise PathNotSupported(
@@ -374,7 +378,7 @@ class ToolNode(LangGraphToolNode):
         return execution.result
 
     async def _aexecute(self, request: ToolCallRequest) -> Any:
-        with _Execution(self, request) as execution:
+        with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
                 response = await tool.ainvoke(execution.call, request.runtime.config)
                 execution.result = execution.checked(response)
@@ -390,6 +394,37 @@ def _own_containers(state: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value.copy() if type(value) in CONTAINERS else value for key, value in state.items()
     }
+
+
+def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
+    """Return a command with copies of its messages, which get a name and an id.
+
+    A tool may return the same command each time. A message may be in the update and in the state
+    that a Send holds. All other values pass as they are: there may be a connection among them.
+    """
+    copies: dict[int, BaseMessage] = {}
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, BaseMessage):
+            return copies.setdefault(id(value), value.model_copy())
+        if isinstance(value, list):
+            return [copied(part) if isinstance(part, BaseMessage) else part for part in value]
+        return (
+            {**value, key: copied(value[key])}
+            if isinstance(value, dict) and key in value
+            else value
+        )
+
+    def sent(target: Any) -> Any:
+        if not isinstance(target, Send):
+            return target
+        own = copy(target)
+        own.arg = copied(target.arg)
+        return own
+
+    goto: Any = command.goto
+    targets = type(goto)(map(sent, goto)) if isinstance(goto, list | tuple) else sent(goto)
+    return replace(command, update=copied(command.update), goto=targets)
 
 
 def _error_message(call: ToolCall, text: str) -> ToolMessage:
@@ -415,6 +450,8 @@ class _Execution:
         self.result: Any = None
 
     def __enter__(self) -> _Execution:
+        if not isinstance(self._request, ToolCallRequest):
+            raise bad_request(self._node._innermost, self._request, ToolCallRequest)
         return self
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
@@ -491,7 +528,7 @@ class _Execution:
                 "Tools can provide a list of messages in Command.update only when using list of "
                 f"messages as ToolNode input, got: {command.update} for tool '{call['name']}'"
             )
-        command = deepcopy(command)
+        command = _with_own_messages(command, key)
         update: Any = command.update
         messages = convert_to_messages(update if as_list else update.get(key, []))
         if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
@@ -538,15 +575,24 @@ def layered_tool_node(
     handle_tool_errors: Any,
     compose: Compose | None,
     acompose: Compose | None,
-    has_layers: bool,
+    innermost: str,
+    scope: Callable[[], AbstractContextManager[Any]],
 ) -> ToolNode:
     """Return a node with layers that are composed once, around its own execution of a tool.
 
     A `wrap_tool_call` gets `execute` with each call, so that its layers could only be composed
     again for each call. None leaves the tools without layers.
+
+    Args:
+        tools: The tools.
+        handle_tool_errors: As for ToolNode.
+        compose: Puts layers around the execution.
+        acompose: The same for async runs.
+        innermost: The name of the last layer; empty without layers.
+        scope: Makes what each execution runs in.
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
-    node._has_layers = has_layers
+    node._innermost, node._scope = innermost, scope
     node._is_in_agent = True
     if compose is not None:
         node._call = compose(node._execute)

@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.errors import GraphDrained
 from langgraph.runtime import ExecutionInfo, RunControl, Runtime, get_runtime
-from langgraph.types import Command, Overwrite
+from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory.decisions.recorder import Recorder
@@ -39,8 +39,8 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.watching import CUSTOM
 from agent_factory.state.channels import ViewedChannel, is_known, is_messages, with_ids
 from agent_factory.state.schema import ENGINE_KEYS
-from agent_factory.state.updates import StateView, check_keys, pairs_of
-from agent_factory.upstream import current_config, is_json_overwrite, run_identity
+from agent_factory.state.updates import StateView, check_keys, overwrites, pairs_of
+from agent_factory.upstream import current_config, run_identity
 
 LAYERED: Final = object()
 """What `LayeredRun.steps` yields where the agent runs. All else is a call without arguments."""
@@ -303,8 +303,7 @@ class LayeredRun:
             flow.error = refused
             return None
         for key, value in update.items():
-            overwrites = isinstance(value, Overwrite) or is_json_overwrite(value)
-            if is_messages(channels[key]) and not overwrites:
+            if is_messages(channels[key]) and not overwrites(value):
                 update[key] = with_ids(value)
         return update
 
