@@ -489,11 +489,13 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         watch = self._watchers({"callbacks": context.get("callbacks"), **settings}, options, modes)
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
-        unwatched = not (modes or watch.traced or options.get("control"))
+        late = events is not None and events.late
+        # The event protocol finds the call that has begun an agent by LangGraph's tasks.
+        in_steps = late or TASKS in modes or options.get("control")
         run = Run(
             replace(watch, events=events),
             depth,
-            unwatched and self._is_single_step(configurable.get(RUN), depth),
+            not in_steps and self._is_single_step(configurable.get(RUN), depth),
             entered=bool(modes),
             resumed=input is None or isinstance(input, Command) or is_resumed(configurable),
         )

@@ -621,11 +621,12 @@ class Step:
         ends = self._needs_own_step
         if is_node and target in successors.always:
             return not ends
-        late = run.watch.events is not None and run.watch.events.late
-        if is_node and not (ends or late):
+        if is_node and not ends:
             if self._unchanged and target in successors.if_unchanged:
                 return True
-            if target in successors.if_stored:
+            # Who sees the events of a step when it is over is not to wait longer for an answer.
+            late = run.watch.events is not None and run.watch.events.late
+            if not late and target in successors.if_stored:
                 self._store_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
