@@ -113,8 +113,9 @@ class IndexedReducer:
     ) -> Any:
         for at in range(len(new) - 1, -1, -1):
             if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
-                self._index = None
-                return new[at + 1 :]
+                # `add_messages` takes what follows as it is: ids twice, and removals among it.
+                self._index, known, positions, new = None, [], {}, new[at + 1 :]
+                break
         merged: list[Any] = [*known]
         changed: dict[str | None, int] = {}
         removed: set[str | None] = set()
@@ -133,7 +134,7 @@ class IndexedReducer:
         if removed:
             self._index = None
             return [message for message in merged if message.id not in removed]
-        if not self._owned:
+        if not self._owned or self._index is None:
             self._index = None
             return merged
         for position in changed.values():  # New messages come in the order of their positions.
