@@ -7,7 +7,7 @@ modules are loaded already, so LangChain is never imported here.
 from __future__ import annotations
 
 import sys
-from functools import lru_cache, wraps
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
@@ -16,6 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory import errors
+from agent_factory.caches.weak import weak_cache
 from agent_factory.errors import MultipleStructuredOutputsError, StructuredOutputValidationError
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
@@ -121,12 +122,16 @@ def from_langchain_format(value: Any) -> ResponseFormat[Any] | None:
             return as_response_format(value)
 
 
-@lru_cache(maxsize=64)  # The same object each time shows that a layer did not change the format.
 def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
     """Return LangChain's strategy for ours, or ours if LangChain does not accept its schema."""
-    output: Any = sys.modules.get(OUTPUT)
-    if strategy is None or output is None:
+    if strategy is None or OUTPUT not in sys.modules:
         return strategy
+    return _converted_strategy(strategy) or strategy
+
+
+@weak_cache  # The same object each time shows that a layer did not change the format.
+def _converted_strategy(strategy: ResponseFormat[Any]) -> Any:
+    output: Any = sys.modules[OUTPUT]
     try:
         match strategy:
             case ToolStrategy():
@@ -140,7 +145,7 @@ def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
             case AutoStrategy():
                 return output.AutoStrategy(strategy.schema)
     except Exception:  # It rejects a TypedDict of `typing`, for example.
-        return strategy
+        return None
 
 
 def _from_langchain_handler(handler: Any) -> Any:
@@ -169,22 +174,21 @@ def _from_langchain_handler(handler: Any) -> Any:
 
 def from_langchain_schema(schema: Any) -> Any:
     """Convert the marks of a state schema, and drop keys inherited from LangChain's AgentState."""
-    types = sys.modules.get(TYPES)
-    if types is None or not is_typeddict(get_origin(schema) or schema):
+    if TYPES not in sys.modules or not is_typeddict(get_origin(schema) or schema):
         return schema
     try:
-        return _converted_schema(get_origin(schema) or schema, types.AgentState) or schema
+        return _converted_schema(get_origin(schema) or schema) or schema
     except Exception:  # The merge of schemas reports annotations that cannot be read.
         return schema
 
 
-@lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
-def _converted_schema(schema: Any, standard: Any) -> Any:
+@weak_cache  # The middleware of a stack mostly share a few schemas.
+def _converted_schema(schema: Any) -> Any:
     hints = get_type_hints(schema, include_extras=True)
     # LangChain's AgentState has marks, so whatever extends it has some as well.
     if all(_converted_hint(hint) == hint for hint in hints.values()):
         return None
-    inherited = get_type_hints(standard, include_extras=True)
+    inherited = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)
     make: Any = TypedDict
     return make(
         schema.__name__,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import groupby
 from types import UnionType
 from typing import (
     Annotated,
@@ -17,6 +17,7 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+from weakref import WeakKeyDictionary
 
 from langgraph.channels import Topic, UntrackedValue
 from langgraph.channels.base import BaseChannel
@@ -24,6 +25,7 @@ from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
+from agent_factory.caches.weak import weak_cache
 from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.state.channels import (
     DeltaMessages,
@@ -97,7 +99,7 @@ def _read(origin: str, schema: Any) -> _Source:
         raise ArgumentError(subject, reason, hint, code="AF114") from error
 
 
-@lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
+@weak_cache  # The middleware of a stack mostly share a few schemas.
 def _fields(schema: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
     """Return the hints, the raw annotations and the declared hints of a schema."""
     hints = get_type_hints(schema, include_extras=True)
@@ -129,7 +131,7 @@ def merge(
     delta = checkpoints == "delta" or (
         checkpoints == "auto" and supports_delta_channel(checkpointer)
     )
-    schemas, reducer = _merged(tuple(one.schema for one in usable), tuple(engine), delta)
+    schemas, reducer = _merged([one.schema for one in usable], tuple(engine), delta)
     if checkpoints not in get_args(Checkpoints):
         *others, last = map(repr, get_args(Checkpoints))
         reason = f"must be {', '.join(others)} or {last}, got {describe(checkpoints)}."
@@ -141,8 +143,34 @@ def merge(
     return schemas, errors
 
 
-@lru_cache(maxsize=256)  # Agents with the same schemas share a state.
+class _Merges:
+    """Merged states by the schemas before it, one after the other; each ends with its schemas."""
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[Sequence[str], bool], tuple[Schemas, Any]] = {}
+        self.after: WeakKeyDictionary[Any, _Merges] = WeakKeyDictionary()
+
+
+_merges = _Merges()
+
+
 def _merged(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
+    """Return the merged schemas, and the reducer of the messages; agents with the same share them.
+
+    No schema is kept that a request has made: so they are not the key of one cache.
+    """
+    merges = _merges
+    for schema, _ in groupby(schemas):  # several in a row are merged like one
+        if (following := merges.after.get(schema)) is None:
+            following = merges.after.setdefault(schema, _Merges())
+        merges = following
+    key = engine, delta
+    if key not in merges.states:
+        merges.states[key] = _merge(schemas, engine, delta)
+    return merges.states[key]
+
+
+def _merge(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
     """Return the merged schemas, and the reducer of the messages that they declare."""
     marked: list[tuple[str, Any]] = []
     for schema in dict.fromkeys(schemas):

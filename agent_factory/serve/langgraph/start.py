@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from langgraph.constants import END
 from starlette.exceptions import HTTPException
 
+from agent_factory.caches.weak import weak_cache
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
@@ -159,7 +160,7 @@ def checked_input(graph: Any, agent: str, given: Mapping[str, Any], *, waits: bo
     return {key: value for key, value in given.items() if key in keys} or given
 
 
-@lru_cache(maxsize=256)  # LangGraph makes the schema again each time
+@weak_cache  # LangGraph makes the schema again each time
 def input_keys(graph: Any) -> tuple[str, ...]:
     """The keys of an agent's input; none if it takes any."""
     return tuple(graph.get_input_jsonschema().get("properties", ()))

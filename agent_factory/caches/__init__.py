@@ -1,0 +1,1 @@
+"""Caches that keep nothing alive: of classes and functions, and of objects by their identity."""
