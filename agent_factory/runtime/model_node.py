@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from operator import is_
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -17,6 +16,7 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from agent_factory.caches.identity import ByIdentity
 from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -321,16 +321,6 @@ def refusal_of(call: ToolCall, offered: str) -> ToolMessage:
     )
 
 
-class _ByIdentity(tuple[Any, ...]):
-    """Objects as a key that compares them by identity: models and tools need not be hashable."""
-
-    def __hash__(self) -> int:
-        return hash(tuple(map(id, self)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple) and len(self) == len(other) and all(map(is_, self, other))
-
-
 class _BoundModels:
     """Cache of models bound to tools, because binding converts each tool to a schema."""
 
@@ -341,13 +331,13 @@ class _BoundModels:
 
     def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
         """Return the request's model with its tools, tool choice, strategy and settings."""
-        parts, choice = _ByIdentity((request.model, strategy, *request.tools)), request.tool_choice
+        parts, choice = ByIdentity((request.model, strategy, *request.tools)), request.tool_choice
         if request.model_settings or not isinstance(choice, str | None):
             return self._bind(parts, choice, request.model_settings)
         return self._bind_once(parts, choice)
 
     def _bind(
-        self, parts: _ByIdentity, choice: Any, model_settings: Mapping[str, Any] | None = None
+        self, parts: ByIdentity, choice: Any, model_settings: Mapping[str, Any] | None = None
     ) -> Any:
         model, strategy, *tools = parts
         for tool in tools:
