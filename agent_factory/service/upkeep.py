@@ -13,6 +13,7 @@ from agent_factory.review import StrandedThread, stranded
 from agent_factory.review.pending_calls import read_pending
 from agent_factory.review.steps import topology_or_none
 from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
+from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import first_number
 from agent_factory.service.runner import write_waits
 from agent_factory.service.saver import FencedSaver
@@ -79,7 +80,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             # A job that was asked about something else at once has stored no checkpoint.
             newest = select(runs.c.job).where(runs.c.run_id == run)
             job = connection.execute(newest).scalar_one() or job
-            work = {"thread": thread, "tenant": tenant, "run": run, "priority": 0}
+            work = ThreadJob(run=run, thread=thread, tenant=tenant, agent=agent.name, priority=0)
             place = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
             write_waits(connection, database, agent, work, pending, place)
             return
