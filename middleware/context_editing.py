@@ -154,19 +154,8 @@ class ClearToolUsesEdit:
         results = [i for i, message in enumerate(messages) if message.type in _RESULTS]
         if len(results) <= self.keep or count_tokens(messages) <= self.trigger:
             return messages
-        history = self._history(messages, results)
-        while (edit := self._next_edit(history, count_tokens)) is not None:
-            history.make(edit)
-            history.least = self._later
-        return messages
-
-    @property
-    def _later(self) -> int:
-        """Tokens that an edit frees at least, once something is cleared."""
-        return max(self.clear_at_least, self.trigger // 4)
-
-    def _history(self, messages: list[AnyMessage], results: list[int]) -> _History:
         calls = calls_of_results(messages)
+        later = max(self.clear_at_least, self.trigger // 4)
         marked = {i for i in results if is_cleared(cast(ToolMessage, messages[i]))}
         history = _History(
             messages=messages,
@@ -180,14 +169,17 @@ class ClearToolUsesEdit:
                 and messages[i].name not in self.exclude_tools
                 and not (i in calls and calls[i][1]["name"] in self.exclude_tools)
             ],
-            least=self._later if marked else self.clear_at_least,
+            least=later if marked else self.clear_at_least,
         )
         # Each call so far is decided once more, in order: a history that is sent again, without the
         # marks of cleared results, is cleared at the same places. What is before a mark is settled.
         settled = max(marked, default=-1)
         ends = (*history.answers, len(messages))
         history.ends = [i for i in ends if i > settled and history.clearable(i, self.keep)]
-        return history
+        while (edit := self._next_edit(history, count_tokens)) is not None:
+            history.make(edit)
+            history.least = later
+        return messages
 
     def _next_edit(
         self, history: _History, count_tokens: Callable[[Sequence[AnyMessage]], int]

@@ -280,7 +280,7 @@ CACHED = re.compile(r"^@(?:lru_cache|cache)\b.*\ndef (\w+)\((.*)\)", re.MULTILIN
 
 
 def test_no_cache_of_a_module_keeps_objects() -> None:
-    """Others are weak: `weak_cache`, a WeakKeyDictionary, or an attribute of the object."""
+    """Others are weak: a WeakKeyDictionary, or an attribute of the object."""
     caches = {
         (path.name, *match.groups())
         for root in (Path(agent_factory.__file__).parent, Path(middleware.__file__).parent)

@@ -11,12 +11,12 @@ from functools import wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory import errors
-from agent_factory.caches.weak import weak_cache
 from agent_factory.errors import MultipleStructuredOutputsError, StructuredOutputValidationError
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
@@ -126,10 +126,16 @@ def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
     """Return LangChain's strategy for ours, or ours if LangChain does not accept its schema."""
     if strategy is None or OUTPUT not in sys.modules:
         return strategy
-    return _converted_strategy(strategy) or strategy
+    if strategy not in _strategies:
+        _strategies[strategy] = _converted_strategy(strategy)
+    return _strategies[strategy] or strategy
 
 
-@weak_cache  # The same object each time shows that a layer did not change the format.
+_strategies: WeakKeyDictionary[ResponseFormat[Any], Any] = WeakKeyDictionary()
+"""LangChain's strategies by ours, None where it does not accept the schema: the same object each
+time shows that a layer did not change the format."""
+
+
 def _converted_strategy(strategy: ResponseFormat[Any]) -> Any:
     output: Any = sys.modules[OUTPUT]
     try:
@@ -176,13 +182,19 @@ def from_langchain_schema(schema: Any) -> Any:
     """Convert the marks of a state schema, and drop keys inherited from LangChain's AgentState."""
     if TYPES not in sys.modules or not is_typeddict(get_origin(schema) or schema):
         return schema
+    typed = get_origin(schema) or schema
     try:
-        return _converted_schema(get_origin(schema) or schema) or schema
+        if typed not in _schemas:
+            _schemas[typed] = _converted_schema(typed)
+        return _schemas[typed] or schema
     except Exception:  # The merge of schemas reports annotations that cannot be read.
         return schema
 
 
-@weak_cache  # The middleware of a stack mostly share a few schemas.
+_schemas: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""Converted schemas, None where nothing is to be converted: middleware mostly share a few."""
+
+
 def _converted_schema(schema: Any) -> Any:
     hints = get_type_hints(schema, include_extras=True)
     # LangChain's AgentState has marks, so whatever extends it has some as well.

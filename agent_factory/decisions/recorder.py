@@ -236,21 +236,14 @@ class Recorder:
     ) -> Any:
         """Make a call, sync or async, and record the decision that `classify` finds in it."""
         reasons: list[str] = []
-        ended = partial(self._ended, classify, place, reasons, perf_counter())
-        return _observe(place, reasons, ended, call, *arguments)
+        start = perf_counter()
 
-    def _ended(
-        self,
-        classify: Classify,
-        place: _Place,
-        reasons: Sequence[str],
-        start: float,
-        result: Any,
-        error: BaseException | None,
-    ) -> None:
-        seconds = perf_counter() - start
-        if (fields := classify(result, error)) is not None:
-            self._record(fields, place, seconds, reasons)
+        def ended(result: Any, error: BaseException | None) -> None:
+            seconds = perf_counter() - start
+            if (fields := classify(result, error)) is not None:
+                self._record(fields, place, seconds, reasons)
+
+        return _observe(place, reasons, ended, call, *arguments)
 
     def hook(self, bound: Bound[Hook], finish: Method, *, reads_reason: bool) -> Bound[Hook]:
         """Return the hook, recorded; `finish` is what its node does with a state and a result."""

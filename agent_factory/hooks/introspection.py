@@ -11,12 +11,11 @@ from functools import partial
 from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any, Generic, NamedTuple, TypeVar
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from langgraph.config import get_config
 from langgraph.types import TracePolicy
 
-from agent_factory.caches.weak import weak_cache
 from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
@@ -116,24 +115,25 @@ class _Methods(NamedTuple):
     mistakes: tuple[_Mistake, ...]
 
 
+_classes: WeakKeyDictionary[Any, tuple[tuple[ref[Any], ...], _Methods]] = WeakKeyDictionary()
+"""Methods by class, with the functions that they were read from: reading takes longer than all
+else that a build does with a class. Nothing refers to the class, which a request may have made."""
+
+
 def _methods_of(middleware: AgentMiddleware[Any, Any]) -> _Methods:
     cls: Any = type(middleware)
     functions = _functions_of(cls)
     if {*map(type, functions)} == {FunctionType} and _SLOTS.keys().isdisjoint(vars(middleware)):
-        references, methods = _read_class(cls)
+        references = tuple(map(ref, functions))
         # A test, for example, may replace a method of a class that was read before.
-        if tuple(map(ref, functions)) == references:
-            return methods
+        if (known := _classes.get(cls)) is None or known[0] != references:
+            # The methods are examined and not called, so they may be bound to anything.
+            methods = _read_methods(
+                cls, functions, lambda name: MethodType(getattr(cls, name), cls)
+            )
+            known = _classes[cls] = references, methods
+        return known[1]
     return _read_methods(cls, functions, partial(getattr, middleware))  # a property, for example
-
-
-@weak_cache  # reading a class takes longer than all else that a build does with it
-def _read_class(cls: Any) -> tuple[tuple[ref[Any], ...], _Methods]:
-    """Read the methods of a class, with references to the functions that they were read from."""
-    functions = _functions_of(cls)
-    # The methods are examined and not called, so they may be bound to anything.
-    methods = _read_methods(cls, functions, lambda name: MethodType(getattr(cls, name), cls))
-    return tuple(map(ref, functions)), methods
 
 
 def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> _Methods:
@@ -374,16 +374,17 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
         yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
 
 
+_names: WeakKeyDictionary[type[Any], list[tuple[str, str]]] = WeakKeyDictionary()
+"""Misspelt names by class: comparing names takes longer than all other checks of a class."""
+
+
 def _misspelt(middleware: AgentMiddleware[Any, Any]) -> list[tuple[str, str]]:
     """Return names of its class that resemble those of methods and attributes, and these."""
     cls, base = _written(middleware)
-    return [(name, meant) for name, meant in _similar_names(cls) if not hasattr(base, name)]
-
-
-@weak_cache  # comparing names takes longer than all other checks of a class
-def _similar_names(cls: type[Any]) -> list[tuple[str, str]]:
-    found = []
-    for name in sorted(set(dir(cls)) - set(dir(AgentMiddleware))):
+    if (found := _names.get(cls)) is not None:
+        return found
+    found = _names[cls] = []
+    for name in sorted(set(dir(cls)) - {*dir(AgentMiddleware), *dir(base)}):
         if name.startswith("_"):
             continue
         spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

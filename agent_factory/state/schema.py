@@ -25,7 +25,6 @@ from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.caches.weak import weak_cache
 from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.state.channels import (
     DeltaMessages,
@@ -99,13 +98,35 @@ def _read(origin: str, schema: Any) -> _Source:
         raise ArgumentError(subject, reason, hint, code="AF114") from error
 
 
-@weak_cache  # The middleware of a stack mostly share a few schemas.
-def _fields(schema: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+_Fields = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+
+_schemas: WeakKeyDictionary[Any, _Fields] = WeakKeyDictionary()
+"""Fields by schema: the middleware of a stack mostly share a few. A request may make its own."""
+
+
+def _fields(schema: Any) -> _Fields:
     """Return the hints, the raw annotations and the declared hints of a schema."""
-    hints = get_type_hints(schema, include_extras=True)
-    standard = hints if schema is AgentState else _fields(AgentState)[0]
-    declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
-    return hints, dict(schema.__annotations__), declared
+    if (found := _schemas.get(schema)) is None:
+        hints = get_type_hints(schema, include_extras=True)
+        standard = hints if schema is AgentState else _fields(AgentState)[0]
+        declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
+        found = _schemas[schema] = hints, dict(schema.__annotations__), declared
+    return found
+
+
+class _Merges:
+    """States that are merged from schemas; agents with the same schemas share them.
+
+    A node of a tree, in which each schema leads to the next node. So nothing keeps a schema that a
+    request has made, and a state ends with any of its schemas.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[Sequence[str], bool], tuple[Schemas, Any]] = {}
+        self.after: WeakKeyDictionary[Any, _Merges] = WeakKeyDictionary()
+
+
+_merges = _Merges()
 
 
 def merge(
@@ -131,7 +152,15 @@ def merge(
     delta = checkpoints == "delta" or (
         checkpoints == "auto" and supports_delta_channel(checkpointer)
     )
-    schemas, reducer = _merged([one.schema for one in usable], tuple(engine), delta)
+    merges, found = _merges, [one.schema for one in usable]
+    for schema, _ in groupby(found):  # several in a row are merged like one
+        if (following := merges.after.get(schema)) is None:
+            following = merges.after.setdefault(schema, _Merges())
+        merges = following
+    key = tuple(engine), delta
+    if key not in merges.states:
+        merges.states[key] = _merge(found, *key)
+    schemas, reducer = merges.states[key]
     if checkpoints not in get_args(Checkpoints):
         *others, last = map(repr, get_args(Checkpoints))
         reason = f"must be {', '.join(others)} or {last}, got {describe(checkpoints)}."
@@ -141,33 +170,6 @@ def merge(
         hint = "Remove the reducer from the state_schema, or leave checkpoints out."
         errors.append(ArgumentError("checkpoints", reason, hint))
     return schemas, errors
-
-
-class _Merges:
-    """Merged states by the schemas before it, one after the other; each ends with its schemas."""
-
-    def __init__(self) -> None:
-        self.states: dict[tuple[Sequence[str], bool], tuple[Schemas, Any]] = {}
-        self.after: WeakKeyDictionary[Any, _Merges] = WeakKeyDictionary()
-
-
-_merges = _Merges()
-
-
-def _merged(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
-    """Return the merged schemas, and the reducer of the messages; agents with the same share them.
-
-    No schema is kept that a request has made: so they are not the key of one cache.
-    """
-    merges = _merges
-    for schema, _ in groupby(schemas):  # several in a row are merged like one
-        if (following := merges.after.get(schema)) is None:
-            following = merges.after.setdefault(schema, _Merges())
-        merges = following
-    key = engine, delta
-    if key not in merges.states:
-        merges.states[key] = _merge(schemas, engine, delta)
-    return merges.states[key]
 
 
 def _merge(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -24,29 +23,24 @@ class IdentityMap(Generic[V]):
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._entries: OrderedDict[int, tuple[Callable[[], Any], V]] = OrderedDict()
+        self._entries: OrderedDict[int, tuple[ref[Any] | None, Any, V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: Any) -> V | None:
         """Return the value of an object, or None."""
-        entry = self._entries.get(id(key))
-        return entry[1] if entry is not None and entry[0]() is key else None
+        reference, held, value = self._entries.get(id(key), (None, None, None))
+        return value if (held if reference is None else reference()) is key else None
 
     def add(self, key: Any, value: V) -> V:
         """Set the value of an object, and return it."""
-        reference: Callable[[], Any]
         try:
             # The reference calls `pop(id, reference)` when the object is gone.
             reference = ref(key, partial(self._entries.pop, id(key)))
+            self._entries[id(key)] = reference, None, value
         except TypeError:
-            reference = partial(_same, key)
-        self._entries[id(key)] = reference, value
+            self._entries[id(key)] = None, key, value
         if len(self._entries) > self._size:
             self._entries.popitem(last=False)
         return value
-
-
-def _same(value: Any) -> Any:
-    return value

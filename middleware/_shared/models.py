@@ -252,7 +252,9 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     tools = [known for tool in request.tools if (known := _portable_tool(tool)) is not None]
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
-        strategy = _auto_strategy(strategy)
+        if strategy not in _auto_strategies:
+            _auto_strategies[strategy] = AutoStrategy(strategy.schema)
+        strategy = _auto_strategies[strategy]
     resolved = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
     names = set(resolved.bindings if isinstance(resolved, ToolStrategy) else ())
     for tool in tools:
@@ -331,12 +333,6 @@ def _omitted(kind: str) -> dict[str, Any]:
 
 _auto_strategies: WeakKeyDictionary[ProviderStrategy[Any], AutoStrategy[Any]] = WeakKeyDictionary()
 """The same object each time, because models are bound to strategies."""
-
-
-def _auto_strategy(strategy: ProviderStrategy[Any]) -> AutoStrategy[Any]:
-    if strategy not in _auto_strategies:
-        _auto_strategies[strategy] = AutoStrategy(strategy.schema)
-    return _auto_strategies[strategy]
 
 
 def _portable_tool(tool: Any) -> Any:

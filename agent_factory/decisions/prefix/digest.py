@@ -7,17 +7,19 @@ process.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import is_
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agent_factory.caches.identity import IdentityCache
 from agent_factory.structured_output.strategies import ProviderStrategy, Strategy, ToolStrategy
 from agent_factory.types import ModelRequest
+
+V = TypeVar("V")
 
 Part = Literal["model", "tools", "response_format", "system_prompt", "settings", "messages"]
 """Part of a request, in the order in which providers read them."""
@@ -165,6 +167,35 @@ def _digest_of_format(strategy: Any) -> int:
         return hash(_digests_of_tools(*(binding.tool for binding in strategy.bindings.values())))
     # The request of a layer may hold a schema, or a strategy that depends on the model.
     return hash(repr(getattr(strategy, "schema", strategy)))
+
+
+class _ByIdentity(tuple[Any, ...]):
+    """Objects as a key that compares them by identity, and keeps them, so no id is used again."""
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and len(self) == len(other) and all(map(is_, self, other))
+
+
+class IdentityCache(Generic[V]):
+    """Function of objects that remembers its last results by the identity of the objects.
+
+    Args:
+        read: The function.
+        size: How many results are kept.
+
+    >>> names = IdentityCache(lambda tool: tool["name"], size=16)
+    >>> names({"name": "search"})
+    'search'
+    """
+
+    def __init__(self, read: Callable[..., V], size: int) -> None:
+        self._read = lru_cache(size)(lambda objects: read(*objects))
+
+    def __call__(self, *objects: Any) -> V:
+        return self._read(_ByIdentity(objects))
 
 
 class PrefixReader:
