@@ -104,8 +104,8 @@ class _Mistake(NamedTuple):
     code: str
 
 
-class _Methods(NamedTuple):
-    """What a class of middleware defines of the methods that an agent calls.
+class Methods(NamedTuple):
+    """Methods that an agent calls, as the class of a middleware defines them.
 
     It does not refer to the class or its functions, so that a cache does not keep them.
     """
@@ -115,12 +115,13 @@ class _Methods(NamedTuple):
     mistakes: tuple[_Mistake, ...]
 
 
-_classes: WeakKeyDictionary[Any, tuple[tuple[ref[Any], ...], _Methods]] = WeakKeyDictionary()
+_classes: WeakKeyDictionary[Any, tuple[tuple[ref[Any], ...], Methods]] = WeakKeyDictionary()
 """Methods by class, with the functions that they were read from: reading takes longer than all
 else that a build does with a class. Nothing refers to the class, which a request may have made."""
 
 
-def _methods_of(middleware: AgentMiddleware[Any, Any]) -> _Methods:
+def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
+    """Read the methods of a middleware. A build reads them once, for the functions below."""
     cls: Any = type(middleware)
     functions = _functions_of(cls)
     if {*map(type, functions)} == {FunctionType} and _SLOTS.keys().isdisjoint(vars(middleware)):
@@ -136,7 +137,7 @@ def _methods_of(middleware: AgentMiddleware[Any, Any]) -> _Methods:
     return _read_methods(cls, functions, partial(getattr, middleware))  # a property, for example
 
 
-def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> _Methods:
+def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> Methods:
     pairs = zip(_SLOTS, functions, strict=True)
     bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
     bound = {name: method for name, method in bound.items() if method}
@@ -148,13 +149,15 @@ def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], An
         if func or afunc:
             targets = frozenset(str(jump) for name in names for jump in jumps[name])
             hooks.append(_HookMethods(phase, func, afunc, targets))
-    return _Methods(frozenset(bound), tuple(hooks), tuple(_method_errors(cls, bound, jumps)))
+    return Methods(frozenset(bound), tuple(hooks), tuple(_method_errors(cls, bound, jumps)))
 
 
-def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
+def hooks_of(
+    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
+) -> list[Bound[Hook]]:
     """Node hooks that the class of a middleware defines, in the order of a run."""
     found = []
-    for phase, name, aname, jumps in _methods_of(middleware).hooks:
+    for phase, name, aname, jumps in (methods or methods_of(middleware)).hooks:
         if not (middleware.unused and _is_unused(middleware, phase, f"a{phase}")):
             func = inject(getattr(middleware, name)) if name else None
             afunc = inject(getattr(middleware, aname)) if aname else None
@@ -162,14 +165,16 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     return found
 
 
-def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
+def layers_of(
+    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
+) -> list[Bound[Layer]]:
     """Layers that a middleware defines, each in the form of the most derived class.
 
     Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
     flow has both. A flow of `kept_flows` is a layer outside of such wraps.
     """
     found: list[Bound[Layer]] = []
-    defined = _methods_of(middleware).names
+    defined = (methods or methods_of(middleware)).names
     for call, wrap in _WRAP.items():
         forms = (_FLOW[call], wrap, f"a{wrap}")
         if defined.isdisjoint(forms) or _is_unused(middleware, *forms):
@@ -277,7 +282,7 @@ def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
         defaults = (getattr(AgentMiddleware, name), getattr(base, name, None))
         if (value := getattr(middleware, name)) and not any(value is one for one in defaults):
             return False
-    return not _methods_of(middleware).names and not _misspelt(middleware)
+    return not methods_of(middleware).names and not _misspelt(middleware)
 
 
 def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
@@ -297,11 +302,13 @@ def _declared_jumps(cls: type[Any], name: str, method: Any) -> list[Any]:
     return found
 
 
-def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+def validate_middleware(
+    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
+) -> Iterator[SpecError]:
     """Yield an error for each attribute and method of a middleware that cannot work."""
     yield from _attribute_errors(middleware)
     yield from _name_errors(middleware)
-    for kind, method, reason, hint, code in _methods_of(middleware).mistakes:
+    for kind, method, reason, hint, code in (methods or methods_of(middleware)).mistakes:
         yield kind(f"{middleware.name}{method}", reason, hint, code=code)
 
 
