@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_overloads
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -14,8 +15,9 @@ from langgraph.errors import GraphRecursionError
 from langgraph.store.memory import InMemoryStore
 from langgraph.stream import StreamTransformer
 
-from agent_factory import AgentMiddleware, Runtime, create_agent
+from agent_factory import AgentMiddleware, Runtime, create_agent, plan_agent
 from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.factory.agent import AgentOptions
 from agent_factory.testing import ScriptedChatModel
 from samples import add
 
@@ -312,3 +314,28 @@ def test_a_long_run_needs_no_setting(call: Any) -> None:
     """E8: LangGraph's own limit was 25 for long."""
     result = call(agent(*[calls("1")] * 30, "Done"), GO, THREAD)
     assert len(result["messages"]) == 62
+
+
+def test_the_signature_of_create_agent_agrees_with_its_overloads() -> None:
+    """Type checkers read the overloads and `AgentOptions`; users and `help` the signature."""
+    parameters = dict(inspect.signature(create_agent).parameters)
+    del parameters["unknown"]  # what is no argument is refused with a hint
+    options = {key: hint.__forward_arg__ for key, hint in AgentOptions.__annotations__.items()}
+    overloads = [dict(inspect.signature(one).parameters) for one in get_overloads(create_agent)]
+    assert len(overloads) == 2
+    for overload in overloads:
+        assert overload.pop("options").annotation == "Unpack[AgentOptions]"
+        assert {*overload, *options} == {*parameters}
+        assert overload.keys().isdisjoint(options)
+        for name, parameter in overload.items():
+            assert parameter.kind is parameters[name].kind
+            if parameter.default is not inspect.Parameter.empty:
+                assert parameter.default == parameters[name].default
+    annotations = {name: parameters[name].annotation for name in options}
+    assert annotations == options
+    assert all(parameters[name].default is not inspect.Parameter.empty for name in options)
+
+
+def test_a_plan_takes_the_arguments_of_an_agent() -> None:
+    own = {*inspect.signature(plan_agent).parameters} - {"settings"}
+    assert own == {*inspect.signature(create_agent).parameters}

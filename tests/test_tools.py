@@ -377,3 +377,20 @@ def test_a_function_becomes_a_tool_once(call: Any) -> None:
         call(create_agent(ScriptedChatModel(["Done"]), [add], middleware=[look]), GO)
     first, second = seen
     assert first is second
+
+
+def test_a_method_may_be_passed_in_two_places() -> None:
+    """It is another object each time, and one tool."""
+
+    class Search:
+        def find(self, text: str) -> str:
+            """Find a text."""
+            return text
+
+    class Finder(AgentMiddleware[Any, Any]):
+        tools: Any = ()
+
+    search, finder = Search(), Finder()
+    finder.tools = [search.find]
+    agent = create_agent(ScriptedChatModel([]), [search.find, search.find], middleware=[finder])
+    assert list(agent.builder.spec.toolbox.client) == ["find"]  # type: ignore[attr-defined]

@@ -7,10 +7,11 @@ modules are loaded already, so LangChain is never imported here.
 from __future__ import annotations
 
 import sys
-from functools import lru_cache, wraps
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
 from typing_extensions import TypedDict, is_typeddict
@@ -121,12 +122,22 @@ def from_langchain_format(value: Any) -> ResponseFormat[Any] | None:
             return as_response_format(value)
 
 
-@lru_cache(maxsize=64)  # The same object each time shows that a layer did not change the format.
 def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
     """Return LangChain's strategy for ours, or ours if LangChain does not accept its schema."""
-    output: Any = sys.modules.get(OUTPUT)
-    if strategy is None or output is None:
+    if strategy is None or OUTPUT not in sys.modules:
         return strategy
+    if strategy not in _strategies:
+        _strategies[strategy] = _converted_strategy(strategy)
+    return _strategies[strategy] or strategy
+
+
+_strategies: WeakKeyDictionary[ResponseFormat[Any], Any] = WeakKeyDictionary()
+"""LangChain's strategies by ours, None where it does not accept the schema: the same object each
+time shows that a layer did not change the format."""
+
+
+def _converted_strategy(strategy: ResponseFormat[Any]) -> Any:
+    output: Any = sys.modules[OUTPUT]
     try:
         match strategy:
             case ToolStrategy():
@@ -140,7 +151,7 @@ def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
             case AutoStrategy():
                 return output.AutoStrategy(strategy.schema)
     except Exception:  # It rejects a TypedDict of `typing`, for example.
-        return strategy
+        return None
 
 
 def _from_langchain_handler(handler: Any) -> Any:
@@ -169,22 +180,27 @@ def _from_langchain_handler(handler: Any) -> Any:
 
 def from_langchain_schema(schema: Any) -> Any:
     """Convert the marks of a state schema, and drop keys inherited from LangChain's AgentState."""
-    types = sys.modules.get(TYPES)
-    if types is None or not is_typeddict(get_origin(schema) or schema):
+    if TYPES not in sys.modules or not is_typeddict(get_origin(schema) or schema):
         return schema
+    typed = get_origin(schema) or schema
     try:
-        return _converted_schema(get_origin(schema) or schema, types.AgentState) or schema
+        if typed not in _schemas:
+            _schemas[typed] = _converted_schema(typed)
+        return _schemas[typed] or schema
     except Exception:  # The merge of schemas reports annotations that cannot be read.
         return schema
 
 
-@lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
-def _converted_schema(schema: Any, standard: Any) -> Any:
+_schemas: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""Converted schemas, None where nothing is to be converted: middleware mostly share a few."""
+
+
+def _converted_schema(schema: Any) -> Any:
     hints = get_type_hints(schema, include_extras=True)
     # LangChain's AgentState has marks, so whatever extends it has some as well.
     if all(_converted_hint(hint) == hint for hint in hints.values()):
         return None
-    inherited = get_type_hints(standard, include_extras=True)
+    inherited = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)
     make: Any = TypedDict
     return make(
         schema.__name__,

@@ -6,29 +6,46 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Required, TypedDict, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
-from agent_factory.decisions.log import REASON, Decision, Outcome
+from agent_factory.decisions.log import REASON, Outcome
 from agent_factory.decisions.prefix import PrefixChange
 from agent_factory.errors import BadReturn
 from agent_factory.hooks.flows import RunPaused
-from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer
+from agent_factory.topology.model import MODEL, TOOLS, Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 
 
-def make_decision(
+class DecisionFields(TypedDict, total=False):
+    """Fields of a `Decision` that say what was decided, without where in a run that was."""
+
+    middleware: Required[str]
+    hook: Required[str]
+    outcome: Required[Outcome]
+    detail: str
+    reason: str
+    tool: str
+    call_id: str
+    changed: tuple[str, ...]
+    tokens: Mapping[str, int]
+    calls: tuple[str, ...]
+    contents: Any
+
+
+def decision_fields(
     owner: str, hook: str, outcome: Outcome, detail: str = "", *, request: Any = None, **more: Any
-) -> Decision:
-    """Make a decision that does not yet say where in a run it was made."""
+) -> DecisionFields:
+    """Return the fields of a decision; for a tool call, `request` tells which call it is."""
     call = getattr(request, "tool_call", None)
     if call:
         more |= {"tool": str(call["name"]), "call_id": str(call["id"] or "")}
-    return Decision("", None, 0, owner, hook, outcome, detail, **more)
+    fields = {"middleware": owner, "hook": hook, "outcome": outcome, "detail": detail, **more}
+    return cast("DecisionFields", fields)
 
 
 def _failed(error: BaseException) -> tuple[Outcome, str]:
@@ -40,30 +57,30 @@ def _failed(error: BaseException) -> tuple[Outcome, str]:
 
 
 def classify_hook(
-    definition: Hook,
+    owner: str,
+    hook: str,
     finish: Callable[[Any], Any],
     reads_reason: bool,
     result: Any,
     error: BaseException | None,
-) -> Decision:
+) -> DecisionFields:
     """Return what a node hook decided; `finish` raises if the node refuses the result."""
-    owner, hook = definition.owner, str(definition.phase)
     try:
         if error is None:
             finish(result)
     except Exception as refused:
         error = refused
     if error is not None:
-        return make_decision(owner, hook, *_failed(error), contents=error)
+        return decision_fields(owner, hook, *_failed(error), contents=error)
     if isinstance(result, Command) and result.graph is not None:
-        return make_decision(owner, hook, Outcome.HANDED_OVER, contents=result)
+        return decision_fields(owner, hook, Outcome.HANDED_OVER, contents=result)
     update = _update_of(result)
     written_reason = update.pop(REASON, "") if reads_reason else ""
     reason = str(getattr(result, "reason", "") or written_reason)
     more: dict[str, Any] = {"reason": reason, "changed": _changed(update), "contents": result}
     if jump := update.get("jump_to"):
-        return make_decision(owner, hook, Outcome.JUMPED, str(jump), **more)
-    return make_decision(owner, hook, Outcome.WROTE if update else Outcome.PASSED, **more)
+        return decision_fields(owner, hook, Outcome.JUMPED, str(jump), **more)
+    return decision_fields(owner, hook, Outcome.WROTE if update else Outcome.PASSED, **more)
 
 
 def _update_of(result: Any) -> dict[str, Any]:
@@ -138,13 +155,13 @@ def classify_layer(
     calls: HandlerCalls,
     result: Any,
     error: BaseException | None,
-) -> Decision:
+) -> DecisionFields:
     """Return what a layer decided; `before` has the fields of the request it was given."""
     owner, method = definition.owner, definition.method
     if error is not None:
         reason = "from within" if any(error is inner for inner in calls.errors) else ""
         more: dict[str, Any] = {"reason": reason, "contents": error}
-        return make_decision(owner, method, *_failed(error), request=request, **more)
+        return decision_fields(owner, method, *_failed(error), request=request, **more)
     changed: tuple[str, ...] = ()
     if isinstance(result, ExtendedModelResponse) and isinstance(result.command, Command):
         with suppress(TypeError, ValueError):  # not an update: the model node raises BadReturn
@@ -153,7 +170,7 @@ def classify_layer(
     if changed and outcome is Outcome.PASSED:
         outcome = Outcome.WROTE
     more = {"changed": changed, "contents": result}
-    return make_decision(owner, method, outcome, detail, request=request, **more)
+    return decision_fields(owner, method, outcome, detail, request=request, **more)
 
 
 # What a layer may return. Composition raises BadReturn for anything else.
@@ -182,25 +199,27 @@ def _layer_outcome(
     return (Outcome.CHANGED_REQUEST, ", ".join(fields)) if fields else (Outcome.PASSED, "")
 
 
-def classify_run_layer(definition: Layer, flow: Any, update: Mapping[str, Any] | None) -> Decision:
+def classify_run_layer(
+    definition: Layer, flow: Any, update: Mapping[str, Any] | None
+) -> DecisionFields:
     """Return what a layer around a run decided; `flow` is its LayerFlow."""
     owner, method = definition.owner, definition.method
     signal = flow.signal
     if signal is not None and isinstance(signal.thrown, RunPaused):
-        return make_decision(owner, method, Outcome.INTERRUPTED)
+        return decision_fields(owner, method, Outcome.INTERRUPTED)
     if (error := flow.error or (signal and signal.error)) is not None:
         reason = "from within" if error is flow.caught or signal is not None else ""
-        return make_decision(owner, method, *_failed(error), reason=reason, contents=error)
+        return decision_fields(owner, method, *_failed(error), reason=reason, contents=error)
     more: dict[str, Any] = {"changed": _changed(update or {}), "contents": flow.returned}
     if flow.passed is None:
-        return make_decision(owner, method, Outcome.ANSWERED, **more)
+        return decision_fields(owner, method, Outcome.ANSWERED, **more)
     if flow.caught is not None:
-        return make_decision(owner, method, Outcome.RECOVERED, type(flow.caught).__name__, **more)
+        return decision_fields(owner, method, Outcome.RECOVERED, type(flow.caught).__name__, **more)
     given, passed = flow.state, flow.passed
     fields = [key for key in passed if key not in given or passed[key] is not given[key]]
     if fields:
-        return make_decision(owner, method, Outcome.CHANGED_REQUEST, ", ".join(fields), **more)
-    return make_decision(owner, method, Outcome.WROTE if update else Outcome.PASSED, **more)
+        return decision_fields(owner, method, Outcome.CHANGED_REQUEST, ", ".join(fields), **more)
+    return decision_fields(owner, method, Outcome.WROTE if update else Outcome.PASSED, **more)
 
 
 def classify_tool(
@@ -209,27 +228,27 @@ def classify_tool(
     before: int,
     result: Any,
     error: BaseException | None,
-) -> Decision | None:
+) -> DecisionFields | None:
     """Return how a tool call failed; None if it succeeded, or if that is recorded already.
 
     `before` is how many errors were reported to the model when the call began.
     """
     if error is not None:
-        return make_decision("", TOOLS, *_failed(error), request=request, contents=error)
+        return decision_fields("", TOOLS, *_failed(error), request=request, contents=error)
     failed = isinstance(result, ToolMessage) and result.status == "error"
     if not failed or len(reported_errors) > before:
         return None
     detail = "" if request.tool else "unknown tool"
     more = {"request": request, "contents": result}
-    return make_decision("", TOOLS, Outcome.ERROR_REPORTED, detail, **more)
+    return decision_fields("", TOOLS, Outcome.ERROR_REPORTED, detail, **more)
 
 
-def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> Decision:
+def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> DecisionFields:
     """Return how a history was repaired."""
     old, new = ({id(message) for message in messages} for messages in (before, after))
     counts = Counter(added=len(new - old), removed=len(old - new))
     detail = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return make_decision("", MODEL, Outcome.REPAIRED, detail or "reordered")
+    return decision_fields("", MODEL, Outcome.REPAIRED, detail or "reordered")
 
 
 def messages_written(result: Any) -> list[Any]:
@@ -246,11 +265,11 @@ def messages_written(result: Any) -> list[Any]:
     return [one for one in written if isinstance(one, BaseMessage) and one.id]
 
 
-def classify_prefix(change: PrefixChange) -> Decision:
+def classify_prefix(change: PrefixChange) -> DecisionFields:
     """Return who changed the prefix of the requests, and what is lost."""
     culprit, followers = change.culprit, ", ".join(change.followers)
     where = f"{change.text}, before what {followers} adds" if followers else change.text
-    return make_decision(
+    return decision_fields(
         culprit.middleware,
         culprit.hook,
         Outcome.CHANGED_PREFIX,
@@ -260,7 +279,7 @@ def classify_prefix(change: PrefixChange) -> Decision:
     )
 
 
-def classify_usage(answer: AIMessage) -> list[Decision]:
+def classify_usage(answer: AIMessage) -> list[DecisionFields]:
     """Return what a provider reports of its cache, as a list of one; empty without a report."""
     usage: Mapping[str, Any] = answer.usage_metadata or {}
     details = usage.get("input_token_details") or {}
@@ -271,7 +290,7 @@ def classify_usage(answer: AIMessage) -> list[Decision]:
     detail = f"{reported.get('cache_read') or 0:,} of {tokens['input']:,} input tokens read"
     if created := reported.get("cache_creation"):
         detail += f", {created:,} written"
-    return [make_decision("", MODEL, Outcome.USED_CACHE, detail, tokens=tokens)]
+    return [decision_fields("", MODEL, Outcome.USED_CACHE, detail, tokens=tokens)]
 
 
 def classify_route(
@@ -280,10 +299,10 @@ def classify_route(
     jump: str,
     chosen: Any,
     error: BaseException | None,
-) -> Decision:
+) -> DecisionFields:
     """Return where a route led: to a node, or to tasks for one."""
     if error is not None:
-        return make_decision("", source, *_failed(error), contents=error)
+        return decision_fields("", source, *_failed(error), contents=error)
     target, detail = chosen, str(chosen)
     calls: list[Any] = []
     if isinstance(chosen, list):
@@ -292,4 +311,4 @@ def classify_route(
         target = chosen[0].node
         detail = f"{target} ({len(chosen)} task{'s' * (len(chosen) != 1)})"
     more = {"reason": why(str(target), jump), "calls": tuple(str(call["name"]) for call in calls)}
-    return make_decision("", source, Outcome.ROUTED, detail, **more)
+    return decision_fields("", source, Outcome.ROUTED, detail, **more)

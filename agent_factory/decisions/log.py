@@ -240,16 +240,21 @@ class DecisionLog:
             runtime: The runtime of the node, or None outside of a graph.
             **known: Other fields of the record.
         """
-        info = runtime.execution_info if runtime else None
-        decision = replace(
-            decision,
-            run=_run_id(runtime),
-            thread=info.thread_id if info else None,
-            namespace=tuple(info.checkpoint_ns.split("|")[:-1]) if info else (),
-            at=time(),
-            contents=decision.contents if self.contents else None,
-            **known,
+        run, thread, namespace = place_in_run(runtime)
+        self.send(
+            replace(
+                decision,
+                run=run,
+                thread=thread,
+                namespace=namespace,
+                at=time(),
+                contents=decision.contents if self.contents else None,
+                **known,
+            )
         )
+
+    def send(self, decision: Decision) -> None:
+        """Pass a complete decision to every sink."""
         for index, sink in enumerate(self.sinks):
             try:
                 sink(decision)
@@ -262,6 +267,14 @@ class DecisionLog:
                         RuntimeWarning,
                         stacklevel=2,
                     )
+
+
+def place_in_run(runtime: Runtime[Any] | None) -> tuple[str, str | None, tuple[str, ...]]:
+    """Return the run, the thread and the namespace of a decision; None is outside of a graph."""
+    run, info = _run_id(runtime), runtime.execution_info if runtime else None
+    if info is None:
+        return run, None, ()
+    return run, info.thread_id, tuple(info.checkpoint_ns.split("|")[:-1])
 
 
 @lru_cache(maxsize=1024)  # more runs than are likely to be under way at once

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
-from typing import Any, TypeVar
+from time import perf_counter, time
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +16,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, Send
 
 from agent_factory.decisions.classification import (
+    DecisionFields,
     HandlerCalls,
     classify_hook,
     classify_layer,
@@ -26,11 +26,11 @@ from agent_factory.decisions.classification import (
     classify_run_layer,
     classify_tool,
     classify_usage,
+    decision_fields,
     fields_of,
-    make_decision,
     messages_written,
 )
-from agent_factory.decisions.log import Decision, DecisionLog, Outcome, _reasons
+from agent_factory.decisions.log import Decision, DecisionLog, Outcome, _reasons, place_in_run
 from agent_factory.decisions.prefix import Culprit, PrefixTracker, SentRequest, Trail
 from agent_factory.hooks.flows import is_awaitable, then
 from agent_factory.hooks.introspection import Bound
@@ -48,8 +48,7 @@ Method = Callable[[Any, Any], Any]
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Where in a run something is decided."""
 
     runtime: Runtime[Any] | None
@@ -67,31 +66,68 @@ def _here(runtime: Runtime[Any] | None = None) -> _Place:
     return _Place(get_runtime(), super_step(config), config)
 
 
-@contextmanager
-def setting(variable: ContextVar[_T], value: _T) -> Iterator[None]:
-    """Set a context variable for a block."""
-    before = variable.get()
-    variable.set(value)
-    try:
-        yield
-    finally:
+class setting(Generic[_T]):
+    """Context manager that sets a context variable for a block."""
+
+    __slots__ = ("_before", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[_T], value: _T) -> None:
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._before = self._variable.get()
+        self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
         # Not by a token: a coroutine that is dropped may be closed in another context.
-        variable.set(before)
+        self._variable.set(self._before)
 
 
-@contextmanager
-def _inside_handler(place: _Place) -> Iterator[None]:
-    """Keep the place while a layer calls its handler, and drop reasons: they are not its own."""
-    with setting(_place, place), setting(_reasons, None):
-        yield
+_Context = tuple[_Place | None, list[str] | None]
+
+
+def _enter(place: _Place | None, reasons: list[str] | None) -> _Context:
+    """Set where a call is and where its reasons go; return what to set again after it."""
+    before = _place.get(), _reasons.get()
+    _place.set(place)
+    _reasons.set(reasons)
+    return before
+
+
+Ended = Callable[[Any, BaseException | None], None]
+"""Function of what a call has returned, or of the exception that it has raised."""
 
 
 def _observe(
-    call: Callable[[], Any],
-    within: Callable[[], AbstractContextManager[Any]],
-    ended: Callable[[Any, BaseException | None], None],
+    place: _Place,
+    reasons: list[str] | None,
+    ended: Ended,
+    call: Callable[..., Any],
+    *arguments: Any,
 ) -> Any:
-    """Make a call, sync or async, inside a context; pass its result or exception to `ended`."""
+    """Make a call, sync or async, and pass its result or exception to `ended`.
+
+    Inside it, `_here` knows the place where the context is lost, and reasons are added to a list.
+    """
+    before = _enter(place, reasons)
+    try:
+        try:
+            result = call(*arguments)
+        finally:
+            _enter(*before)  # not by a token: see `setting`
+    except BaseException as error:
+        ended(None, error)
+        raise
+    if result is None or not is_awaitable(result):  # nearly each hook returns None
+        ended(result, None)
+        return result
+
+    async def awaited() -> Any:
+        before = _enter(place, reasons)
+        try:
+            return await result
+        finally:
+            _enter(*before)
 
     def finish(value: Any) -> Any:
         ended(value, None)
@@ -101,17 +137,11 @@ def _observe(
         ended(None, error)
         raise error
 
-    async def awaited(value: Awaitable[Any]) -> Any:
-        with within():
-            return await value
+    return then(awaited(), finish, fail)
 
-    try:
-        with within():
-            result = call()
-    except BaseException as error:
-        ended(None, error)
-        raise
-    return then(awaited(result) if is_awaitable(result) else result, finish, fail)
+
+Classify = Callable[[Any, BaseException | None], DecisionFields | None]
+"""Function of a result, or of the exception in its place, that returns what was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +161,10 @@ _trail: ContextVar[Trail | None] = ContextVar("trail", default=None)
 class RunLayerRecord:
     """Records what a layer around a run has decided, if there is a log."""
 
-    def __init__(self, definition: Layer, record: Callable[..., None] | None) -> None:
-        self._definition, self._record = definition, record
+    def __init__(
+        self, definition: Layer, record: Callable[..., None] | None = None, place: Any = None
+    ) -> None:
+        self._definition, self._record, self._place = definition, record, place
         self._reasons: list[str] = []
         self._start = perf_counter()
 
@@ -146,9 +178,8 @@ class RunLayerRecord:
     def ended(self, flow: Any, update: Mapping[str, Any] | None = None) -> None:
         """Record what the flow has done, and the update that it has returned."""
         if self._record is not None:
-            made = classify_run_layer(self._definition, flow, update)
-            reason = self._reasons[-1] if self._reasons else made.reason
-            self._record(made, seconds=perf_counter() - self._start, reason=reason)
+            fields = classify_run_layer(self._definition, flow, update)
+            self._record(fields, self._place, perf_counter() - self._start, self._reasons)
 
 
 class Recorder:
@@ -164,20 +195,44 @@ class Recorder:
         self.enabled = log is not None
         self._log = log
         self._agent = agent or ""
-        self._jumps: OrderedDict[str, str] = OrderedDict()
+        self._jumps: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._model_layers: dict[int, Culprit] = {}
         self._prefixes = PrefixTracker(exact=log.contents) if log is not None else None
 
-    def _record(self, decision: Decision, place: _Place, **known: Any) -> None:
-        assert self._log is not None  # parts that are not recorded never get here
-        with setting(current_config, place.config):
-            self._log.record(decision, place.runtime, step=place.step, agent=self._agent, **known)
+    def _record(
+        self,
+        fields: DecisionFields,
+        place: _Place,
+        seconds: float = 0.0,
+        reasons: Sequence[str] = (),
+    ) -> None:
+        """Record what was decided; the last of the reasons that its author gave counts."""
+        log = self._log
+        assert log is not None  # parts that are not recorded never get here
+        if reasons:
+            fields = {**fields, "reason": reasons[-1]}
+        if not log.contents and "contents" in fields:
+            fields = {**fields, "contents": None}
+        runtime, step, config = place
+        run, thread, namespace = place_in_run(runtime)
+        decision = Decision(
+            run=run,
+            thread=thread,
+            step=step,
+            seconds=seconds,
+            agent=self._agent,
+            namespace=namespace,
+            at=time(),
+            **fields,
+        )
+        if current_config.get() is config:
+            log.send(decision)
+        else:
+            with setting(current_config, config):
+                log.send(decision)
 
     def _recorded(
-        self,
-        classify: Callable[[Any, BaseException | None], Decision | None],
-        place: _Place,
-        call: Callable[[], Any],
+        self, classify: Classify, place: _Place, call: Callable[..., Any], *arguments: Any
     ) -> Any:
         """Make a call, sync or async, and record the decision that `classify` finds in it."""
         reasons: list[str] = []
@@ -185,31 +240,35 @@ class Recorder:
 
         def ended(result: Any, error: BaseException | None) -> None:
             seconds = perf_counter() - start
-            if (decision := classify(result, error)) is not None:
-                reason = reasons[-1] if reasons else decision.reason
-                self._record(decision, place, seconds=seconds, reason=reason)
+            if (fields := classify(result, error)) is not None:
+                self._record(fields, place, seconds, reasons)
 
-        return _observe(call, partial(setting, _reasons, reasons), ended)
+        return _observe(place, reasons, ended, call, *arguments)
 
     def hook(self, bound: Bound[Hook], finish: Method, *, reads_reason: bool) -> Bound[Hook]:
         """Return the hook, recorded; `finish` is what its node does with a state and a result."""
         if not self.enabled:
             return bound
-        definition = bound.definition
+        owner, name = bound.definition.owner, str(bound.definition.phase)
+        passed = decision_fields(owner, name, Outcome.PASSED)
+
+        def classify(
+            state: Any, place: _Place, result: Any, error: BaseException | None
+        ) -> DecisionFields:
+            if result is None and error is None:
+                return passed
+            finish_here = partial(finish, state)
+            fields = classify_hook(owner, name, finish_here, reads_reason, result, error)
+            if fields["outcome"] is Outcome.JUMPED:
+                self._remember_jump(place, f"jump to {fields['detail']} by {owner}")
+            if fields.get("changed"):
+                self._note_edit(place, Culprit(owner, name), state, result)
+            return fields
 
         def recorded(method: Method, state: Any, runtime: Any) -> Any:
-            place = _here(runtime)
-
-            def classify(result: Any, error: BaseException | None) -> Decision:
-                finish_here = partial(finish, state)
-                found = classify_hook(definition, finish_here, reads_reason, result, error)
-                if found.outcome is Outcome.JUMPED:
-                    self._remember_jump(place, f"jump to {found.detail} by {found.middleware}")
-                if found.changed:
-                    self._note_edit(place, Culprit(found.middleware, found.hook), state, result)
-                return found
-
-            return self._recorded(classify, place, partial(method, state, runtime))
+            config = current_config.get()
+            place = _Place(runtime, super_step(config), config) if config else _here(runtime)
+            return self._recorded(partial(classify, state, place), place, method, state, runtime)
 
         func, afunc = (f and partial(recorded, f) for f in (bound.func, bound.afunc))
         return replace(bound, func=func, afunc=afunc)
@@ -224,7 +283,8 @@ class Recorder:
     def _remember_jump(self, place: _Place, reason: str) -> None:
         if place.runtime is None or (info := place.runtime.execution_info) is None:
             return
-        self._jumps[info.task_id] = reason
+        # By the step too: the nodes of a fused step may share a task.
+        self._jumps[info.task_id, place.step] = reason
         if len(self._jumps) > self.JUMPS:
             self._jumps.popitem(last=False)
 
@@ -237,7 +297,7 @@ class Recorder:
             if passed := pending(state, rules):
                 reason, place = why(state, rules), _here()
                 self._remember_jump(place, reason)
-                self._record(make_decision(owner, hook, Outcome.SKIPPED, reason=reason), place)
+                self._record(decision_fields(owner, hook, Outcome.SKIPPED, reason=reason), place)
             return passed
 
         return recorded
@@ -246,10 +306,8 @@ class Recorder:
         """Return the layer, recorded; `index` is its place among the layers of its kind."""
         if not self.enabled:
             return method
-        is_model, culprit = (
-            definition.call is Call.MODEL,
-            Culprit(definition.owner, definition.method),
-        )
+        is_model = definition.call is Call.MODEL
+        culprit = Culprit(definition.owner, definition.method)
         if is_model:
             self._model_layers[index] = culprit
 
@@ -260,16 +318,15 @@ class Recorder:
                 if is_model and (trail := _trail.get()) is not None:
                     trail.passed[index] = request
                 calls.requests.append(fields_of(request))
-                within = partial(_inside_handler, place)
-                return _observe(partial(handler, request), within, calls.ended)
+                return _observe(place, None, calls.ended, handler, request)
 
-            def classify(result: Any, error: BaseException | None) -> Decision:
+            def classify(result: Any, error: BaseException | None) -> DecisionFields:
                 command = getattr(result, "command", None)
                 if is_model and command is not None:
                     self._note_edit(place, culprit, request.state, command)
                 return classify_layer(definition, request, before, calls, result, error)
 
-            return self._recorded(classify, place, partial(method, request, call_handler))
+            return self._recorded(classify, place, method, request, call_handler)
 
         return recorded
 
@@ -278,9 +335,9 @@ class Recorder:
     ) -> RunLayerRecord:
         """Return what records one run of a layer around the agent, with where it is made."""
         if not self.enabled:
-            return RunLayerRecord(definition, None)
+            return RunLayerRecord(definition)
         place = _Place(runtime, 0, in_runtime(config, runtime))
-        return RunLayerRecord(definition, partial(self._record, place=place))
+        return RunLayerRecord(definition, self._record, place)
 
     def tools(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the call of a tool with all its layers, so that its errors are recorded."""
@@ -312,7 +369,7 @@ class Recorder:
             reported = running.reported_errors if running else []
             classify = partial(classify_tool, request, reported, len(reported))
             place = _here(request.runtime)
-            return self._recorded(classify, place, partial(execute, request))
+            return self._recorded(classify, place, execute, request)
 
         return recorded
 
@@ -327,8 +384,8 @@ class Recorder:
             if running := _tool_call.get():
                 request = running.request
                 running.reported_errors.append(kind)
-            made = make_decision("", TOOLS, Outcome.ERROR_REPORTED, kind, request=request)
-            self._record(made, _here())
+            fields = decision_fields("", TOOLS, Outcome.ERROR_REPORTED, kind, request=request)
+            self._record(fields, _here())
             return text
 
         return recorded
@@ -342,8 +399,8 @@ class Recorder:
 
         def recorded(call: Mapping[str, Any], *more: Any) -> ToolMessage:
             known = {"tool": str(call["name"]), "call_id": str(call["id"])}
-            made = make_decision("", node, Outcome.ERROR_REPORTED, reason, **known)
-            self._record(made, _here())
+            fields = decision_fields("", node, Outcome.ERROR_REPORTED, reason, **known)
+            self._record(fields, _here())
             return refuse(call, *more)
 
         return recorded
@@ -385,19 +442,19 @@ class Recorder:
         if not changes and not answer.usage_metadata:
             return  # nearly always
         place = _here(sent.passed[0].runtime)
-        for decision in (*map(classify_prefix, changes), *classify_usage(answer)):
-            self._record(decision, place)
+        for fields in (*map(classify_prefix, changes), *classify_usage(answer)):
+            self._record(fields, place)
 
     def explained(self, times: int) -> None:
         """Record that the model gets an explanation of what is wrong with its answer."""
         if self.enabled:
             detail = f"{times} time{'s' * (times != 1)}"
-            self._record(make_decision("", MODEL, Outcome.EXPLAINED, detail), _here())
+            self._record(decision_fields("", MODEL, Outcome.EXPLAINED, detail), _here())
 
     def ended(self, why: str) -> None:
         """Record that the model is not asked again, and why."""
         if self.enabled:
-            self._record(make_decision("", MODEL, Outcome.SKIPPED, reason=why), _here())
+            self._record(decision_fields("", MODEL, Outcome.SKIPPED, reason=why), _here())
 
     def route(self, source: str, choose: Choice, why: Callable[[Any, str, str], str]) -> Choice:
         """Return the route, recorded; `why` takes the state, the target and a pending jump."""
@@ -409,9 +466,9 @@ class Recorder:
             with setting(current_config, config):
                 place = _here()
                 info = place.runtime.execution_info if place.runtime else None
-                jump = self._jumps.pop(info.task_id, "") if info else ""
+                jump = self._jumps.pop((info.task_id, place.step), "") if info else ""
                 classify = partial(classify_route, source, partial(why, state), jump)
-                chosen: str | list[Send] = self._recorded(classify, place, partial(choose, state))
+                chosen: str | list[Send] = self._recorded(classify, place, choose, state)
             return chosen
 
         return recorded

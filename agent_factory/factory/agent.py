@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, Unpack, cast, overload
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -79,59 +79,48 @@ _SERVICES: dict[str, tuple[type[Any], ...]] = {
 }
 
 
+class AgentOptions(TypedDict, total=False):
+    """Options of `create_agent` on which the type of the agent does not depend."""
+
+    system_prompt: str | SystemMessage | None
+    state_schema: type[AgentState[Any]] | None
+    checkpointer: Checkpointer
+    store: BaseStore | None
+    interrupt_before: Sequence[str] | Literal["*"] | None
+    interrupt_after: Sequence[str] | Literal["*"] | None
+    debug: bool
+    name: str | None
+    cache: BaseCache[Any] | None
+    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None
+    node_policies: Mapping[str, NodePolicy] | None
+    handle_tool_errors: Any
+    strict: bool
+    ignore: Collection[str]
+    decisions: Any
+    checkpoints: Checkpoints
+    fused: bool | Literal["turn"]
+    moved: Mapping[str, str] | None
+
+
 @overload
 def create_agent(
     model: str | BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
-    system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[StackMember[ContextT]] = (),
     response_format: dict[str, Any] | UnionType | None = None,
-    state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
-    checkpointer: Checkpointer = None,
-    store: BaseStore | None = None,
-    interrupt_before: Sequence[str] | Literal["*"] | None = None,
-    interrupt_after: Sequence[str] | Literal["*"] | None = None,
-    debug: bool = False,
-    name: str | None = None,
-    cache: BaseCache[Any] | None = None,
-    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
-    node_policies: Mapping[str, NodePolicy] | None = None,
-    handle_tool_errors: Any = DEFAULT_ERRORS,
-    strict: bool = False,
-    ignore: Collection[str] = (),
-    decisions: Any = None,
-    checkpoints: Checkpoints = "auto",
-    fused: bool | Literal["turn"] = True,
-    moved: Mapping[str, str] | None = None,
+    **options: Unpack[AgentOptions],
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
 def create_agent(
     model: str | BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
-    system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[StackMember[ContextT]] = (),
     response_format: ResponseFormat[ResponseT] | type[ResponseT],
-    state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
-    checkpointer: Checkpointer = None,
-    store: BaseStore | None = None,
-    interrupt_before: Sequence[str] | Literal["*"] | None = None,
-    interrupt_after: Sequence[str] | Literal["*"] | None = None,
-    debug: bool = False,
-    name: str | None = None,
-    cache: BaseCache[Any] | None = None,
-    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
-    node_policies: Mapping[str, NodePolicy] | None = None,
-    handle_tool_errors: Any = DEFAULT_ERRORS,
-    strict: bool = False,
-    ignore: Collection[str] = (),
-    decisions: Any = None,
-    checkpoints: Checkpoints = "auto",
-    fused: bool | Literal["turn"] = True,
-    moved: Mapping[str, str] | None = None,
+    **options: Unpack[AgentOptions],
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...

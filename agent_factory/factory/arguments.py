@@ -40,6 +40,7 @@ from agent_factory.hooks.introspection import (
     hooks_of,
     is_empty,
     layers_of,
+    methods_of,
     validate_middleware,
 )
 from agent_factory.hooks.ordering import check_order
@@ -97,7 +98,8 @@ def make_spec(
     log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
         raise_all(mistakes)
-    mistakes = [mistake for m in members for mistake in validate_middleware(m)]
+    read = [(member, methods_of(member)) for member in members]
+    mistakes = [mistake for known in read for mistake in validate_middleware(*known)]
     format_: ResponseFormat[Any] | None = None
     if response_format is not None:
         format_ = _attempt(from_langchain_format, response_format, mistakes)
@@ -105,8 +107,8 @@ def make_spec(
     given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     given += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
     toolbox, clashes = sort_tools(given, outputs)
-    hooks = tuple(bound for m in members for bound in hooks_of(m))
-    layers = tuple(bound for m in members for bound in layers_of(m))
+    hooks = tuple(bound for known in read for bound in hooks_of(*known))
+    layers = tuple(bound for known in read for bound in layers_of(*known))
     around = {call: tuple(b for b in layers if b.definition.call is call) for call in Call}
     shape = Shape(
         hooks=tuple(bound.definition for bound in hooks),

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property, lru_cache, partial
+from functools import partial
 from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 from langgraph.config import get_config
 from langgraph.types import TracePolicy
@@ -103,66 +104,60 @@ class _Mistake(NamedTuple):
     code: str
 
 
-@dataclass(frozen=True)
-class _Methods:
-    """What a class of middleware defines of the methods that an agent calls."""
+class Methods(NamedTuple):
+    """Methods that an agent calls, as the class of a middleware defines them.
 
-    cls: type[Any]
-    functions: tuple[Any, ...]  # the attributes of the class, in the order of `_SLOTS`
-    bound: Mapping[str, Callable[..., Any]]
+    It does not refer to the class or its functions, so that a cache does not keep them.
+    """
 
-    @cached_property
-    def hooks(self) -> tuple[_HookMethods, ...]:
-        """Its hooks, in the order of a run."""
-        found = []
-        for phase in Phase:
-            names = (phase.value, f"a{phase.value}")
-            func, afunc = (name if name in self.bound else None for name in names)
-            if func or afunc:
-                jumps = [jump for name in names for jump in self.jumps[name]]
-                found.append(_HookMethods(phase, func, afunc, frozenset(map(str, jumps))))
-        return tuple(found)
-
-    @cached_property
-    def jumps(self) -> Mapping[str, list[Any]]:
-        """The jumps that each method declares."""
-        return {name: _declared_jumps(self.cls, name, self.bound.get(name)) for name in _SLOTS}
-
-    @cached_property
-    def mistakes(self) -> tuple[_Mistake, ...]:
-        """What cannot work."""
-        return tuple(_method_errors(self))
+    names: frozenset[str]
+    hooks: tuple[_HookMethods, ...]  # in the order of a run
+    mistakes: tuple[_Mistake, ...]
 
 
-def _methods_of(middleware: AgentMiddleware[Any, Any]) -> _Methods:
+_classes: WeakKeyDictionary[Any, tuple[tuple[ref[Any], ...], Methods]] = WeakKeyDictionary()
+"""Methods by class, with the functions that they were read from: reading takes longer than all
+else that a build does with a class. Nothing refers to the class, which a request may have made."""
+
+
+def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
+    """Read the methods of a middleware. A build reads them once, for the functions below."""
     cls: Any = type(middleware)
-    known, functions = _read_class(cls), _functions_of(cls)
-    # A test, for example, may replace a method of a class that was read before.
-    if known and known.functions == functions and _SLOTS.keys().isdisjoint(vars(middleware)):
-        return known
-    return _read_methods(cls, functions, partial(getattr, middleware))
-
-
-@lru_cache(maxsize=256)  # reading a class takes longer than all else that a build does with it
-def _read_class(cls: Any) -> _Methods | None:
-    """Read the methods of a class; None if they are not the same in all of its instances."""
     functions = _functions_of(cls)
-    if {*map(type, functions)} != {FunctionType}:  # a property, for example
-        return None
-    # The methods are examined and not called, so they may be bound to anything.
-    return _read_methods(cls, functions, lambda name: MethodType(getattr(cls, name), cls))
+    if {*map(type, functions)} == {FunctionType} and _SLOTS.keys().isdisjoint(vars(middleware)):
+        references = tuple(map(ref, functions))
+        # A test, for example, may replace a method of a class that was read before.
+        if (known := _classes.get(cls)) is None or known[0] != references:
+            # The methods are examined and not called, so they may be bound to anything.
+            methods = _read_methods(
+                cls, functions, lambda name: MethodType(getattr(cls, name), cls)
+            )
+            known = _classes[cls] = references, methods
+        return known[1]
+    return _read_methods(cls, functions, partial(getattr, middleware))  # a property, for example
 
 
-def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> _Methods:
+def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> Methods:
     pairs = zip(_SLOTS, functions, strict=True)
     bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
-    return _Methods(cls, functions, {name: method for name, method in bound.items() if method})
+    bound = {name: method for name, method in bound.items() if method}
+    jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
+    hooks = []
+    for phase in Phase:
+        names = (phase.value, f"a{phase.value}")
+        func, afunc = (name if name in bound else None for name in names)
+        if func or afunc:
+            targets = frozenset(str(jump) for name in names for jump in jumps[name])
+            hooks.append(_HookMethods(phase, func, afunc, targets))
+    return Methods(frozenset(bound), tuple(hooks), tuple(_method_errors(cls, bound, jumps)))
 
 
-def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
+def hooks_of(
+    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
+) -> list[Bound[Hook]]:
     """Node hooks that the class of a middleware defines, in the order of a run."""
     found = []
-    for phase, name, aname, jumps in _methods_of(middleware).hooks:
+    for phase, name, aname, jumps in (methods or methods_of(middleware)).hooks:
         if not (middleware.unused and _is_unused(middleware, phase, f"a{phase}")):
             func = inject(getattr(middleware, name)) if name else None
             afunc = inject(getattr(middleware, aname)) if aname else None
@@ -170,17 +165,19 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     return found
 
 
-def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
+def layers_of(
+    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
+) -> list[Bound[Layer]]:
     """Layers that a middleware defines, each in the form of the most derived class.
 
     Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
     flow has both. A flow of `kept_flows` is a layer outside of such wraps.
     """
     found: list[Bound[Layer]] = []
-    defined = _methods_of(middleware).bound
+    defined = (methods or methods_of(middleware)).names
     for call, wrap in _WRAP.items():
         forms = (_FLOW[call], wrap, f"a{wrap}")
-        if defined.keys().isdisjoint(forms) or _is_unused(middleware, *forms):
+        if defined.isdisjoint(forms) or _is_unused(middleware, *forms):
             continue
         flow, func, afunc = (
             getattr(middleware, name) if name in defined else None for name in forms
@@ -280,12 +277,12 @@ def inject_run(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
     """Whether a middleware defines nothing that an agent uses, and misspells nothing either."""
-    cls, base = _written(middleware)
+    _, base = _written(middleware)
     for name in _ATTRIBUTE_NAMES:
         defaults = (getattr(AgentMiddleware, name), getattr(base, name, None))
         if (value := getattr(middleware, name)) and not any(value is one for one in defaults):
             return False
-    return not _methods_of(middleware).bound and not _misspelt(cls, base)
+    return not methods_of(middleware).names and not _misspelt(middleware)
 
 
 def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
@@ -305,26 +302,30 @@ def _declared_jumps(cls: type[Any], name: str, method: Any) -> list[Any]:
     return found
 
 
-def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+def validate_middleware(
+    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
+) -> Iterator[SpecError]:
     """Yield an error for each attribute and method of a middleware that cannot work."""
     yield from _attribute_errors(middleware)
     yield from _name_errors(middleware)
-    for kind, method, reason, hint, code in _methods_of(middleware).mistakes:
+    for kind, method, reason, hint, code in (methods or methods_of(middleware)).mistakes:
         yield kind(f"{middleware.name}{method}", reason, hint, code=code)
 
 
-def _method_errors(methods: _Methods) -> Iterator[_Mistake]:
+def _method_errors(
+    cls: type[Any], bound: Mapping[str, Callable[..., Any]], jumps: Mapping[str, list[Any]]
+) -> Iterator[_Mistake]:
     for call, flow in _FLOW.items():
         names = (_WRAP[call], f"a{_WRAP[call]}")
         # A subclass may override either form; only one class with both is ambiguous.
-        defined = _definer(methods.cls, flow, *names).__dict__
+        defined = _definer(cls, flow, *names).__dict__
         both = [name for name in names if name in defined]
-        if both and flow in defined and flow in methods.bound:
+        if both and flow in defined and flow in bound:
             reason = f"defines both {flow} and {' and '.join(both)} for the same call."
             hint = f"Keep {flow} only; it works in sync and async runs."
             yield _Mistake(SpecError, "", reason, hint, "AF108")
     for name, arguments in _SLOTS.items():
-        if (method := methods.bound.get(name)) is None:
+        if (method := bound.get(name)) is None:
             continue
         if wrong_mode := _mode_error(name, method):
             yield _Mistake(ArgumentError, f".{name}", *wrong_mode, "AF107")
@@ -332,7 +333,7 @@ def _method_errors(methods: _Methods) -> Iterator[_Mistake]:
         called = inject_run(method) if name == RUN_FLOW else called
         if wrong_signature := _signature_error(name, arguments, called):
             yield _Mistake(ArgumentError, f".{name}", *wrong_signature, "AF106")
-        for jump in methods.jumps[name]:
+        for jump in jumps[name]:
             if jump not in JUMPS:
                 hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
                 reason = f"declares a jump to {describe(jump)}."
@@ -372,7 +373,7 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
             f"{_DECORATORS.get(name, name)}.",
             code="AF105",
         )
-    for name, meant in _misspelt(*_written(middleware)):
+    for name, meant in _misspelt(middleware):
         reason = "is not a hook, so it would never run."
         if meant in _ATTRIBUTE_NAMES:
             reason = "is not an attribute of a middleware, so nothing would read it."
@@ -380,10 +381,16 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
         yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
 
 
-@lru_cache(maxsize=256)  # comparing names takes longer than all other checks of a class
-def _misspelt(cls: type[Any], base: type[Any]) -> list[tuple[str, str]]:
-    """Return names of a class that resemble a hook, a layer or an attribute, with what is meant."""
-    found = []
+_names: WeakKeyDictionary[type[Any], list[tuple[str, str]]] = WeakKeyDictionary()
+"""Misspelt names by class: comparing names takes longer than all other checks of a class."""
+
+
+def _misspelt(middleware: AgentMiddleware[Any, Any]) -> list[tuple[str, str]]:
+    """Return names of its class that resemble those of methods and attributes, and these."""
+    cls, base = _written(middleware)
+    if (found := _names.get(cls)) is not None:
+        return found
+    found = _names[cls] = []
     for name in sorted(set(dir(cls)) - {*dir(AgentMiddleware), *dir(base)}):
         if name.startswith("_"):
             continue

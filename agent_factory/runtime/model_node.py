@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
-from operator import is_
+from functools import cached_property, partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -324,33 +324,32 @@ def refusal_of(call: ToolCall, offered: str) -> ToolMessage:
     )
 
 
-class _ByIdentity(tuple[Any, ...]):
-    """Objects as a key that compares them by identity: models and tools need not be hashable."""
-
-    def __hash__(self) -> int:
-        return hash(tuple(map(id, self)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple) and len(self) == len(other) and all(map(is_, self, other))
-
-
 class _BoundModels:
     """Cache of models bound to tools, because binding converts each tool to a schema."""
 
+    SIZE = 16
+    """How many are kept: enough for a few models and tool sets that take turns."""
+
     def __init__(self, known: Collection[str] | None) -> None:
         self._known = known  # tools that can run; None if a layer may run others
-        # Enough for a few models and tool sets that take turns.
-        self._bind_once = lru_cache(maxsize=16)(self._bind)
+        # By identity: models and tools need not be hashable. An entry keeps them, so that no id is
+        # used again.
+        self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
 
     def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
         """Return the request's model with its tools, tool choice, strategy and settings."""
-        parts, choice = _ByIdentity((request.model, strategy, *request.tools)), request.tool_choice
+        parts, choice = (request.model, strategy, *request.tools), request.tool_choice
         if request.model_settings or not isinstance(choice, str | None):
             return self._bind(parts, choice, request.model_settings)
-        return self._bind_once(parts, choice)
+        key = *map(id, parts), choice
+        if (known := self._bound.get(key)) is None:
+            known = self._bound[key] = parts, self._bind(parts, choice)
+            if len(self._bound) > self.SIZE:
+                self._bound.popitem(last=False)
+        return known[1]
 
     def _bind(
-        self, parts: _ByIdentity, choice: Any, model_settings: Mapping[str, Any] | None = None
+        self, parts: Sequence[Any], choice: Any, model_settings: Mapping[str, Any] | None = None
     ) -> Any:
         model, strategy, *tools = parts
         for tool in tools:

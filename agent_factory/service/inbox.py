@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -30,6 +30,7 @@ from agent_factory.service.errors import (
     DecisionForbidden,
     NotFound,
 )
+from agent_factory.service.jobs import DecisionJob
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import audit, threads, waits
@@ -401,21 +402,17 @@ class Inbox:
         together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
         if continues and all(one.decided_at is not None for one in rows):
-            self._queue.queue(
-                connection,
-                row.run,
-                {
-                    "kind": "decision",
-                    "run": row.run,
-                    "thread": row.thread_id,
-                    "tenant": row.tenant,
-                    "agent": row.agent,
-                    "priority": min(row.priority, HIGHEST_PRIORITY),  # it was escalated
-                    "trace": traceparent(),
-                    "decisions": {one.digest: json.loads(one.decision) for one in rows},
-                    "stream": None if stream is None else sorted(stream),
-                },
+            job = DecisionJob(
+                run=row.run,
+                thread=row.thread_id,
+                tenant=row.tenant,
+                agent=row.agent,
+                priority=min(row.priority, HIGHEST_PRIORITY),  # it was escalated
+                trace=traceparent(),
+                decisions={one.digest: json.loads(one.decision) for one in rows},
+                stream=None if stream is None else sorted(stream),
             )
+            self._queue.queue(connection, job)
         # At the end: other transactions that write to the audit wait until this one has ended.
         detail = {
             "decision": decision,
@@ -554,30 +551,12 @@ def _decided_text(row: Row[Any]) -> str:
 
 
 def _read(row: Row[Any], now: float) -> Wait:
-    expired = row.claimed_until is not None and row.claimed_until < now
-    return Wait(
-        id=row.wait_id,
-        thread_id=row.thread_id,
-        tenant=row.tenant,
-        agent=row.agent,
-        run=row.run,
-        tool=row.tool,
-        kind=row.kind,
-        args=json.loads(row.args),
-        question=json.loads(row.question),
-        allowed=tuple(row.allowed.split(",")),
-        priority=row.priority,
-        created_at=row.created_at,
-        deadline=row.deadline,
-        claimed_by=None if expired else row.claimed_by,
-        claimed_until=None if expired else row.claimed_until,
-        decided_at=row.decided_at,
-        decided_by=row.decided_by,
-        decision=json.loads(row.decision or "null"),
-        checkpoint_id=row.checkpoint_id,
-        digest=row.digest,
-        call_id=row.call_id,
-        call_digest=row.call_digest,
-        reviewers=tuple(row.reviewers),
-        remember=row.remember,
-    )
+    columns = row._mapping
+    values = {field.name: columns[field.name] for field in fields(Wait) if field.name != "id"}
+    values |= {
+        name: json.loads(values[name] or "null") for name in ("args", "question", "decision")
+    }
+    values |= {"allowed": tuple(row.allowed.split(",")), "reviewers": tuple(row.reviewers)}
+    if row.claimed_until is not None and row.claimed_until < now:  # the claim has expired
+        values |= {"claimed_by": None, "claimed_until": None}
+    return Wait(id=row.wait_id, **values)

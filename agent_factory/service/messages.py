@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import without_claims
 from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.events import dump, load
+from agent_factory.service.jobs import MessageJob, UndoJob, read_job
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
@@ -59,33 +59,32 @@ class Arrival:
 
 def submit(
     backend: Backend,
-    run_id: str,
-    payload: dict[str, Any],
+    job: MessageJob,
     arrival: Arrival,
     metadata: dict[str, Any],
     title: str | None,
+    delay: float | None,
 ) -> None:
     """Write a run, and queue it if its thread is not busy; one that is known stays as it is.
+
+    With a delay, it may begin that many seconds later.
 
     Raises:
         NotFound: The thread belongs to another tenant, or does not have the checkpoint.
         ThreadBusy: The thread is not idle, and the message does not wait.
     """
-    thread_id, tenant = payload["thread"], payload["tenant"]
-    payload = dict(payload)  # this may be repeated
+    thread_id = job.thread
     with backend.database.begin() as connection:
-        if (delay := payload.pop("delay")) is not None:
+        if delay is not None:
             now = connection.execute(select(backend.database.now)).scalar_one()
-            payload = {**payload, "begins_at": now + delay}
-        row = insert_thread(connection, backend, thread_id, tenant, title=title)
-        again = select(runs.c.run_id).where(runs.c.run_id == run_id)
+            job = replace(job, begins_at=now + delay)
+        row = insert_thread(connection, backend, thread_id, job.tenant, title=title)
+        again = select(runs.c.run_id).where(runs.c.run_id == job.run)
         if connection.execute(again).first() is not None:
             return
         saver = FencedSaver(backend.database)
-        if (checkpoint := payload["checkpoint"]) is not None and not saver.knows(
-            connection, thread_id, checkpoint
-        ):
-            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
+        if job.checkpoint is not None and not saver.knows(connection, thread_id, job.checkpoint):
+            raise NotFound(f"checkpoint {job.checkpoint!r}", "is not one of this thread.")
         is_busy, waits = row.status in BUSY, row.status == "waiting"
         how = arrival.waiting if waits else arrival.busy
         if is_busy and how == "reject":
@@ -96,41 +95,31 @@ def submit(
                 if waits
                 else "Submit the message later, or with busy='queue'.",
             )
-        columns = ("run_id", "thread_id", "tenant", "agent", "priority")
-        values = {**payload, "run_id": run_id, "thread_id": thread_id}
         if is_busy and how in ("interrupt", "rollback"):
             of_run = select(runs.c.payload).where(runs.c.run_id == row.run)
-            if json.loads(connection.execute(of_run).scalar() or "{}").get("kind") == "undo":
+            if isinstance(read_job(connection.execute(of_run).scalar() or "{}"), UndoJob):
                 how = "queue"  # what a run has done is undone first
         if is_busy and how in ("interrupt", "rollback"):
             ended = backend.queue.end_runs(connection, row, arrival.by)
-            works = [json.loads(run.payload) for run in ended]
             if how == "interrupt":
-                payload["before"] = [
+                before = [
                     message
-                    for work in works
-                    if "input" in work  # that of a run which `reindex` has found is lost
+                    for earlier in (read_job(run.payload) for run in ended)
+                    if isinstance(earlier, MessageJob)
                     for message in (
-                        *work.get("before", ()),
-                        [work["run"], work["input"], work["checkpoint"]],
+                        *earlier.before,
+                        (earlier.run, earlier.input, earlier.checkpoint),
                     )
                 ]
+                job = replace(job, before=before)
             else:
-                payload["rollback"] = row.run
+                job = replace(job, rollback=row.run)
         if row.title is None and title is not None:  # it was created before its first message
             named = update(threads).where(threads.c.thread_id == thread_id)
             connection.execute(named.values(title=title))
-        connection.execute(
-            insert(runs).values(
-                **{name: values[name] for name in columns},
-                payload=json.dumps(payload),
-                metadata=metadata,
-                status="queued",
-                created_at=backend.database.now,
-            )
-        )
+        backend.queue.add_run(connection, job, metadata=metadata)
         if not is_busy or how != "queue":
-            backend.queue.queue(connection, run_id, payload)
+            backend.queue.queue(connection, job)
 
 
 def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:
@@ -150,10 +139,11 @@ def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[Hel
         raise NotFound(f"thread {thread!r}", "does not exist.")
     held = []
     for run in rows if row.status == "waiting" else ():
-        work = json.loads(run.payload)
-        input = load(b64decode(work["input"])) or {"messages": ()}  # none if it only goes on
+        if not isinstance(job := read_job(run.payload), MessageJob):
+            continue
+        input = load(b64decode(job.input)) or {"messages": ()}  # none if it only goes on
         text = "\n".join(message.text for message in input["messages"])
-        held.append(HeldMessage(run.run_id, text, work["checkpoint"], run.created_at))
+        held.append(HeldMessage(run.run_id, text, job.checkpoint, run.created_at))
     return held
 
 

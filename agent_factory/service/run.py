@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCancelled, RunFailed
 from agent_factory.service.events import load
+from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.tables import runs, threads
@@ -116,7 +116,8 @@ class Run:
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages that were submitted with it; the thread gets them when the run begins."""
-        given = load(b64decode(json.loads(self._look().payload)["input"]))
+        job = read_job(self._look().payload)
+        given = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
         return [] if given is None else list(given["messages"])
 
     def result(self, timeout: float | None = None) -> Any:
@@ -299,9 +300,11 @@ class Run:
             if thread.run == self.id:
                 following = queue.following(connection, self.thread_id)
                 if goes_back and following is not None:
-                    payload = {**json.loads(following.payload), "rollback": self.id}
-                    changed = update(runs).where(runs.c.run_id == following.run_id)
-                    connection.execute(changed.values(payload=json.dumps(payload)))
+                    job = read_job(following.payload)
+                    if isinstance(job, MessageJob):
+                        text = replace(job, rollback=self.id).to_text()
+                        changed = update(runs).where(runs.c.run_id == following.run_id)
+                        connection.execute(changed.values(payload=text))
                 queue.end_run(connection, thread, by, undo=undo)
                 if goes_back and following is None:
                     lease = take_lease(connection, self.thread_id)

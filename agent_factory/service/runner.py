@@ -8,7 +8,7 @@ import json
 import logging
 import math
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock, Thread
 from time import monotonic
@@ -48,6 +48,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import load
+from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
@@ -79,10 +80,11 @@ class Runner:
             lost if another worker has taken over or the run was cancelled, and passed on if only
             other workers have the agent.
         """
-        work = json.loads(payload)
-        if work["agent"] not in self._backend.agents:
+        work = read_job(payload)
+        assert work is not None  # only the rows of runs may be empty
+        if work.agent not in self._backend.agents:
             # Other workers have it: this one is older or newer than they are.
-            pass_on = partial(self._queue.pass_on, work["agent"], work["tenant"])
+            pass_on = partial(self._queue.pass_on, work.agent, work.tenant)
             self._database.retried(pass_on, seconds=math.inf)
             return {"status": "passed on"}
         begun, usage = monotonic(), UsageHandler()
@@ -91,33 +93,33 @@ class Runner:
         except LeaseLost:
             return {"status": "lost"}
         except (MissingNode, ReviewError) as error:
-            logger.exception("Thread %s cannot continue.", work["thread"])
+            logger.exception("Thread %s cannot continue.", work.thread)
             text = str(error)
-            back = self._fail
-            if work["kind"] == "decision":
+            back = partial(self._fail, job, work, text, usage)
+            if isinstance(work, DecisionJob):
                 what = "stranded" if isinstance(error, MissingNode) else "refused"
-                back = partial(self._take_back, what)
-            outcome = self._database.retried(lambda: back(job, work, text, usage), seconds=math.inf)
+                back = partial(self._take_back, what, job, work, text)
+            outcome = self._database.retried(back, seconds=math.inf)
         except (Exception, DatabaseLost) as error:
-            logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
+            logger.exception("Run %s of thread %s failed.", work.run, work.thread)
             text = f"{type(error).__name__}: {error}"
             # Without this, the thread would take no other message: as long as it takes.
             outcome = self._database.retried(
                 lambda: self._fail(job, work, text, usage), seconds=math.inf
             )
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
-        self._backend.metrics.ended(work["agent"], outcome["status"], monotonic() - begun)
+        self._backend.metrics.ended(work.agent, outcome["status"], monotonic() - begun)
         return outcome
 
-    def _attempt(self, job: str, work: Mapping[str, Any], usage: UsageHandler) -> dict[str, Any]:
-        agent = self._backend.agent(work["agent"])
+    def _attempt(self, job: str, work: ThreadJob, usage: UsageHandler) -> dict[str, Any]:
+        agent = self._backend.agent(work.agent)
         with self._database.begin() as connection:
-            row = lock_thread(connection, work["thread"])
+            row = lock_thread(connection, work.thread)
             if row is None:
-                raise LeaseLost(f"The thread {work['thread']!r} was deleted.")
-            run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
+                raise LeaseLost(f"The thread {work.thread!r} was deleted.")
+            run = connection.execute(select(runs).where(runs.c.run_id == work.run)).first()
             if run is None or run.job != job or run.status == "cancelled":
-                raise LeaseLost(f"Run {work['run']!r} was cancelled.")
+                raise LeaseLost(f"Run {work.run!r} was cancelled.")
             if run.status not in _UNENDED:
                 # A worker has finished the job and died before the engine knew. By now the thread
                 # may work on its next message.
@@ -127,11 +129,11 @@ class Runner:
                     "error": run.error,
                 }
             connection.execute(
-                update(runs).where(runs.c.run_id == work["run"]).values(status="running")
+                update(runs).where(runs.c.run_id == work.run).values(status="running")
             )
             lease = take_lease(
                 connection,
-                work["thread"],
+                work.thread,
                 owner=self._worker(),
                 status="running",
                 plan=agent.plan,
@@ -142,20 +144,17 @@ class Runner:
                 "The plan of agent %r has changed since thread %s ran. If the thread waits at a "
                 "node that was renamed, pass create_agent(..., moved=...).",
                 agent.name,
-                work["thread"],
+                work.thread,
             )
-        if work["kind"] == "undo":
+        if isinstance(work, UndoJob):
             return self._undo(agent, work, lease)
-        submitted = {"metadata": run.metadata, **json.loads(run.payload)}
-        attempt = _Attempt(self._backend, agent, job, work, lease, submitted, usage)
+        attempt = _Attempt(self._backend, agent, job, work, lease, run, usage)
         parts = attempt.start()
         if attempt.continues:
             self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
-            shared = SharedApprovals(
-                self._database, self._queue, lease, work["tenant"], work["agent"]
-            )
-            effects = effects_of_run(SharedEffects(self._database, lease), work["run"])
+            shared = SharedApprovals(self._database, self._queue, lease, work.tenant, work.agent)
+            effects = effects_of_run(SharedEffects(self._database, lease), work.run)
             with effects, approvals_of_run(shared):
                 self._follow(job, attempt, parts)
         return self._finish(job, work, attempt, usage.added_to(run.usage))
@@ -193,30 +192,28 @@ class Runner:
                 Thread(target=run, name="agent-factory-async", daemon=True).start()
             return self._own_loop
 
-    def _undo(
-        self, agent: RegisteredAgent, work: Mapping[str, Any], lease: Lease
-    ) -> dict[str, Any]:
+    def _undo(self, agent: RegisteredAgent, work: UndoJob, lease: Lease) -> dict[str, Any]:
         """Run the compensations of a run that was ended, and say in the audit what became of it."""
         found: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
-        with effects_of_run(SharedEffects(self._database, lease), work["of"]):
+        with effects_of_run(SharedEffects(self._database, lease), work.of):
             for once in agent.once:
                 if agent.asynchronous:
-                    undoing = aundo_effects(once, work["of"])
+                    undoing = aundo_effects(once, work.of)
                     undone = asyncio.run_coroutine_threadsafe(undoing, self._loop).result()
                 else:
-                    undone = undo_effects(once, work["of"])
+                    undone = undo_effects(once, work.of)
                 for kind, effects in found.items():
                     effects += map(str, getattr(undone, kind))
         with self._database.begin() as connection:
             lease.check(connection)
-            row = lock_thread(connection, work["thread"])
+            row = lock_thread(connection, work.thread)
             assert row is not None
             self._queue.record(connection, row, "service", "undo", found)
-            self._queue.settle(connection, work["thread"], work["run"], "done")
+            self._queue.settle(connection, work.thread, work.run, "done")
         return {"status": "done", **found}
 
     def _finish(
-        self, job: str, work: Mapping[str, Any], attempt: _Attempt, usage: list[dict[str, Any]]
+        self, job: str, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, Any]]
     ) -> dict[str, Any]:
         waiting_for = attempt.pending() if attempt.paused else None
         place: dict[str, Any] = {"checkpoint_id": attempt.saver.latest}
@@ -224,64 +221,58 @@ class Runner:
             attempt.lease.check(connection)
             if not waiting_for:
                 values = {**place, "usage": usage}
-                self._queue.settle(connection, work["thread"], work["run"], "done", **values)
+                self._queue.settle(connection, work.thread, work.run, "done", **values)
                 return {"status": "done", **place}
             stop = {"job": job, **place}
             write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
-            counted = update(runs).where(runs.c.run_id == work["run"]).values(usage=usage)
+            counted = update(runs).where(runs.c.run_id == work.run).values(usage=usage)
             connection.execute(counted)
         return {"status": "waiting", **place}
 
-    def _may_end(
-        self, connection: Connection, job: str, work: Mapping[str, Any]
-    ) -> Row[Any] | None:
+    def _may_end(self, connection: Connection, job: str, work: ThreadJob) -> Row[Any] | None:
         """The run of a job that this worker may end, with its thread locked.
 
         It may unless another living worker has the lease, or the run was ended by others. Nobody
         has the lease of a job that has failed before this worker could take it.
         """
-        thread = lock_thread(connection, work["thread"])
-        run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
+        thread = lock_thread(connection, work.thread)
+        run = connection.execute(select(runs).where(runs.c.run_id == work.run)).first()
         if thread is None or run is None or run.job != job or run.status not in _UNENDED:
             return None
         others = select(workers.c.id).where(workers.c.id == thread.owner)
         if thread.owner != self._worker() and connection.execute(others).first() is not None:
             return None
-        take_lease(connection, work["thread"])
+        take_lease(connection, work.thread)
         return run
 
-    def _fail(
-        self, job: str, work: Mapping[str, Any], text: str, usage: UsageHandler
-    ) -> dict[str, Any]:
+    def _fail(self, job: str, work: ThreadJob, text: str, usage: UsageHandler) -> dict[str, Any]:
         with self._database.begin() as connection:
             run = self._may_end(connection, job, work)
             if run is not None:
                 values = {"error": text, "usage": usage.added_to(run.usage)}
-                self._queue.settle(connection, work["thread"], work["run"], "failed", **values)
+                self._queue.settle(connection, work.thread, work.run, "failed", **values)
         return {"status": "failed", "error": text}
 
-    def _take_back(
-        self, what: str, job: str, work: Mapping[str, Any], text: str, _: UsageHandler
-    ) -> dict[str, Any]:
+    def _take_back(self, what: str, job: str, work: DecisionJob, text: str) -> dict[str, Any]:
         """Take decisions back that the agent cannot carry out; they can be made again.
 
         They are stranded if no node takes them, and refused if the review does: for a tool of an
         agent inside, which is not known when a person decides.
         """
-        of_run = waits.c.run == work["run"]
+        of_run = waits.c.run == work.run
         undone = {"decided_at": None, "decided_by": None, "decision": None}
         with self._database.begin() as connection:
             run = self._may_end(connection, job, work)
             if run is not None:
-                taken_back = update(waits).where(of_run, waits.c.digest.in_(work["decisions"]))
+                taken_back = update(waits).where(of_run, waits.c.digest.in_(work.decisions))
                 connection.execute(taken_back.values(**undone))
                 waiting = {"status": "waiting", "error": text, "owner": None}
                 connection.execute(
-                    update(threads).where(threads.c.thread_id == work["thread"]).values(**waiting)
+                    update(threads).where(threads.c.thread_id == work.thread).values(**waiting)
                 )
                 connection.execute(
                     update(runs)
-                    .where(runs.c.run_id == work["run"])
+                    .where(runs.c.run_id == work.run)
                     .values(status="waiting", error=text)
                 )
                 self._queue.record(connection, run, "service", what, text)
@@ -296,9 +287,9 @@ class _Attempt:
         backend: Backend,
         agent: RegisteredAgent,
         job: str,
-        work: Mapping[str, Any],
+        work: ThreadJob,
         lease: Lease,
-        submitted: Mapping[str, Any],
+        run: Row[Any],
         usage: UsageHandler,
     ) -> None:
         """Prepare an attempt.
@@ -309,38 +300,42 @@ class _Attempt:
             job: The id of the job.
             work: What the job does: a message or decisions.
             lease: The lease of the thread.
-            submitted: The message that the run began with, whose settings hold to its end.
+            run: The run, with the message that it began with, whose settings hold to its end.
             usage: Counts the model calls.
         """
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
         self._database = backend.database
-        asked = (work.get("stream"), submitted.get("stream"), agent.stream)
+        message = read_job(run.payload)
+        if not isinstance(message, MessageJob):  # of a run that `reindex` has found
+            place = {name: getattr(work, name) for name in ("run", "thread", "tenant", "agent")}
+            message = MessageJob(**place, priority=work.priority, input="")
+        asked = (getattr(work, "stream", None), message.stream, agent.stream)
         self.asked = {*next(modes for modes in asked if modes is not None)}
-        self.subgraphs = submitted.get("subgraphs", True)
+        self.subgraphs = message.subgraphs
         self.watched = {"custom", "messages", "updates"} if agent.decisions else set()
-        self._context = submitted.get("context")
+        self._context = message.context
         self.saver = FencedSaver(backend.database, lease, job)
         self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
-        store = TenantStore(backend.database, work["tenant"], in_run=True)
+        store = TenantStore(backend.database, work.tenant, in_run=True)
         stops: dict[str, Any] = {}
         for name in ("interrupt_before", "interrupt_after"):
-            own, more = getattr(agent.graph, f"{name}_nodes"), submitted.get(name) or ()
+            own, more = getattr(agent.graph, f"{name}_nodes"), getattr(message, name) or ()
             # A run adds pauses to those of the agent, which may be reviews, and removes none.
             everywhere = "*" in (own, more)
             stops[f"{name}_nodes"] = "*" if everywhere else [*dict.fromkeys([*own, *more])]
         self._graph = agent.stored_in(self.saver, store).copy(update=stops)
-        given: RunnableConfig = submitted.get("config", {})
+        given = message.config
         self._config: RunnableConfig = {
             **given,
-            "configurable": {**given.get("configurable", {}), "thread_id": work["thread"]},
+            "configurable": {**given.get("configurable", {}), "thread_id": work.thread},
             "metadata": {
-                **{key: value for key, value in submitted["metadata"].items() if key != RUN_ID},
-                RUN_KEY: work["run"],
+                **{key: value for key, value in run.metadata.items() if key != RUN_ID},
+                RUN_KEY: work.run,
                 JOB_KEY: job,
                 AGENT_KEY: agent.name,
-                TENANT_KEY: work["tenant"],
-                **({"traceparent": work["trace"]} if work["trace"] else {}),
+                TENANT_KEY: work.tenant,
+                **({"traceparent": work.trace} if work.trace else {}),
             },
             "callbacks": [Fence(backend.database, lease), usage, *backend.callbacks],
         }
@@ -360,23 +355,25 @@ class _Attempt:
             self.saver.latest = stored.checkpoint["id"]
         if stored is not None and stored.metadata.get(JOB_KEY) == self._job:
             return self._continue(options)
-        if self._work["kind"] == "decision":
-            decisions = self._unused(self._work["decisions"])
+        work = self._work
+        if isinstance(work, DecisionJob):
+            decisions = self._unused(work.decisions)
             if not decisions:  # the step that they began has no checkpoint yet
                 return self._continue(options)
             if "" in decisions:  # the run was stopped where no call waits
                 return self._reviewed(approve, aapprove, None, options)
             return self._reviewed(decide, adecide, decisions, options)
-        given = load(b64decode(self._work["input"]))
-        if stored is not None and (rolled_back := self._work.get("rollback")):
-            stored = checkpoint_before(self.saver, self._work["thread"], rolled_back)
+        assert isinstance(work, MessageJob)  # to undo a run, none is attempted
+        given = load(b64decode(work.input))
+        if stored is not None and work.rollback:
+            stored = checkpoint_before(self.saver, work.thread, work.rollback)
             if stored is None:
-                self.saver.delete_thread(self._work["thread"])
+                self.saver.delete_thread(work.thread)
             else:
                 self._from = stored.checkpoint["id"]
-        unread = self._unread(stored) if self._work.get("before") else []
-        if (place := self._work["checkpoint"]) is not None:
-            self._from = None if place == self.saver.latest else place
+        unread = self._unread(stored, work.before) if work.before else []
+        if work.checkpoint is not None:
+            self._from = None if work.checkpoint == self.saver.latest else work.checkpoint
         if given is None:
             return self._go_on(options)
         for earlier in reversed(unread):
@@ -394,7 +391,7 @@ class _Attempt:
         what came of their decision, and others nothing. A task that has asked again has taken its
         decision, also where the next question is the same: another reviewer may ask it.
         """
-        this_thread = questions.c.thread_id == self._work["thread"]
+        this_thread = questions.c.thread_id == self._work.thread
         with self._database.read() as connection:
             asked = select(questions.c.interrupt_id).where(
                 this_thread, questions.c.job == self._job
@@ -406,11 +403,13 @@ class _Attempt:
             still_open = {""}
         return {digest: decisions[digest] for digest in decisions if digest in still_open}
 
-    def _unread(self, stored: CheckpointTuple | None) -> list[Any]:
+    def _unread(
+        self, stored: CheckpointTuple | None, before: Sequence[tuple[str, str, str | None]]
+    ) -> list[Any]:
         """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""
         snapshot = self._graph.get_state(self._config)
         unread: list[Any] = []
-        for run, input, checkpoint in self._work["before"]:
+        for run, input, checkpoint in before:
             reached = stored is not None and stored.metadata.get(RUN_KEY) == run
             unread = [] if reached else unread
             if checkpoint is not None and not reached:
@@ -475,7 +474,8 @@ class _Attempt:
         # wrote to the thread is another source: its run still has to continue.
         stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
         from_loop = (snapshot.metadata or {}).get("source") == "loop"
-        goes_on = self._work["kind"] == "message" and load(b64decode(self._work["input"])) is None
+        work = self._work
+        goes_on = isinstance(work, MessageJob) and load(b64decode(work.input)) is None
         may_stop = snapshot.next and stops and (from_loop or goes_on)
         self.paused = bool(snapshot.interrupts or may_stop)
         self.continues = True
@@ -512,7 +512,7 @@ def write_waits(
     connection: Connection,
     database: Database,
     agent: RegisteredAgent,
-    work: Mapping[str, Any],
+    work: ThreadJob,
     waiting_for: Pending,
     place: Mapping[str, Any],
 ) -> None:
@@ -522,7 +522,7 @@ def write_waits(
         connection: The transaction.
         database: The database.
         agent: The agent, which knows how long a review may wait.
-        work: `thread`, `tenant`, `run` and `priority` of the job.
+        work: The job that has led there, or one in its place.
         waiting_for: What the thread waits for.
         place: The `job` that has led there, and the `checkpoint_id`.
     """
@@ -550,12 +550,12 @@ def write_waits(
         row = database.insert(waits).values(
             **call,
             wait_id=hashlib.sha256(key.encode()).hexdigest()[:16],
-            thread_id=work["thread"],
-            tenant=work["tenant"],
+            thread_id=work.thread,
+            tenant=work.tenant,
             agent=agent.name,
-            run=work["run"],
+            run=work.run,
             job=place["job"],
-            priority=work["priority"],
+            priority=work.priority,
             created_at=now,
             deadline=None if within is None else now + within,
             late=agent.late,
@@ -564,10 +564,10 @@ def write_waits(
         connection.execute(row.on_conflict_do_nothing())
     connection.execute(
         update(threads)
-        .where(threads.c.thread_id == work["thread"])
-        .values(status="waiting", run=work["run"], owner=None, error=None, updated_at=now)
+        .where(threads.c.thread_id == work.thread)
+        .values(status="waiting", run=work.run, owner=None, error=None, updated_at=now)
     )
-    paused = update(runs).where(runs.c.run_id == work["run"])
+    paused = update(runs).where(runs.c.run_id == work.run)
     connection.execute(
         paused.values(status="waiting", checkpoint_id=place["checkpoint_id"], error=None)
     )

@@ -29,6 +29,7 @@ from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, 
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Via, Wait
+from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
@@ -267,34 +268,32 @@ class Service(ThreadService):
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
-        stops = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         goes_on = message is None and (checkpoint is not None or thread is not None)
         given = None if goes_on else as_input(message, message_id)
         place = json.dumps([tenant, thread_id, message_id])
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         settings = as_config(config)
         noted = {**settings.pop("metadata", {}), **(metadata or {})}
-        payload = {
-            "kind": "message",
-            "run": run_id,
-            "thread": thread_id,
-            "tenant": tenant,
-            "agent": agent,
-            "priority": priority,
-            "input": as_text(given),
-            "checkpoint": checkpoint,
-            "context": None if context is None else dict(context),
-            "config": settings,
-            "stream": None if stream is None else sorted(stream),
-            "subgraphs": subgraphs,
-            **{name: nodes_of(known.graph, name, nodes) for name, nodes in stops.items()},
-            "delay": delay,
-            "trace": traceparent(),
-        }
+        job = MessageJob(
+            run=run_id,
+            thread=thread_id,
+            tenant=tenant,
+            agent=agent,
+            priority=priority,
+            input=as_text(given),
+            checkpoint=checkpoint,
+            context=None if context is None else dict(context),
+            config=settings,
+            stream=None if stream is None else sorted(stream),
+            subgraphs=subgraphs,
+            interrupt_before=nodes_of(known.graph, "interrupt_before", interrupt_before),
+            interrupt_after=nodes_of(known.graph, "interrupt_after", interrupt_after),
+            trace=traceparent(),
+        )
         self._backend.create()
         title = None if given is None else title_of(given["messages"])
         how = Arrival(busy, waiting_or_busy, by)
-        work = partial(submit, self._backend, run_id, payload, how, noted, title)
+        work = partial(submit, self._backend, job, how, noted, title, delay)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -12,6 +11,7 @@ from agent_factory.service.arguments import check_name
 from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.engine import Engine, Job, queue_of
+from agent_factory.service.jobs import MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import take_lease
 from agent_factory.service.tables import limits, runs, threads, waits
 
@@ -49,30 +49,45 @@ class ThreadQueue:
                 row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
             )
 
-    def queue(self, connection: Connection, run_id: str, payload: Mapping[str, Any]) -> None:
+    def queue(self, connection: Connection, job: ThreadJob) -> None:
         """Give the engine a job of a run, whose thread is not busy."""
-        thread_id, tenant = payload["thread"], payload["tenant"]
+        thread_id, tenant = job.thread, job.tenant
         is_limited = select(limits.c.tenant).where(limits.c.tenant == tenant).exists()
         number, limited, now = connection.execute(
             update(threads)
             .where(threads.c.thread_id == thread_id)
             .values(
                 jobs=threads.c.jobs + 1,
-                run=run_id,
-                agent=payload["agent"],
+                run=job.run,
+                agent=job.agent,
                 status="queued",
                 updated_at=self._database.now,
             )
             .returning(threads.c.jobs, is_limited, self._database.now)
         ).one()
-        job = f"{thread_id}/{number:08d}"
+        job_id = f"{thread_id}/{number:08d}"
         queue = queue_of(tenant if limited else None)
-        delay = max(0.0, payload.get("begins_at", now) - now) or None
-        self._engine.add(
-            connection, Job(job, json.dumps(payload), payload["priority"], queue, delay)
-        )
-        queued = update(runs).where(runs.c.run_id == run_id).values(job=job, status="queued")
+        begins_at = job.begins_at if isinstance(job, MessageJob) else None
+        delay = max(0.0, (begins_at or now) - now) or None
+        self._engine.add(connection, Job(job_id, job.to_text(), job.priority, queue, delay))
+        queued = update(runs).where(runs.c.run_id == job.run).values(job=job_id, status="queued")
         connection.execute(queued)
+
+    def add_run(self, connection: Connection, job: ThreadJob, **values: Any) -> None:
+        """Write the run of a job, whose turn comes later."""
+        connection.execute(
+            insert(runs).values(
+                run_id=job.run,
+                thread_id=job.thread,
+                tenant=job.tenant,
+                agent=job.agent,
+                priority=job.priority,
+                payload=job.to_text(),
+                status="queued",
+                created_at=self._database.now,
+                **values,
+            )
+        )
 
     def pass_on(self, agent: str, tenant: str) -> None:
         """Give the job that this thread carries out to the workers that have the agent."""
@@ -108,7 +123,9 @@ class ThreadQueue:
         )
         following = self.following(connection, thread_id)
         if following is not None:
-            self.queue(connection, following.run_id, json.loads(following.payload))
+            job = read_job(following.payload)
+            assert job is not None  # a run that `reindex` has found is not queued
+            self.queue(connection, job)
 
     def following(self, connection: Connection, thread_id: str) -> Row[Any] | None:
         """The run whose message comes next on a busy thread."""
@@ -136,27 +153,15 @@ class ThreadQueue:
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
         if undo:
-            payload = {
-                "kind": "undo",
-                "run": f"undo-{row.run}",
-                "thread": row.thread_id,
-                "tenant": row.tenant,
-                "agent": row.agent,
-                "priority": HIGHEST_PRIORITY,
-                "trace": None,
-                "of": row.run,
-            }
-            named = ("tenant", "agent", "priority")
-            connection.execute(
-                insert(runs).values(
-                    run_id=payload["run"],
-                    thread_id=row.thread_id,
-                    payload=json.dumps(payload),
-                    status="queued",
-                    created_at=self._database.now,
-                    **{name: payload[name] for name in named},
-                )
+            job = UndoJob(
+                run=f"undo-{row.run}",
+                thread=row.thread_id,
+                tenant=row.tenant,
+                agent=row.agent,
+                priority=HIGHEST_PRIORITY,
+                of=row.run,
             )
+            self.add_run(connection, job)
         self.settle(connection, row.thread_id, row.run, "cancelled")
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:

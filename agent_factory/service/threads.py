@@ -19,6 +19,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.review import Pending, pending, without_claims
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
+from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import Lease, first_number, take_lease
 from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
@@ -265,7 +266,13 @@ def ask_again(
 ) -> None:
     """Write what a thread waits for at a checkpoint that no run has stored."""
     agent, checkpoint = backend.agent(thread.agent), place["configurable"]["checkpoint_id"]
-    work = {"thread": thread.thread_id, "tenant": thread.tenant, "run": thread.run, "priority": 0}
+    work = ThreadJob(
+        run=thread.run,
+        thread=thread.thread_id,
+        tenant=thread.tenant,
+        agent=thread.agent,
+        priority=0,
+    )
     stop = {"job": checkpoint, "checkpoint_id": checkpoint}
     write_waits(connection, backend.database, agent, work, waiting_for, stop)
 

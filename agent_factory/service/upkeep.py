@@ -11,6 +11,7 @@ from sqlalchemy import delete, select, update
 from agent_factory.factory import tools_of
 from agent_factory.review import StrandedThread, read_pending, stranded, topology_or_none
 from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
+from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import first_number
 from agent_factory.service.runner import write_waits
 from agent_factory.service.saver import FencedSaver
@@ -77,7 +78,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             # A job that was asked about something else at once has stored no checkpoint.
             newest = select(runs.c.job).where(runs.c.run_id == run)
             job = connection.execute(newest).scalar_one() or job
-            work = {"thread": thread, "tenant": tenant, "run": run, "priority": 0}
+            work = ThreadJob(run=run, thread=thread, tenant=tenant, agent=agent.name, priority=0)
             place = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
             write_waits(connection, database, agent, work, pending, place)
             return

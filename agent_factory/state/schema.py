@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import groupby
 from types import UnionType
 from typing import (
     Annotated,
@@ -17,6 +17,7 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+from weakref import WeakKeyDictionary
 
 from langgraph.channels import Topic, UntrackedValue
 from langgraph.channels.base import BaseChannel
@@ -97,13 +98,35 @@ def _read(origin: str, schema: Any) -> _Source:
         raise ArgumentError(subject, reason, hint, code="AF114") from error
 
 
-@lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
-def _fields(schema: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+_Fields = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+
+_schemas: WeakKeyDictionary[Any, _Fields] = WeakKeyDictionary()
+"""Fields by schema: the middleware of a stack mostly share a few. A request may make its own."""
+
+
+def _fields(schema: Any) -> _Fields:
     """Return the hints, the raw annotations and the declared hints of a schema."""
-    hints = get_type_hints(schema, include_extras=True)
-    standard = hints if schema is AgentState else _fields(AgentState)[0]
-    declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
-    return hints, dict(schema.__annotations__), declared
+    if (found := _schemas.get(schema)) is None:
+        hints = get_type_hints(schema, include_extras=True)
+        standard = hints if schema is AgentState else _fields(AgentState)[0]
+        declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
+        found = _schemas[schema] = hints, dict(schema.__annotations__), declared
+    return found
+
+
+class _Merges:
+    """States that are merged from schemas; agents with the same schemas share them.
+
+    A node of a tree, in which each schema leads to the next node. So nothing keeps a schema that a
+    request has made, and a state ends with any of its schemas.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[Sequence[str], bool], tuple[Schemas, Any]] = {}
+        self.after: WeakKeyDictionary[Any, _Merges] = WeakKeyDictionary()
+
+
+_merges = _Merges()
 
 
 def merge(
@@ -129,7 +152,15 @@ def merge(
     delta = checkpoints == "delta" or (
         checkpoints == "auto" and supports_delta_channel(checkpointer)
     )
-    schemas, reducer = _merged(tuple(one.schema for one in usable), tuple(engine), delta)
+    merges, found = _merges, [one.schema for one in usable]
+    for schema, _ in groupby(found):  # several in a row are merged like one
+        if (following := merges.after.get(schema)) is None:
+            following = merges.after.setdefault(schema, _Merges())
+        merges = following
+    key = tuple(engine), delta
+    if key not in merges.states:
+        merges.states[key] = _merge(found, *key)
+    schemas, reducer = merges.states[key]
     if checkpoints not in get_args(Checkpoints):
         *others, last = map(repr, get_args(Checkpoints))
         reason = f"must be {', '.join(others)} or {last}, got {describe(checkpoints)}."
@@ -141,8 +172,7 @@ def merge(
     return schemas, errors
 
 
-@lru_cache(maxsize=256)  # Agents with the same schemas share a state.
-def _merged(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
+def _merge(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
     """Return the merged schemas, and the reducer of the messages that they declare."""
     marked: list[tuple[str, Any]] = []
     for schema in dict.fromkeys(schemas):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from inspect import signature
 from types import MappingProxyType
 from typing import Any, get_type_hints
-from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -23,8 +22,12 @@ from agent_factory.types import FunctionTool
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
-_function_tools: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictionary()
+_TOOL = "_agent_factory_tool"
+"""Attribute of a function: the tool that was made of it.
 
+A tool refers to its function, so a cache of tools would keep both, and what the function closes
+over. `functools.wraps` copies the attribute: the tool counts where it has the function itself.
+"""
 
 agent_tools: ContextVar[Mapping[str, BaseTool]] = ContextVar(
     "agent_tools", default=MappingProxyType({})
@@ -102,6 +105,7 @@ def sort_tools(
     """Sort tools, each with the middleware that brings it; return what is wrong with them, too."""
     mistakes: list[SpecError] = []
     client: dict[str, BaseTool] = {}
+    entries: dict[str, ToolLike] = {}
     provider: list[dict[str, Any]] = []
     origins = dict.fromkeys(reserved, "response_format")
     owners: dict[str, str] = {}
@@ -116,7 +120,8 @@ def sort_tools(
             mistakes.append(error)
             continue
         name = tool.name
-        if client.get(name) is tool:
+        # A bound method is another object each time, and becomes another tool.
+        if client.get(name) is tool or (tool is not entry and entries.get(name) == entry):
             continue
         if name in origins:
             reason = (
@@ -129,6 +134,7 @@ def sort_tools(
         if name not in client and owner:
             owners[name] = owner
         client.setdefault(name, tool)
+        entries.setdefault(name, entry)
         origins.setdefault(name, origin)
     return Toolbox(client, tuple(provider), owners), mistakes
 
@@ -144,9 +150,9 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
             code="AF112",
         )
-    # TypeError: a callable without weak references
-    with suppress(KeyError, TypeError):
-        return _function_tools[entry]
+    known = getattr(entry, _TOOL, None)
+    if isinstance(known, StructuredTool) and (known.func is entry or known.coroutine is entry):
+        return known
     try:
         tool = tool_of_function(entry)
     except Exception as error:
@@ -157,8 +163,8 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Write a docstring that says when to use it, and annotate its parameters.",
             code="AF112",
         ) from error
-    with suppress(TypeError):
-        _function_tools[entry] = tool
+    with suppress(AttributeError, TypeError, ValueError):  # of a bound method, for example
+        setattr(entry, _TOOL, tool)
     return tool
 
 

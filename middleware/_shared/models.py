@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
 from operator import is_
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -251,7 +252,9 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     tools = [known for tool in request.tools if (known := _portable_tool(tool)) is not None]
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
-        strategy = _auto_strategy(strategy)
+        if strategy not in _auto_strategies:
+            _auto_strategies[strategy] = AutoStrategy(strategy.schema)
+        strategy = _auto_strategies[strategy]
     resolved = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
     names = set(resolved.bindings if isinstance(resolved, ToolStrategy) else ())
     for tool in tools:
@@ -328,9 +331,8 @@ def _omitted(kind: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-@lru_cache(maxsize=64)  # the same object each time, because models are bound to strategies
-def _auto_strategy(strategy: ProviderStrategy[Any]) -> AutoStrategy[Any]:
-    return AutoStrategy(strategy.schema)
+_auto_strategies: WeakKeyDictionary[ProviderStrategy[Any], AutoStrategy[Any]] = WeakKeyDictionary()
+"""The same object each time, because models are bound to strategies."""
 
 
 def _portable_tool(tool: Any) -> Any:

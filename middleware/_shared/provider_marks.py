@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from langchain_core.tools import BaseTool
 
+from .identity import IdentityMap
 from .models import unbound
 
 Provider = Literal["anthropic", "openai"]
@@ -23,14 +22,8 @@ _PROVIDERS: Final[dict[str, Provider]] = {
 
 def known_provider(model: Any) -> Provider | None:
     """The provider of a model, bound or not, by the names of its classes; None for others."""
-    # mypy takes no class for hashable.
-    return _provider_of_class(type(unbound(model)))  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=64)
-def _provider_of_class(cls: type[Any]) -> Provider | None:
-    found = (_PROVIDERS[base.__name__] for base in cls.__mro__ if base.__name__ in _PROVIDERS)
-    return next(found, None)
+    names = (base.__name__ for base in type(unbound(model)).__mro__)
+    return next((_PROVIDERS[name] for name in names if name in _PROVIDERS), None)
 
 
 class MarkedTools:
@@ -46,24 +39,20 @@ class MarkedTools:
     def __init__(self, key: str, value: Any) -> None:
         self._key = key
         self._value = value
-        self._copies: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
+        self._copies: IdentityMap[Any] = IdentityMap(self.SIZE)
 
     def __len__(self) -> int:
         return len(self._copies)
 
     def copy_of(self, tool: BaseTool | Mapping[str, Any]) -> Any:
         """The marked copy of a tool."""
-        if known := self._copies.get(id(tool)):
-            return known[1]
+        if (known := self._copies.get(tool)) is not None:
+            return known
         mark = {self._key: self._value}
         copy: Any = {**tool, **mark} if isinstance(tool, Mapping) else None
         if isinstance(tool, BaseTool):
             copy = tool.model_copy(update={"extras": {**(tool.extras or {}), **mark}})
-        # The entry holds the tool, so that its id is not reused for another tool.
-        self._copies[id(tool)] = (tool, copy)
-        if len(self._copies) > self.SIZE:
-            self._copies.popitem(last=False)
-        return copy
+        return self._copies.add(tool, copy)
 
 
 def mark_of(tool: Any, key: str) -> Any:

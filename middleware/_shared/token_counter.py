@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import is_
 from typing import Any
 from weakref import ref
 
@@ -16,6 +14,8 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import ModelRequest
+
+from .identity import IdentityMap
 
 TokenCounter = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of some messages."""
@@ -82,33 +82,31 @@ class _ToolSchemas:
     MAX_SIZE = 1024
 
     def __init__(self) -> None:
-        # Tools are not hashable, so the key is the id. The entry holds the tool, so that its id is
-        # not reused.
-        self._texts: OrderedDict[int, tuple[Any, str]] = OrderedDict()
-        self._last: tuple[list[Any], list[str], SystemMessage] = [], [], SystemMessage("[]")
+        self._texts: IdentityMap[str] = IdentityMap(self.MAX_SIZE)
+        self._last: tuple[list[ref[Any]], list[str], SystemMessage] = [], [], SystemMessage("[]")
 
     def message_for(self, tools: Sequence[BaseTool | dict[str, Any]]) -> SystemMessage:
         """The schemas in one message; the same object for the same tools, so it is counted once."""
         last_tools, last_texts, message = self._last
-        if len(tools) == len(last_tools) and all(map(is_, tools, last_tools)):
+        if len(tools) == len(last_tools) and all(
+            last() is tool for tool, last in zip(tools, last_tools, strict=True)
+        ):
             return message
         texts = []
         for tool in tools:
             if isinstance(tool, dict):
                 texts.append(json.dumps(tool, default=str))
                 continue
-            known = self._texts.get(id(tool))
-            if known is None:
-                known = tool, json.dumps(convert_to_openai_tool(tool), default=str)
-                self._texts[id(tool)] = known
-                if len(self._texts) > self.MAX_SIZE:
-                    self._texts.popitem(last=False)
-            texts.append(known[1])
+            text = self._texts.get(tool)
+            if text is None:
+                text = json.dumps(convert_to_openai_tool(tool), default=str)
+                self._texts.add(tool, text)
+            texts.append(text)
         if texts != last_texts:
             message = SystemMessage(f"[{', '.join(texts)}]")
         # The caller may change a dict in place, so a list with one is compared by its texts.
         unchanging = all(isinstance(tool, BaseTool) for tool in tools)
-        self._last = list(tools) if unchanging else [], texts, message
+        self._last = list(map(ref, tools)) if unchanging else [], texts, message
         return message
 
 

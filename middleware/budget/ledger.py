@@ -75,6 +75,12 @@ class Ledger:
         return self._limits
 
     @property
+    def limited(self) -> frozenset[str]:
+        """The names of the amounts that are limited; raising a limit adds none."""
+        # Not by `limits`: a SharedLedger asks its database for these.
+        return frozenset(self._limits.amounts)
+
+    @property
     def spent(self) -> Spent:
         """What is spent up to now."""
         with self._lock:
@@ -265,7 +271,7 @@ class LedgerHandler(BaseCallbackHandler):
     ) -> None:
         super().__init__()
         self._ledger = ledger
-        self._needs_price = ledger._limits.usd is not None
+        self._needs_price = "usd" in ledger.limited
         self._prices = Prices(prices, needed=self._needs_price)
         self._calls: dict[Any, tuple[ModelName, list[list[Any]]]] = {}
 

@@ -142,16 +142,17 @@ class Limits:
 
     def given(self) -> dict[str, float]:
         """The limits that are set, by name."""
-        return dict(self._given)
+        return dict(self.amounts)
 
     @cached_property
-    def _given(self) -> Mapping[str, float]:
+    def amounts(self) -> Mapping[str, float]:
+        """The limits that are set, by name; to be read only."""
         amounts = ((name, getattr(self, name)) for name in AMOUNTS)
         return {name: amount for name, amount in amounts if amount is not None}
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
         """These limits, raised by `extra`; amounts without a limit stay without one."""
-        given = self._given
+        given = self.amounts
         more: Any = {n: given[n] + amount for n, amount in extra.items() if amount and n in given}
         return replace(self, **more) if more else self
 
@@ -176,7 +177,8 @@ class Account:
         """What is spent."""
         return Spent.from_record(self.record)
 
-    def _used(self, name: str) -> float:
+    def amount(self, name: str) -> float:
+        """How much of one limit is spent."""
         if name == "total_tokens":
             return self.used.total_tokens
         return self.record.get(name, 0)
@@ -184,9 +186,9 @@ class Account:
     def shortfall(self, need: Spent, keep: Spent = NOTHING) -> dict[str, float]:
         """By how much each limit would be exceeded; empty if the need fits, with `keep` left."""
         exceeded: dict[str, float] = {}
-        for name, limit in self.limits._given.items():
+        for name, limit in self.limits.amounts.items():
             more = getattr(need, name) + getattr(keep, name)
-            over = self._used(name) + more - limit
+            over = self.amount(name) + more - limit
             if name == "seconds" and over >= 0:  # every call takes time
                 exceeded[name] = over
             if name != "seconds" and more and over > (_ROUNDING if name == "usd" else 0):
@@ -195,16 +197,16 @@ class Account:
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """The largest used share of these amounts, 1 for all of it."""
-        return max(self.shares(names).values(), default=0.0) if self.limits._given else 0.0
+        return max(self.shares(names).values(), default=0.0) if self.limits.amounts else 0.0
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""
-        given = self.limits._given.items()
-        return {n: self._used(n) / limit if limit else 1.0 for n, limit in given if n in names}
+        given = self.limits.amounts.items()
+        return {n: self.amount(n) / limit if limit else 1.0 for n, limit in given if n in names}
 
     def describe(self, name: str) -> str:
         """What is spent of one limit: "0.4 of 0.5 USD in this run"."""
-        used, limit = format_amount(self._used(name)), format_amount(self.limits._given[name])
+        used, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
         where = "in the shared budget" if self.scope == "ledger" else f"in this {self.scope}"
         return f"{used} of {limit} {_UNITS[name]} {where}"
 
@@ -248,7 +250,7 @@ class BudgetExceededError(TurnError):
         """The limits that are in the way: "0.5 of 0.5 USD in this run are used up"."""
         return " and ".join(
             f"{account.describe(name)} are used up"
-            if account._used(name) >= account.limits._given[name]
+            if account.amount(name) >= account.limits.amounts[name]
             else f"{account.describe(name)} are used, and too little is left for more"
             for account in self.accounts
             for name in self.reached.get(account.scope, ())

@@ -37,18 +37,16 @@ from agent_factory.middleware._shared.final_answer import (
     final_response,
 )
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
-from agent_factory.middleware._shared.models import given_model
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
-    check_token_counter,
     tokens_sent,
 )
-from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 from agent_factory.review.questions import ask
 
-from .ledger import Ledger, NoLedger, Reservation
+from .ledger import Ledger, Reservation
 from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent
-from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
+from .prices import Price, PriceFunction, completed, name_of, tokens, usage_of
+from .settings import NO_LEDGER, Settings, checked_settings
 from .state import (
     BudgetState,
     CallAccounting,
@@ -65,8 +63,7 @@ _WARNING = (
 )
 _ONE_TURN = Spent(turns=1)
 _ONE_TOOL_CALL = Spent(tool_calls=1)
-_NO_LEDGER = NoLedger()
-_ONE_TURN_RESERVED = _NO_LEDGER.reserve(_ONE_TURN)
+_ONE_TURN_RESERVED = NO_LEDGER.reserve(_ONE_TURN)
 _ROUNDING = 1e-6
 """Error in tokens that dividing dollars may cause."""
 
@@ -196,63 +193,25 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        _check_type("run", run, Limits)
-        _check_type("thread", thread, Limits)
-        _check_type("ledger", ledger, Ledger)
-        check_token_counter(token_counter)
-        check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
-        self.run = run or Limits()
-        self.thread = thread or Limits()
-        self.ledger = ledger
-        self.exit_behavior = exit_behavior
-        self.needs_checkpointer = bool(self.thread.given()) or exit_behavior == "ask"
-        self.token_counter = token_counter
-        self._count = token_counter
-        if token_counter is not count_tokens_approximately:  # whose counts are cached
-
-            def count(messages: Sequence[BaseMessage]) -> int:
-                number = token_counter(messages)
-                check_count("The result of token_counter", number, required=True)
-                return number
-
-            self._count = count
-        limited = {*self.run.given(), *self.thread.given()}
-        if ledger is not None:
-            # Those it was created with: raising them adds no names, and a SharedLedger would have
-            # to ask its database.
-            limited.update(ledger._limits.given())
-        if not limited and ledger is None:
-            raise ValueError(
-                "A budget needs a limit. Pass run=Limits(...), thread=Limits(...) or "
-                "ledger=Ledger(Limits(...))."
-            )
-        marks: Any = [] if warn_at is None else warn_at
-        if not isinstance(marks, list | tuple):
-            marks = [marks]
-        self._limits_usd = "usd" in limited
-        self._counts_tokens = not limited.isdisjoint(BOUGHT)
-        self.prices = Prices(prices, needed=self._limits_usd)
-        self._ledger = ledger or _NO_LEDGER
+        self._settings = settings = checked_settings(
+            run=run,
+            thread=thread,
+            ledger=ledger,
+            warn_at=warn_at,
+            cheaper=cheaper,
+            cheaper_at=cheaper_at,
+            exit_behavior=exit_behavior,
+            prices=prices,
+            token_counter=token_counter,
+            cap_output=cap_output,
+        )
+        self.run, self.thread, self.ledger = settings.run, settings.thread, ledger
+        self.warn_at, self.exit_behavior, self.cap_output = warn_at, exit_behavior, cap_output
+        self.cheaper, self.cheaper_at = settings.cheaper, settings.cheaper_at
+        self.prices, self.token_counter = settings.prices, token_counter
+        self.needs_checkpointer = bool(settings.thread.amounts) or exit_behavior == "ask"
+        self.unused = () if settings.limits_tools else ("around_tool",)
         self._updates = LastUpdates()
-        self.warn_at = warn_at
-        self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
-        self.cheaper = None
-        if cheaper is not None:
-            self.cheaper = given_model("cheaper", cheaper)
-            if not self._counts_tokens:
-                raise ValueError(
-                    "cheaper saves money or tokens, and no limit of these is given. Pass "
-                    "run=Limits(usd=...) or run=Limits(total_tokens=...)."
-                )
-            if self._limits_usd:
-                self.prices.cost(name_of(self.cheaper), usage_of(1, 1))
-        self.cheaper_at = _share("cheaper_at", cheaper_at)
-        self.cap_output = cap_output
-        limits_tools = ledger is not None or not limited.isdisjoint(("tool_calls", "seconds"))
-        self.unused = () if limits_tools else ("around_tool",)
-        # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
-        reads_usd = self._limits_usd or ledger is not None or prices is not None
-        self._recorded_prices = self.prices if reads_usd else None
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
@@ -294,7 +253,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
-        plan = Plan(self, request, accounting)
+        plan = Plan(self._settings, request, accounting)
         if "over" in accounting.run:
             return self._over(accounting)
         while isinstance(call := plan.choose_call(), BudgetExceededError):
@@ -320,9 +279,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                     reservation.commit(reservation.least)
                     accounting.model_update(reservation.least.as_record(), ended=False)
                 raise
-            if self._ledger is not _NO_LEDGER:
+            if self._settings.ledger is not NO_LEDGER:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
-                recorded = [self._ledger.take_recorded(id_) for id_ in ids]
+                recorded = [self._settings.ledger.take_recorded(id_) for id_ in ids]
                 # The handler of the ledger may have recorded the tokens and dollars already.
                 unrecorded = {"turns": spent.get("turns", 0)} if any(recorded) else spent
                 reservation.commit(Spent.from_record(unrecorded))
@@ -353,7 +312,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             need = Spent(tool_calls=1 + earlier)
             if any(account.shortfall(need) for account in accounts):
                 raise BudgetExceededError(accounts, need)
-            reserved = self._ledger.reserve(_ONE_TOOL_CALL)
+            reserved = self._settings.ledger.reserve(_ONE_TOOL_CALL)
         except BudgetExceededError as error:
             accounting.add({"refused": 1})
             # It may have run: this may be the second attempt of a retry further out.
@@ -378,7 +337,10 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def _over(self, accounting: CallAccounting) -> AIMessage:
         """The message that ends a run which was over already."""
-        accounts = (*accounting.accounts(self.run, self.thread), self._ledger.account())
+        accounts = (
+            *accounting.accounts(self.run, self.thread),
+            self._settings.ledger.account(),
+        )
         amounts = ", ".join(a.describe(name) for a in accounts for name in a.limits.given())
         return final_message(f"{_OVER}: {amounts}", source="budget")
 
@@ -404,7 +366,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         for scope, missing in refused.reached.items():
             extra = {name: _in_unit(name, answer["extra"][name]) for name in missing}
             if scope == "ledger":
-                self._ledger.raise_limits(extra)
+                self._settings.ledger.raise_limits(extra)
             else:
                 accounting.add({extra_key(scope, name): n for name, n in extra.items()})
         return True
@@ -424,30 +386,30 @@ class Plan:
     """Choice of the next call of the model, by what it will cost at least."""
 
     def __init__(
-        self, budget: BudgetMiddleware, request: ModelRequest[Any], accounting: CallAccounting
+        self, settings: Settings, request: ModelRequest[Any], accounting: CallAccounting
     ) -> None:
-        self._budget = budget
+        self._settings = settings
         self._request = request
         self._accounting = accounting
-        self._count = budget._count
+        self._count = settings.count
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""
-        budget = self._budget
-        if budget._ledger is _NO_LEDGER and not budget._counts_tokens:
-            share = budget._warn_at[0] if budget._warn_at else 1
-            if self._accounting.is_far_from(budget.run, budget.thread, share):
+        settings = self._settings
+        if settings.ledger is NO_LEDGER and not settings.counts_tokens:
+            share = settings.warn_at[0] if settings.warn_at else 1
+            if self._accounting.is_far_from(settings.run, settings.thread, share):
                 # The call takes a turn, and must leave room for at most one more and a tool call.
                 # So what follows would refuse nothing, warn about nothing and choose it too.
                 return Call(self._request, _ONE_TURN_RESERVED)
         accounts = self.accounts()
         models = [self._request.model]
-        if budget.cheaper is not None:
-            if max(account.share(BOUGHT) for account in accounts) >= budget.cheaper_at:
+        if settings.cheaper is not None:
+            if max(account.share(BOUGHT) for account in accounts) >= settings.cheaper_at:
                 models = []
-            models.append(budget.cheaper)
+            models.append(settings.cheaper)
         refusals = []
-        for last in (False, True) if budget.exit_behavior == "answer" else (False,):
+        for last in (False, True) if settings.exit_behavior == "answer" else (False,):
             for model in models:
                 reserved = self._reserve(model, accounts, last=last)
                 if isinstance(reserved, BudgetExceededError):
@@ -458,7 +420,7 @@ class Plan:
                     return Call(request, reserved, refused=refusals[0])
                 # The first call above a mark of `warn_at` warns the model.
                 share = max(map(Account.share, accounts))
-                marks = [mark for mark in budget._warn_at if share >= mark]
+                marks = [mark for mark in settings.warn_at if share >= mark]
                 if not marks or marks[-1] <= self._accounting.run.get("warned", 0):
                     return Call(request, reserved)
                 used = " and ".join(
@@ -474,7 +436,7 @@ class Plan:
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Record:
         """The cost of a response: as the model reports it, by estimate where it reports none."""
         spent: Record = {}
-        prices = self._budget._recorded_prices
+        settings = self._settings
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
@@ -486,28 +448,30 @@ class Plan:
                 "input_tokens": usage["input_tokens"],
                 "output_tokens": usage["output_tokens"],
             }
-            if prices:
+            if settings.records_usd:
                 asked = name_of(model, self._request.model_settings)
-                amounts["usd"] = prices.cost_of_response(message.response_metadata, asked, usage)
+                amounts["usd"] = settings.prices.cost_of_response(
+                    message.response_metadata, asked, usage
+                )
             spent = add_records(spent, amounts) if spent else amounts
         return spent
 
     def accounts(self) -> tuple[Account, ...]:
         """The limits of the run, the thread and the ledger, with what is spent up to now."""
-        own = self._accounting.accounts(self._budget.run, self._budget.thread)
-        return (*own, self._budget._ledger.account())
+        own = self._accounting.accounts(self._settings.run, self._settings.thread)
+        return (*own, self._settings.ledger.account())
 
     def _reserve(
         self, model: Any, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
         """Reserve the least cost of a call, if it fits with what must be left after it."""
         of_run, of_thread, of_ledger = accounts
-        size = self._input_size if self._budget._counts_tokens else 0
+        size = self._input_size if self._settings.counts_tokens else 0
         while True:
             least, keep = self._needs(model, size, last)
             if not (of_run.shortfall(least, keep) or of_thread.shortfall(least, keep)):
                 try:
-                    return self._budget._ledger.reserve(least, keep=keep)
+                    return self._settings.ledger.reserve(least, keep=keep)
                 except BudgetExceededError as error:
                     (of_ledger,) = error.accounts
             # If another layer has removed messages, the usage of the last answer is too large.
@@ -518,13 +482,13 @@ class Plan:
 
     def _needs(self, model: Any, size: int, last: bool) -> tuple[Spent, Spent]:
         """The least cost of a call, and what must be left after it: a tool call, a last answer."""
-        run, counts_tokens = self._accounting.run, self._budget._counts_tokens
+        run, counts_tokens = self._accounting.run, self._settings.counts_tokens
         least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
         if last:
             return least, NOTHING
         # Another tool call must fit, or the run would only collect refusals.
         was_refused = run.get("refused", 0) > 0
-        if self._budget.exit_behavior != "answer":
+        if self._settings.exit_behavior != "answer":
             return least, Spent(tool_calls=int(was_refused))
         keep = Spent(
             turns=0 if counts_tokens else 1,
@@ -547,10 +511,10 @@ class Plan:
         request = self._request
         if model is not request.model:
             request = request.override(model=model)
-        if not self._budget.cap_output:
+        if not self._settings.cap_output:
             return request
         size, price = 0, 0.0
-        if self._budget._counts_tokens:
+        if self._settings.counts_tokens:
             size = self._input_size
             # Over many tokens, because a price function may round.
             price = (self._cost(model, size, 1001).usd - self._cost(model, size, 1).usd) / 1000
@@ -570,9 +534,9 @@ class Plan:
     def _cost(self, model: Any, read: int, written: int) -> Spent:
         """What a call costs that reads and writes so many tokens."""
         usd = 0.0
-        if self._budget._limits_usd:
+        if self._settings.limits_usd:
             asked = name_of(model, self._request.model_settings)
-            usd = self._budget.prices.cost(asked, usage_of(read, written))
+            usd = self._settings.prices.cost(asked, usage_of(read, written))
         return Spent(turns=1, input_tokens=read, output_tokens=written, usd=usd)
 
     @cached_property
@@ -629,15 +593,3 @@ def _checked_answer(needed: Mapping[str, float], response: Any) -> Any:
 
 def _in_unit(name: str, amount: float) -> float:
     return amount if name in ("usd", "seconds") else int(amount)
-
-
-def _check_type(name: str, value: Any, kind: type) -> None:
-    if value is not None and not isinstance(value, kind):
-        raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r}.")
-
-
-def _share(name: str, value: Any) -> float:
-    check_number(name, value, unit="shares, such as 0.8,")
-    if value is None or not 0 < value <= 1:
-        raise ValueError(f"{name} must be more than 0 and at most 1, got {value!r}.")
-    return float(value)

@@ -198,10 +198,10 @@ class CallAccounting:
         It looks at no clock and makes no estimates.
         """
         limited = [(run, self.run)]
-        if thread._given:
+        if thread.amounts:
             limited.append((thread, add_records(self._thread, self.run)))
         for limits, spent in limited:
-            for name, limit in limits._given.items():
+            for name, limit in limits.amounts.items():
                 if name not in ("turns", "tool_calls") or not limit:
                     return False
                 if (spent.get(name, 0) + 2) / limit >= share:
@@ -242,7 +242,7 @@ class CallAccounting:
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:
-    if given := limits._given:
+    if given := limits.amounts:
         extra = {n: more for n in given if (more := record.get(extra_key(scope, n)))}
         limits = limits.raised(extra) if extra else limits
     return Account(scope, limits, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -180,11 +181,14 @@ def test_a_bound_model_is_recognised(call: Run) -> None:
 
 
 def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools: list[Any] = []
+
     class Fresh(AgentMiddleware[Any, Any]):
         """Makes new tools for each call, as from a server."""
 
         def around_model(self, request: ModelRequest[Any]) -> Any:
-            return (yield request.override(tools=[mail.model_copy(), weather.model_copy()]))
+            tools.extend([mail.model_copy(), weather.model_copy()])
+            return (yield request.override(tools=tools[-2:]))
 
     monkeypatch.setattr(MarkedTools, "SIZE", 3)
     middleware = ProviderToolSearchMiddleware()
@@ -193,7 +197,10 @@ def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPa
     for _ in range(5):
         call(agent, GO)
     assert len(middleware._marked) == 3
-    assert all(t.extras["defer_loading"] for tools in model.bound for t in tools[:2])
+    assert all(t.extras["defer_loading"] for offered in model.bound for t in offered[:2])
+    tools.clear()
+    gc.collect()
+    assert len(middleware._marked) == 0
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from langgraph.constants import END
 from starlette.exceptions import HTTPException
@@ -159,10 +160,15 @@ def checked_input(graph: Any, agent: str, given: Mapping[str, Any], *, waits: bo
     return {key: value for key, value in given.items() if key in keys} or given
 
 
-@lru_cache(maxsize=256)  # LangGraph makes the schema again each time
+_keys: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
+"""The keys of inputs by agent: LangGraph makes the schema again each time."""
+
+
 def input_keys(graph: Any) -> tuple[str, ...]:
     """The keys of an agent's input; none if it takes any."""
-    return tuple(graph.get_input_jsonschema().get("properties", ()))
+    if graph not in _keys:
+        _keys[graph] = tuple(graph.get_input_jsonschema().get("properties", ()))
+    return _keys[graph]
 
 
 def recorded_modes(body: NewRun) -> set[str]:

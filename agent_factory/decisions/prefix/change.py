@@ -1,0 +1,192 @@
+"""Changes of a prefix: what is not the same in two requests, and who changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import BaseMessage, RemoveMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from agent_factory.decisions.prefix.digest import Digest, Part, Prefix, ToolDigest, digest_of
+
+
+class Change(NamedTuple):
+    """What is not the same in two requests: the part, the position in it, and that in words."""
+
+    part: Part
+    at: int
+    text: str
+    kept: int  # characters before it, of the earlier request
+
+
+class Culprit(NamedTuple):
+    """What changed a prefix: a middleware and its method, or a node and the name of a tool."""
+
+    middleware: str
+    hook: str
+    tool: str = ""
+
+
+class PrefixChange(NamedTuple):
+    """A change of the prefix, who made it, and what it costs in tokens."""
+
+    culprit: Culprit
+    text: str
+    lost: int
+    cached: int
+    followers: tuple[str, ...] = ()  # middleware further in that change the same part
+
+
+INPUT: Final = Culprit("", "input")
+"""The caller: the input of a run, or `update_state`."""
+
+REPAIR: Final = Culprit("", "model")
+"""The model node, which repairs histories."""
+
+
+def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
+    """Return what is not the same in one part of two requests, except for messages at the end."""
+    before, after = old.part(part), new.part(part)
+    if before == after:
+        return None
+    tools, system, _ = old.sizes()
+    if part == "model":
+        return Change(part, 0, f"calls {after} in place of {before}", 0)
+    if part == "tools":
+        at = _first_difference(before, after)
+        return Change(part, at, _change_of_tools(before, after), sum(t.size for t in before[:at]))
+    if part == "response_format":
+        return Change(part, 0, "changes the response format", tools)
+    if part == "system_prompt":
+        if not (before.size and after.size):
+            verb = "removes" if before.size else "adds"
+            return Change(part, 0, f"{verb} the system prompt", tools)
+        at = _first_difference(before.blocks, after.blocks) * before.block
+        about = "" if before.block == 1 else "about "
+        return Change(part, at, f"changes the system prompt at {about}byte {at}", tools + at)
+    if part == "settings":
+        names = sorted({name for name, _ in {*before} ^ {*after}})
+        return Change(part, 0, f"changes {', '.join(names)}", tools + system)
+    at = _first_difference(before, after)
+    if at == len(before):
+        return None
+    kept = tools + system + sum(size for _, size in before[:at])
+    return Change(part, at, _change_of_messages(before, after, at), kept)
+
+
+PARTS: Final[tuple[Part, ...]] = (
+    "model", "tools", "response_format", "system_prompt", "settings", "messages",
+)  # fmt: skip
+
+
+def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _change_of_tools(before: Sequence[ToolDigest], after: Sequence[ToolDigest]) -> str:
+    old, new = ([tool.name for tool in tools] for tools in (before, after))
+    added, removed = ([n for n in a if n not in b] for a, b in ((new, old), (old, new)))
+    if added or removed:
+        said = [("adds", added), ("removes", removed)]
+        return " and ".join(f"{verb} {_tools(names)}" for verb, names in said if names)
+    if old != new:
+        at = _first_difference(old, new)
+        return f"changes the order of the tools from {new[at]} on"
+    changed = [a.name for a, b in zip(after, before, strict=True) if a != b]
+    return f"changes the schema of {_tools(changed)}"
+
+
+def _tools(names: Sequence[str]) -> str:
+    return f"the tool{'s' * (len(names) > 1)} {', '.join(names)}"
+
+
+def _change_of_messages(before: Sequence[Digest], after: Sequence[Digest], at: int) -> str:
+    """Return what was done to messages from an index on, after which they continue alike."""
+    old, new = before[at:], after[at:]
+    # The last message may be another one each time, so what is alike may end before it.
+    for end in range(len(old), max(0, len(old) - 2), -1):
+        alike = 0
+        for place in (index for index, one in enumerate(new) if one == old[end - 1]):
+            count = 1
+            while count < min(end, place + 1) and old[end - 1 - count] == new[place - count]:
+                count += 1
+            if count > alike:
+                alike, removed, added = count, end - count, place + 1 - count
+        if alike:
+            return _edit(at, removed, added)
+    return _edit(at, 1, 1) if len(old) == 1 else f"changes all messages from messages[{at}] on"
+
+
+def _edit(at: int, removed: int, added: int) -> str:
+    named = f"messages[{at}]" if removed <= 1 else f"messages[{at}] to messages[{at + removed - 1}]"
+    if not added:
+        return f"removes {named}"
+    if not removed:
+        return f"inserts {added} message{'s' * (added > 1)} at {named}"
+    if removed == added == 1:
+        return f"edits {named}"
+    return f"replaces {named} by {added} message{'s' * (added > 1)}"
+
+
+def culprit_at(change: Change, old: Sequence[Prefix], new: Sequence[Prefix]) -> int:
+    """Return the outermost place from which on, inward, a change is found in each place.
+
+    Args:
+        change: The change in what was sent: at the innermost place.
+        old: The digests of the earlier request at each place, the outermost first.
+        new: Those of the later one.
+    """
+
+    def is_same(outer: Change, place: int) -> bool:
+        """Whether a change of messages further out is this one, by the message or its index."""
+        inner = len(new) - 1
+        if change.part != "messages":
+            return True
+        if all(len(of[place].messages) == len(of[inner].messages) for of in (old, new)):
+            return outer.at == change.at
+        # A layer has moved messages.
+        return any(
+            outer.at < len(of[place].messages)
+            and change.at < len(of[inner].messages)
+            and of[place].messages[outer.at] == of[inner].messages[change.at]
+            for of in (old, new)
+        )
+
+    index = len(new) - 1
+    while index:
+        outer = change_of(change.part, old[index - 1], new[index - 1])
+        if outer is None or not is_same(outer, index - 1):
+            break
+        index -= 1
+    return index
+
+
+class Edit(NamedTuple):
+    """A write to the messages of a thread that did more than append."""
+
+    culprit: Culprit
+    at: int
+
+
+def edited_from(messages: Sequence[Any], written: Any) -> int | None:
+    """Return the index of the first message that an update changes or removes; None if none."""
+    written = written if isinstance(written, list) else [written]
+    removals = [index for index, one in enumerate(written) if isinstance(one, RemoveMessage)]
+    every = [index for index in removals if written[index].id == REMOVE_ALL_MESSAGES]
+    if every:
+        rest = written[every[-1] + 1 :]
+        if not all(isinstance(one, BaseMessage) for one in rest):
+            return 0
+        at = _first_difference(*(list(map(digest_of, some)) for some in (messages, rest)))
+        return at if at < len(messages) else None
+    index_of = {message.id: index for index, message in enumerate(messages)}
+    found = []
+    for one in written:
+        if not isinstance(one, BaseMessage) or one.id not in index_of:
+            continue
+        index = index_of[one.id]
+        if isinstance(one, RemoveMessage) or digest_of(one) != digest_of(messages[index]):
+            found.append(index)
+    return min(found, default=None)

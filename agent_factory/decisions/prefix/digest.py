@@ -1,0 +1,320 @@
+"""Digests of requests: of their parts, and of their messages.
+
+Only digests are kept of what was sent. They are Python's own hashes, which mean nothing in another
+process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import is_
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables.base import RunnableBinding
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from agent_factory.structured_output.strategies import ProviderStrategy, Strategy, ToolStrategy
+from agent_factory.types import ModelRequest
+
+V = TypeVar("V")
+
+Part = Literal["model", "tools", "response_format", "system_prompt", "settings", "messages"]
+"""Part of a request, in the order in which providers read them."""
+
+BLOCK: Final = 64
+"""Bytes of the system prompt that share a digest, so that a change is found within them."""
+
+_IMAGE: Final = 6_000
+"""The most characters that a block other than text counts for: about 1,500 tokens, as an image."""
+
+_MARKS: Final = frozenset({"cache_control", "cachePoint", "cache_point"})
+"""Keys that mark where a provider should cache; they are not part of what it reads."""
+
+_NOT_READ: Final = frozenset(
+    {
+        "max_completion_tokens", "max_output_tokens", "max_tokens", "metadata", "n", "seed", "stop",
+        "stop_sequences", "stream", "stream_options", "temperature", "timeout", "top_k", "top_p",
+        "user",
+    }
+)  # fmt: skip
+"""Settings of a call that do not change what the model reads."""
+
+
+Digest = tuple[int, int]
+"""Digest of a message: its hash, and its size in characters. A class would take as long to make."""
+
+
+class ToolDigest(NamedTuple):
+    """Digest of the schema of a tool."""
+
+    name: str
+    hash: int
+    size: int
+
+
+class PromptDigest(NamedTuple):
+    """Digest of a system prompt, with what is needed to find the byte of a change."""
+
+    hash: int
+    size: int
+    blocks: Sequence[int]  # digests of blocks, or the bytes themselves
+    block: int  # bytes of a block
+
+
+NO_PROMPT: Final = PromptDigest(0, 0, (), 1)
+
+
+class Head(NamedTuple):
+    """Digests of what comes before the messages."""
+
+    model: str
+    tools: tuple[ToolDigest, ...]
+    response_format: int
+    system_prompt: PromptDigest
+    settings: tuple[tuple[str, int], ...]
+
+
+class Prefix(NamedTuple):
+    """Digests of the parts of a request."""
+
+    head: Head
+    messages: tuple[Digest, ...]
+
+    def part(self, name: Part) -> Any:
+        """Return the digests of a part."""
+        return self.messages if name == "messages" else getattr(self.head, name)
+
+    def sizes(self) -> list[int]:
+        """Return the characters of the tools, the system prompt and the messages."""
+        tools = sum(tool.size for tool in self.head.tools)
+        return [tools, self.head.system_prompt.size, sum(size for _, size in self.messages)]
+
+
+def digest_of(message: Any) -> Digest:
+    """Return the digest of what a provider reads of a message, without marks for its cache."""
+    # By the type that is written in it: an `isinstance` takes as long as all the rest.
+    kind = getattr(message, "type", None)
+    if kind is None:  # a layer may pass a dict or a pair
+        text = repr(message)
+        return hash(text), len(text)
+    content = message.content
+    text, size = (content, len(content)) if type(content) is str else _text_of(content)
+    more = ""
+    if kind == "tool":
+        more = f"{message.tool_call_id} {message.status}"
+    elif kind == "ai" or kind == "AIMessageChunk":
+        kind, calls = "ai", message.tool_calls
+        if message.invalid_tool_calls:
+            calls = [*calls, *message.invalid_tool_calls]
+        if calls:
+            more = repr([(call["name"], call["args"], call["id"]) for call in calls])
+    return hash((kind, text, message.name, more)), size + len(more)
+
+
+def _text_of(content: Any) -> tuple[str, int]:
+    """Return content as one text, and its size; a single block of text equals the plain text."""
+    parts, size = [], 0
+    for block in content:
+        most = None
+        if isinstance(block, dict):
+            block = {key: value for key, value in block.items() if key not in _MARKS}
+            if block.keys() == {"type", "text"}:
+                block = block["text"]
+            elif block:
+                block, most = repr(block), _IMAGE
+        if block:
+            parts.append(block)
+            size += len(block[:most])
+    return "\0".join(parts), size
+
+
+def _digests_of_tools(*tools: Any) -> tuple[ToolDigest, ...]:
+    found = []
+    for tool in tools:
+        is_own = isinstance(tool, dict) and tool.get("type") != "function"
+        try:
+            schema = tool if is_own else convert_to_openai_tool(tool)
+        except Exception:  # a form that only the model's own `bind_tools` knows
+            schema = {"name": getattr(tool, "name", type(tool).__name__), "tool": repr(tool)}
+        schema = {key: value for key, value in schema.items() if key not in _MARKS}
+        text = json.dumps(schema, default=str)
+        name = schema.get("function", schema).get("name") or schema.get("type")
+        # What a provider is passed besides the schema, such as a mark for deferred loading.
+        extras = {k: v for k, v in (getattr(tool, "extras", None) or {}).items() if k not in _MARKS}
+        found.append(ToolDigest(str(name), hash((text, repr(extras or ""))), len(text)))
+    return tuple(found)
+
+
+def _name_of_model(model: Any) -> str:
+    """Return the name of a model, with what is bound to it."""
+    inner, bound = model, ""
+    while isinstance(inner, RunnableBinding):
+        read = {key: value for key, value in inner.kwargs.items() if key not in _NOT_READ}
+        bound += f" with {', '.join(read)} ({hash(repr(read)) & 0xFFFF:04x})" if read else ""
+        inner = inner.bound
+    names = (getattr(inner, key, None) for key in ("model_name", "model", "model_id"))
+    name = next((name for name in names if isinstance(name, str)), None)
+    return f"{name or type(inner).__name__}{bound}"
+
+
+def _digest_of_format(strategy: Any) -> int:
+    if isinstance(strategy, ProviderStrategy):
+        return hash(repr(strategy.to_model_kwargs()))
+    if isinstance(strategy, ToolStrategy):
+        return hash(_digests_of_tools(*(binding.tool for binding in strategy.bindings.values())))
+    # The request of a layer may hold a schema, or a strategy that depends on the model.
+    return hash(repr(getattr(strategy, "schema", strategy)))
+
+
+class _ByIdentity(tuple[Any, ...]):
+    """Objects as a key that compares them by identity, and keeps them, so no id is used again."""
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and len(self) == len(other) and all(map(is_, self, other))
+
+
+class IdentityCache(Generic[V]):
+    """Function of objects that remembers its last results by the identity of the objects.
+
+    Args:
+        read: The function.
+        size: How many results are kept.
+
+    >>> names = IdentityCache(lambda tool: tool["name"], size=16)
+    >>> names({"name": "search"})
+    'search'
+    """
+
+    def __init__(self, read: Callable[..., V], size: int) -> None:
+        self._read = lru_cache(size)(lambda objects: read(*objects))
+
+    def __call__(self, *objects: Any) -> V:
+        return self._read(_ByIdentity(objects))
+
+
+class PrefixReader:
+    """Reads requests into digests; the same objects are read once.
+
+    Args:
+        exact: Keep the bytes of system prompts, to find the very byte of a change.
+    """
+
+    SIZE = 64
+    """How many models, lists of tools, formats and system prompts are remembered."""
+
+    def __init__(self, *, exact: bool) -> None:
+        def prompt(message: BaseMessage | None) -> PromptDigest:
+            if message is None:
+                return NO_PROMPT
+            content = message.content
+            text: str = content if type(content) is str else _text_of(content)[0]
+            data = text.encode(errors="replace")
+            if exact:
+                return PromptDigest(hash(text), len(text), data, 1)
+            blocks = [hash(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)]
+            return PromptDigest(hash(text), len(text), blocks, BLOCK)
+
+        self._model = IdentityCache(_name_of_model, self.SIZE)
+        self._tools = IdentityCache(_digests_of_tools, self.SIZE)
+        self._format = IdentityCache(_digest_of_format, self.SIZE)
+        self._prompt = IdentityCache(prompt, self.SIZE)
+        self._last: tuple[ModelRequest[Any], Head] | None = None
+
+    def read_first(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
+        """Return the digests of the node's request, which is the same in each call but for those
+        of its messages."""
+        if self._last is not None:
+            last, known = self._last
+            if (
+                request.model is last.model
+                and request.system_message is last.system_message
+                and request.response_format is last.response_format
+                and len(request.tools) == len(last.tools)
+                and all(map(is_, request.tools, last.tools))
+            ):
+                return Prefix(known, messages)
+        prefix = self.read(request, messages)
+        self._last = request.override(messages=(), state=None, runtime=None), prefix.head
+        return prefix
+
+    def read(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
+        """Return the digests of a request, whose messages have these."""
+        head = Head(
+            self._model(request.model),
+            self._tools(*request.tools),
+            self._format(request.response_format),
+            self._prompt(request.system_message),
+            _digest_of_settings(request),
+        )
+        return Prefix(head, messages)
+
+    def read_inner(
+        self, request: ModelRequest[Any], around: ModelRequest[Any], known: Prefix
+    ) -> Prefix:
+        """Return the digests of a request that a layer made of one whose digests are known."""
+        digests, head = known.messages, known.head
+        if request.messages is not around.messages:
+            digests = digests_among(request.messages, around.messages, digests)
+        if request.system_message is not around.system_message:
+            prompt = self._prompt(request.system_message)
+            head = Head(*head[:3], prompt, head.settings)
+        if (
+            request.model is around.model
+            and request.tools is around.tools
+            and request.response_format is around.response_format
+            and request.tool_choice is around.tool_choice
+            and request.model_settings is around.model_settings
+        ):
+            return Prefix(head, digests)
+        return self.read(request, digests)
+
+    def read_sent(self, known: Prefix, strategy: Strategy, messages: tuple[Digest, ...]) -> Prefix:
+        """Return the digests of what is sent in the end, with the strategy for the model."""
+        if strategy is None and messages is known.messages:
+            return known
+        response_format = self._format(strategy)
+        return Prefix(known.head._replace(response_format=response_format), messages)
+
+
+def _digest_of_settings(request: ModelRequest[Any]) -> tuple[tuple[str, int], ...]:
+    if request.tool_choice is None and not request.model_settings:
+        return ()
+    settings = {k: v for k, v in request.model_settings.items() if k not in _NOT_READ}
+    if request.tool_choice is not None:
+        settings["tool_choice"] = request.tool_choice
+    return tuple(sorted((str(key), hash(repr(value))) for key, value in settings.items()))
+
+
+def digests_among(
+    messages: Sequence[BaseMessage], known: Sequence[BaseMessage], digests: tuple[Digest, ...]
+) -> tuple[Digest, ...]:
+    """Return digests of messages, of which many may be the same objects as the known ones."""
+    count = len(known)
+    if not count:
+        return tuple(map(digest_of, messages))
+    if begins_with(messages, known):
+        return digests + tuple(map(digest_of, messages[count:]))
+    same = list(map(is_, messages, known))
+    at = same.index(False) if False in same else len(same)
+    by_id = dict(zip(map(id, known[at:]), digests[at:], strict=True))
+    rest = [by_id.get(id(message)) or digest_of(message) for message in messages[at:]]
+    return digests[:at] + tuple(rest)
+
+
+def begins_with(messages: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
+    """Whether a list begins with messages that are known; false where that takes long to say."""
+    count = len(known)
+    # Lists of the same objects are compared fast. Where the ends are not, others are not likely
+    # to be, and would be compared by value.
+    return (
+        len(messages) >= count
+        and messages[count - 1] is known[-1]
+        and messages[0] is known[0]
+        and messages[:count] == known
+    )

@@ -1,0 +1,229 @@
+"""Tracker: the last request of each thread, and what the next one changes of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.runtime import Runtime
+
+from agent_factory.decisions.prefix.change import (
+    INPUT,
+    PARTS,
+    REPAIR,
+    Culprit,
+    Edit,
+    PrefixChange,
+    change_of,
+    culprit_at,
+    edited_from,
+)
+from agent_factory.decisions.prefix.digest import (
+    Digest,
+    Prefix,
+    PrefixReader,
+    begins_with,
+    digest_of,
+    digests_among,
+)
+from agent_factory.structured_output.strategies import Strategy
+from agent_factory.types import ModelRequest
+from agent_factory.upstream import run_identity
+
+CHARACTERS_PER_TOKEN: Final = 4
+"""The estimate where a provider reports no usage: the same as langchain-core's."""
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What is remembered of a thread: its last request at each place, and edits since then."""
+
+    places: Sequence[Prefix] = ()
+    input_tokens: int = 0  # of the last request, if its provider reports them
+    edits: deque[Edit] = field(default_factory=lambda: deque(maxlen=64))
+
+
+class Trail:
+    """The requests of a model call on their way inward: of the node, and of each layer."""
+
+    __slots__ = ("given", "passed", "request")
+
+    def __init__(
+        self, given: Sequence[BaseMessage], request: ModelRequest[Any], layers: int
+    ) -> None:
+        self.given = given  # before the repair
+        self.request = request
+        self.passed: list[ModelRequest[Any] | None] = [None] * layers
+
+
+class SentRequest(NamedTuple):
+    """A request that is sent to the model, and the ones further out."""
+
+    given: Sequence[BaseMessage]
+    passed: Sequence[ModelRequest[Any]]  # of the node, and of each layer
+    strategy: Strategy
+    messages: Sequence[BaseMessage]
+
+
+class PrefixTracker:
+    """Finds what changed the prefix of requests, by thread.
+
+    Args:
+        exact: Find the very byte of a change, for which system prompts are kept as they are.
+    """
+
+    THREADS = 1024
+    """How many threads are remembered; the one that called the model longest ago is forgotten."""
+
+    RUNS = 64
+    """Of how many runs that are under way the messages themselves are kept, to read each once."""
+
+    def __init__(self, *, exact: bool) -> None:
+        self._reader = PrefixReader(exact=exact)
+        self._threads: OrderedDict[Any, _Thread] = OrderedDict()
+        self._read: OrderedDict[Any, tuple[list[BaseMessage], tuple[Digest, ...]]] = OrderedDict()
+        self._lock = Lock()
+
+    def edited(self, runtime: Any, culprit: Culprit, messages: Sequence[Any], written: Any) -> None:
+        """Note who changed or removed messages of a thread."""
+        with self._lock:
+            thread = self._threads.get(_key(runtime))
+        if thread is not None and (at := edited_from(messages, written)) is not None:
+            thread.edits.append(Edit(culprit, at))
+
+    def answered(
+        self, sent: SentRequest, answer: AIMessage, layers: Mapping[int, Culprit]
+    ) -> list[PrefixChange]:
+        """Return what a request changed that was answered, compared with the one before it."""
+        request = sent.passed[0]
+        with self._lock:
+            key = _key(request.runtime)
+            if (thread := self._threads.get(key)) is None:
+                thread = self._threads[key] = _Thread()
+                if len(self._threads) > self.THREADS:
+                    self._threads.popitem(last=False)
+            self._threads.move_to_end(key)
+            read = self._read.pop(key, ([], ()))
+        found: list[PrefixChange] = []
+        known, digests = read
+        goes_on = bool(answer.tool_calls)
+        if not (goes_on and self._repeats(sent, thread.places, known)):
+            if len(digests) < len(known):
+                # Since they were read, all places have passed on the thread's messages.
+                digests += tuple(map(digest_of, known[len(digests) :]))
+                thread.places = [Prefix(place.head, digests) for place in thread.places]
+            old, new = thread.places, self._places(sent, known, digests)
+            if len(old) == len(new) and not _is_stable(old, new):
+                found = self._changes(thread, old, new, layers)
+            thread.places, digests = new, new[0].messages
+        if goes_on:  # with the same objects
+            with self._lock:
+                self._read[key] = list(sent.given), digests
+                if len(self._read) > self.RUNS:
+                    self._read.popitem(last=False)
+        thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
+        if thread.edits:
+            thread.edits.clear()
+        return found
+
+    def _repeats(
+        self, sent: SentRequest, places: Sequence[Prefix], known: Sequence[BaseMessage]
+    ) -> bool:
+        """Whether only messages were added, by objects: then they need not be read yet.
+
+        It is so in most calls of a run. Both requests have passed all places as they were.
+        """
+        request, *inner = sent.passed
+        return (
+            bool(known)
+            and sent.given is request.messages is sent.messages
+            and len(places) == len(inner) + 3
+            and places[0] is places[-1]
+            and all(passed is request for passed in inner)
+            and self._reader.read_first(request, ()).head is places[0].head
+            and begins_with(sent.given, known)
+        )
+
+    def _places(
+        self, sent: SentRequest, known: Sequence[BaseMessage], digests: tuple[Digest, ...]
+    ) -> list[Prefix]:
+        """Return the digests of a request at each place, the outermost first."""
+        reader, (request, *inner) = self._reader, sent.passed
+        given = digests_among(sent.given, known, digests)
+        prefix = reader.read_first(request, given)
+        places = [prefix]
+        if request.messages is not sent.given:
+            repaired = digests_among(request.messages, sent.given, given)
+            prefix = prefix if repaired == given else prefix._replace(messages=repaired)
+        places.append(prefix)
+        for passed in inner:
+            if passed is not request:
+                prefix, request = reader.read_inner(passed, request, prefix), passed
+            places.append(prefix)
+        messages = prefix.messages
+        if sent.messages is not request.messages:
+            messages = digests_among(sent.messages, request.messages, messages)
+        places.append(reader.read_sent(prefix, sent.strategy, messages))
+        return places
+
+    def _changes(
+        self,
+        thread: _Thread,
+        old: Sequence[Prefix],
+        new: Sequence[Prefix],
+        layers: Mapping[int, Culprit],
+    ) -> list[PrefixChange]:
+        found: list[PrefixChange] = []
+        cached = sum(old[-1].sizes())
+        scale = thread.input_tokens / cached if cached else 0
+        for part in PARTS:
+            change = change_of(part, old[-1], new[-1])
+            if change is None:
+                continue
+            index = culprit_at(change, old, new)
+            # What a layer shows in the last message only, such as a list of tasks, is another one
+            # in each call. The thread's own messages stay.
+            if index and part == "messages" and change.at == len(old[-1].messages) - 1:
+                continue
+            culprit = layers.get(index - 2, REPAIR)
+            if index == 0 and (given := change_of(part, old[0], new[0])) is not None:
+                edits = [edit.culprit for edit in thread.edits if edit.at <= given.at]
+                culprit = edits[-1] if edits else INPUT
+            rate = scale or 1 / CHARACTERS_PER_TOKEN
+            lost, tokens = round((cached - change.kept) * rate), round(cached * rate)
+            followers: tuple[str, ...] = ()
+            if part in ("tools", "system_prompt"):
+                followers = tuple(
+                    layers[place - 2].middleware
+                    for place in range(max(index, 1) + 1, len(new) - 1)
+                    if new[place].part(part) != new[place - 1].part(part)
+                )
+            found.append(PrefixChange(culprit, change.text, lost, tokens, followers))
+            if part == "model":
+                break  # the cache of another model is another one
+        return found
+
+
+def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
+    """Whether a request begins like the one before it: the usual case, seen without `_changes`."""
+    head, before = old[-1]
+    if head is not new[-1].head and head != new[-1].head:
+        return False
+    after = new[-1].messages
+    if before is after or before == after[: len(before)]:
+        return True
+    # Another last message, which is not the thread's own.
+    given = old[0].messages
+    return before[:-1] == after[: len(before) - 1] and given == new[0].messages[: len(given)]
+
+
+def _key(runtime: Runtime[Any]) -> Any:
+    """Return what identifies the thread of a graph; without one, its run."""
+    info = runtime.execution_info
+    if info is None or info.thread_id is None:
+        return run_identity(runtime)
+    return info.thread_id, info.checkpoint_ns.rpartition("|")[0]

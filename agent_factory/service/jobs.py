@@ -1,0 +1,129 @@
+"""Jobs: what a worker does on a thread, in the form in which they are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from langchain_core.runnables import RunnableConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadJob:
+    """Work on one thread.
+
+    Workers of several versions share the stored form: a new field has a default, and a worker
+    leaves out fields that it does not know.
+
+    Args:
+        run: The id of the run.
+        thread: The thread.
+        tenant: The tenant of the thread.
+        agent: The name of the agent.
+        priority: Higher is earlier.
+        trace: The `traceparent` of who submitted it, if there is one.
+    """
+
+    kind: ClassVar[str]
+
+    run: str
+    thread: str
+    tenant: str
+    agent: str
+    priority: int
+    trace: str | None = None
+
+    def to_text(self) -> str:
+        """Return the job as JSON text, which `read_job` reads."""
+        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name in _LEFT_OUT:
+            if name in data and not data[name]:
+                del data[name]
+        return json.dumps({"kind": self.kind, **data})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageJob(ThreadJob):
+    """A message, or a run that goes on without one.
+
+    Args:
+        input: The input of the agent, as `messages.as_text` writes it.
+        checkpoint: The checkpoint at which the run begins; None for the latest.
+        context: The context of the run.
+        config: The config of the run.
+        stream: The modes that are recorded; None takes those of the agent.
+        subgraphs: Whether agents inside are recorded, too.
+        interrupt_before: Nodes before which the run pauses, or "*", besides the agent's own.
+        interrupt_after: Nodes after which it pauses, or "*", besides the agent's own.
+        begins_at: When it may begin, in seconds since 1970; None for at once.
+        before: Messages of runs that it has ended: their runs, inputs and checkpoints.
+        rollback: The run that the thread goes back before, if there is one.
+    """
+
+    kind: ClassVar[str] = "message"
+
+    input: str
+    checkpoint: str | None = None
+    context: Mapping[str, Any] | None = None
+    config: RunnableConfig = field(default_factory=RunnableConfig)
+    stream: Sequence[str] | None = None
+    subgraphs: bool = True
+    interrupt_before: Sequence[str] | str | None = None
+    interrupt_after: Sequence[str] | str | None = None
+    begins_at: float | None = None
+    before: Sequence[tuple[str, str, str | None]] = ()
+    rollback: str | None = None
+
+
+_LEFT_OUT = ("begins_at", "before", "rollback")
+"""Fields that are stored only with a value: workers of earlier versions expect them so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionJob(ThreadJob):
+    """Decisions about all calls that a thread waits for.
+
+    Args:
+        decisions: The decisions by the digests of their calls; by "" at a pause without calls.
+        stream: The modes that are recorded; None takes those of the message.
+    """
+
+    kind: ClassVar[str] = "decision"
+
+    decisions: Mapping[str, Any]
+    stream: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoJob(ThreadJob):
+    """Undo the effects of a run that was ended.
+
+    Args:
+        of: The id of that run.
+    """
+
+    kind: ClassVar[str] = "undo"
+
+    of: str
+
+
+_KINDS: dict[str, type[ThreadJob]] = {
+    kind.kind: kind for kind in (MessageJob, DecisionJob, UndoJob)
+}
+
+
+def read_job(text: str) -> ThreadJob | None:
+    """Return a stored job; None for the message of a run that `reindex` has found: it is lost.
+
+    >>> job = UndoJob(run="undo-1", thread="t", tenant="", agent="desk", priority=0, of="1")
+    >>> read_job(job.to_text()) == job, read_job("{}")
+    (True, None)
+    """
+    data = json.loads(text)
+    if not data:
+        return None
+    kind = _KINDS[data["kind"]]
+    names = [one.name for one in fields(kind)]
+    return kind(**{name: data[name] for name in names if name in data})

@@ -1,0 +1,46 @@
+"""Values for objects by their identity: tools, for example, need not be hashable."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from typing import Any, Generic, TypeVar
+from weakref import ref
+
+V = TypeVar("V")
+
+
+class IdentityMap(Generic[V]):
+    """Values for objects, each of which ends with its object.
+
+    A tool that is made for a request may close over what belongs to that. A value that refers to
+    its object would keep it.
+
+    Args:
+        size: How many values are kept; the oldest is dropped. A dict is kept with its value, since
+            it cannot be referred to weakly.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._entries: OrderedDict[int, tuple[ref[Any] | None, Any, V]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Any) -> V | None:
+        """Return the value of an object, or None."""
+        reference, held, value = self._entries.get(id(key), (None, None, None))
+        return value if (held if reference is None else reference()) is key else None
+
+    def add(self, key: Any, value: V) -> V:
+        """Set the value of an object, and return it."""
+        try:
+            # The reference calls `pop(id, reference)` when the object is gone.
+            reference = ref(key, partial(self._entries.pop, id(key)))
+            self._entries[id(key)] = reference, None, value
+        except TypeError:
+            self._entries[id(key)] = None, key, value
+        if len(self._entries) > self._size:
+            self._entries.popitem(last=False)
+        return value

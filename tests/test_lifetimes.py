@@ -1,0 +1,294 @@
+"""What an agent of one request was made of is collected when nothing refers to the agent.
+
+Classes, functions and tools that are made for a request close over what belongs to it: a user, a
+connection. A cache must not keep them.
+"""
+
+import gc
+import re
+from operator import add
+from pathlib import Path
+from typing import Annotated, Any
+from weakref import ref
+
+import pytest
+from langchain_core.tools import tool
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+import agent_factory
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    before_model,
+    create_agent,
+    middleware,
+    wrap_model_call,
+    wrap_tool_call,
+)
+from agent_factory.middleware import (
+    PromptCachingMiddleware,
+    SummarizationMiddleware,
+)
+from agent_factory.serve.langgraph.start import input_keys
+from agent_factory.structured_output import ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+langchain = pytest.importorskip("langchain.agents.middleware")
+
+ASK = {"messages": [("user", "Hello")]}
+
+CALL_OF_ANSWER = [{"name": "Answer", "args": {"text": "Done."}}]
+
+
+class Connection:
+    """What belongs to a request."""
+
+    def used(self) -> str:
+        return "used"
+
+
+def model_of(*calls: str) -> ScriptedChatModel:
+    return ScriptedChatModel([*([{"name": name, "args": {}}] for name in calls), "Done."])
+
+
+def hook_class(connection: Connection) -> Any:
+    class Hook(AgentMiddleware[Any]):
+        def __init__(self) -> None:
+            super().__init__()
+
+        def before_model(self, state: Any, runtime: Any) -> None:
+            connection.used()
+
+    return create_agent(model_of(), middleware=[Hook()])
+
+
+def flow_class(connection: Connection) -> Any:
+    class Flow(AgentMiddleware[Any]):
+        name = "flow"
+
+        def around_model(self, request: Any) -> Any:
+            connection.used()
+            return (yield request)
+
+        def around_agent(self, state: Any) -> Any:
+            connection.used()
+            return (yield state)
+
+    return create_agent(model_of(), middleware=[Flow()])
+
+
+def subclass(connection: Connection) -> Any:
+    class Base(AgentMiddleware[Any]):
+        def after_model(self, state: Any, runtime: Any) -> None:
+            connection.used()
+
+    class Derived(Base):
+        def after_model(self, state: Any, runtime: Any) -> None:
+            super().after_model(state, runtime)
+
+    return create_agent(model_of(), middleware=[Base(), Derived()])
+
+
+def decorated_functions(connection: Connection) -> Any:
+    @before_model
+    def hook(state: Any, runtime: Any) -> None:
+        connection.used()
+
+    @wrap_model_call
+    def layer(request: Any) -> Any:
+        connection.used()
+        return (yield request)
+
+    return create_agent(model_of(), middleware=[hook, layer])
+
+
+def state_schemas(connection: Connection) -> Any:
+    class Own(AgentState[Any]):
+        # Not a reducer that closes over it: Python's `typing` keeps the items of Annotated.
+        used: Annotated[list[Any], add]
+
+    class Other(AgentState[Any]):
+        kept: Connection
+
+    class Keeper(AgentMiddleware[Any]):
+        state_schema = Own
+
+        def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"kept": connection, "used": [connection.used()]}
+
+    for schema in (Own, Other):
+        setattr(schema, "connection", connection)  # noqa: B010  # mypy knows no such attribute
+    return create_agent(model_of(), middleware=[Keeper()], state_schema=Other)
+
+
+def context_class(connection: Connection) -> Any:
+    class Context(TypedDict):
+        connection: Connection
+
+    return create_agent(model_of(), context_schema=Context)
+
+
+def function_tool(connection: Connection) -> Any:
+    def use() -> str:
+        """Use the connection."""
+        return connection.used()
+
+    return create_agent(model_of("use"), [use])
+
+
+def method_tool(connection: Connection) -> Any:
+    class Service:
+        def use(self) -> str:
+            """Use the connection."""
+            return connection.used()
+
+    return create_agent(model_of("use"), [Service().use])
+
+
+def object_tool(connection: Connection) -> Any:
+    @tool
+    def use() -> str:
+        """Use the connection."""
+        return connection.used()
+
+    return create_agent(model_of("use"), [use])
+
+
+def tools_of_built_ins(connection: Connection) -> Any:
+    @tool
+    def use() -> str:
+        """Use the connection."""
+        return connection.used()
+
+    return create_agent(
+        model_of("use"),
+        [use],
+        middleware=[SummarizationMiddleware(model_of(), trigger=("tokens", 9_999)), *SHARED],
+    )
+
+
+def tool_layer(connection: Connection) -> Any:
+    def use() -> str:
+        """Use the connection."""
+        return "used"
+
+    @wrap_tool_call
+    def layer(request: Any) -> Any:
+        connection.used()
+        return (yield request)
+
+    return create_agent(model_of("use"), [use], middleware=[layer])
+
+
+def decisions_of(connection: Connection) -> Any:
+    class Hook(AgentMiddleware[Any]):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            connection.used()
+
+    def use() -> str:
+        """Use the connection."""
+        return connection.used()
+
+    return create_agent(
+        model_of("use"), [use], middleware=[Hook()], decisions=lambda _: connection.used()
+    )
+
+
+def answer_class(connection: Connection, strategy: Any = ToolStrategy) -> Any:
+    class Answer(BaseModel):
+        text: str
+
+        def use(self) -> None:
+            connection.used()
+
+    model = ScriptedChatModel([CALL_OF_ANSWER])
+    return create_agent(model, response_format=strategy(Answer))
+
+
+def model_class(connection: Connection) -> Any:
+    class Model(ScriptedChatModel):
+        def use(self) -> None:
+            connection.used()
+
+    model: Any = Model
+    return create_agent(model(["Done."]), middleware=SHARED)
+
+
+def langchain_middleware(connection: Connection) -> Any:
+    class Layer(langchain.AgentMiddleware):  # type: ignore[misc,name-defined]
+        def before_model(self, state: Any, runtime: Any) -> None:
+            connection.used()
+
+    class Answer(BaseModel):
+        text: str
+
+        def use(self) -> None:
+            connection.used()
+
+    model = ScriptedChatModel([CALL_OF_ANSWER])
+    return create_agent(model, middleware=[Layer()], response_format=ToolStrategy(Answer))
+
+
+def served_agent(connection: Connection) -> Any:
+    def use() -> str:
+        """Use the connection."""
+        return connection.used()
+
+    agent = create_agent(model_of("use"), [use])
+    assert input_keys(agent) == ("messages",)
+    return agent
+
+
+WAYS = [
+    hook_class,
+    flow_class,
+    subclass,
+    decorated_functions,
+    state_schemas,
+    context_class,
+    function_tool,
+    method_tool,
+    object_tool,
+    tools_of_built_ins,
+    tool_layer,
+    decisions_of,
+    answer_class,
+    model_class,
+    langchain_middleware,
+    served_agent,
+]
+
+SHARED = [PromptCachingMiddleware()]
+"""Middleware that agents of several requests share."""
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_an_agent_is_made_of_is_collected_after_it(way: Any, call: Any) -> None:
+    def serve() -> ref[Connection]:
+        connection = Connection()
+        call(way(connection), ASK)
+        return ref(connection)
+
+    connections = [serve() for _ in range(3)]
+    gc.collect()
+    assert [one() for one in connections] == [None] * 3
+
+
+CACHED = re.compile(r"^@(?:lru_cache|cache)\b.*\ndef (\w+)\((.*)\)", re.MULTILINE)
+"""A function of a module with a cache that keeps its arguments, and their annotations."""
+
+
+def test_no_cache_of_a_module_keeps_objects() -> None:
+    """Others are weak: a WeakKeyDictionary, or an attribute of the object."""
+    caches = {
+        (path.name, *match.groups())
+        for root in (Path(agent_factory.__file__).parent, Path(middleware.__file__).parent)
+        for path in root.rglob("*.py")
+        for match in CACHED.finditer(path.read_text("utf8"))
+    }
+    assert {entry for entry in caches if not re.fullmatch(r"(\w+: str)?", entry[2])} <= {
+        # An object of LangGraph, without references, that has none to it either.
+        ("log.py", "_ids_of", "run: object"),
+        ("spans.py", "_runs_in_thread", "kind: type[BaseCallbackHandler]"),
+    }
