@@ -6,9 +6,11 @@ import asyncio
 import gc
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -80,12 +82,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark laws, and leave out the second mode of flows.
 
     Where coverage is measured, which takes as long again, laws, benchmarks and the second mode of
-    all tests are left out, too. Build warnings are ignored in tests of built-ins, which try every
-    order.
+    all tests are left out, too. Elsewhere the second mode is long in tests with many cases: each
+    case runs in one mode, and each mode runs some cases. Build warnings are ignored in tests of
+    built-ins, which try every order.
     """
     measured = config.stash[COVERAGE] is not None
     builtins = Path(__file__).parent / "middleware"
+    cases = Counter(_function(item) for item in items)
     for item in items:
+        if cases[_function(item)] >= MANY_CASES and not (
+            measured or _is_its_turn(item, _case(item))
+        ):
+            item.add_marker("long")
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
@@ -93,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = {
         item
         for item in items
-        if ((measured or item.path.stem in FLOWS) and not _is_its_turn(item))
+        if ((measured or item.path.stem in FLOWS) and not _is_its_turn(item, _function(item)))
         or (measured and ("law" in item.keywords or item.path.stem.startswith("test_benchmark")))
     }
     config.hook.pytest_deselected(items=[*left])
@@ -116,12 +124,31 @@ of them both ways, and `test_flows.py` flows themselves.
 """
 
 
-def _is_its_turn(item: pytest.Item) -> bool:
-    """Whether this mode is the one chosen for its test; a test without modes has one."""
+MANY_CASES = 12
+"""Cases of a test, modes included, from which on each runs in one mode; `make long` has the other.
+
+A small number of cases would often all run in the same mode.
+"""
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _case(item: pytest.Item) -> str:
+    """The id of a test without its mode."""
+    parts = getattr(getattr(item, "callspec", None), "id", "").split("-")
+    return "-".join([_function(item), *(part for part in parts if part not in MODES)])
+
+
+MODES = ("sync", "async")
+
+
+def _is_its_turn(item: pytest.Item, name: str) -> bool:
+    """Whether this mode is the one that a name chooses; a test without modes has one."""
     params = getattr(getattr(item, "callspec", None), "params", {})
     modes = (params.get(name) for name in ("call", "collect", "act", "mode"))
-    mode = next((mode for mode in modes if mode in ("sync", "async")), None)
-    name = item.nodeid.partition("[")[0]
+    mode = next((mode for mode in modes if mode in MODES), None)
     return mode is None or (crc32(name.encode()) % 2 == 0) == (mode == "sync")
 
 
@@ -161,8 +188,17 @@ MEASURED = pytest.StashKey[Path]()
 """The module that is measured as a whole now."""
 
 
+MEMORY = Path("/dev/shm")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the coverage measurement, which is not to be found while it is paused."""
+    """Find the coverage measurement, which is not to be found while it is paused.
+
+    Temporary folders are in memory where there is room: on a disk, a commit of a database waits
+    for it, which takes half the time of the tests of the service.
+    """
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     module = sys.modules.get("coverage")
     config.stash[COVERAGE] = module.Coverage.current() if module else None
 

@@ -6,8 +6,11 @@ pyproject.toml).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from langchain_core.tools import tool
 from pydantic import BaseModel
@@ -75,6 +78,24 @@ class PassingWraps:
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
         return await handler(request)
+
+
+def combinations(*dimensions: Iterable[Any], every: int, first: int = 0) -> list[Any]:
+    """Parameters: each combination of values, of which one in `every` is not long.
+
+    Args:
+        dimensions: The values of each parameter.
+        every: The sum of the places of the values is a multiple of it in short tests. So each value
+            has a short test where the other dimensions have at least as many values.
+        first: Another beginning, so that tests of the same values have other short ones.
+    """
+    params = []
+    for combination in product(*(enumerate(values) for values in dimensions)):
+        places, values = zip(*combination, strict=True)
+        marks = [pytest.mark.long] if (sum(places) - first) % every else []
+        names = [str(getattr(value, "name", getattr(value, "__name__", value))) for value in values]
+        params.append(pytest.param(*values, marks=marks, id="-".join(names)))
+    return params
 
 
 def full_plan() -> Topology:

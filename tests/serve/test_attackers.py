@@ -18,9 +18,13 @@ from agent_factory.review import StandingApproval, StoredApprovals
 from agent_factory.review.approvals import NAMESPACE
 from agent_factory.review.records import call_digest, tool_digest
 from agent_factory.service import NotFound
+from samples import combinations
 from serve.attacked_desk import AGENTS, HI, Desk, attacked_desk
 
-each_agent = pytest.mark.parametrize("agent", AGENTS)
+
+def each_agent(first: int) -> Any:
+    """Parametrize with every agent, a third of them in short tests."""
+    return pytest.mark.parametrize("agent", combinations(AGENTS, every=3, first=first))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +88,7 @@ PLACE = {"thread_id", "checkpoint_id", "checkpoint_ns"}
 """Keys that clients send by habit, and which are dropped: the path names the thread."""
 
 
-@pytest.mark.parametrize("agent", ["batched", "before"])
+@pytest.mark.parametrize("agent", combinations(["batched", "before"], every=2))
 def test_keys_of_langgraph_are_refused(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     value: Any = answers(desk, thread) or {"x": 1}
@@ -141,7 +145,7 @@ def test_a_service_cannot_allow_what_langgraph_reads(desk: Desk, keys: Any) -> N
 # Going on
 
 
-@each_agent
+@each_agent(first=0)
 def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
     for more in ({}, {"config": {"metadata": {"run_id": "x"}}}):
         thread = desk.waiting(agent)
@@ -153,7 +157,7 @@ def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
     assert desk.paid == [5]
 
 
-@each_agent
+@each_agent(first=1)
 def test_a_review_is_not_passed_from_its_checkpoint(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     for place in desk.checkpoints(thread):
@@ -161,7 +165,7 @@ def test_a_review_is_not_passed_from_its_checkpoint(desk: Desk, agent: str) -> N
     assert desk.paid == []
 
 
-@each_agent
+@each_agent(first=2)
 def test_a_decision_is_carried_out_once(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     desk.approve(thread).result(30)
@@ -171,7 +175,7 @@ def test_a_decision_is_carried_out_once(desk: Desk, agent: str) -> None:
         assert desk.paid == [5]
 
 
-@each_agent
+@each_agent(first=0)
 def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     desk.may_end.clear()
@@ -187,7 +191,7 @@ def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     assert desk.paid == [5]
 
 
-@each_agent
+@each_agent(first=1)
 def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
     user = {"id": "u", "role": "user", "content": "Hi"}
     for path in ("/ag-ui/", "/v1/chat/completions"):
@@ -207,8 +211,10 @@ def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
 # Pauses
 
 
-@pytest.mark.parametrize("agent", ["before", "after"])
-@pytest.mark.parametrize("nodes", [[], ["model"], ["tools"], "*", None])
+NODES: list[Any] = [[], ["model"], ["tools"], "*", None]
+
+
+@pytest.mark.parametrize(("agent", "nodes"), combinations(["before", "after"], NODES, every=2))
 def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: Any) -> None:
     for name in ("interrupt_before", "interrupt_after"):
         thread = uuid4().hex
@@ -278,7 +284,7 @@ WRAPS: list[Callable[[Any], Any]] = [
 ]
 
 
-@each_agent
+@each_agent(first=2)
 def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
     forms = FORMS[AGENTS.index(agent) % len(FORMS) :] + FORMS
     for way, form in zip(("new", "interrupt", "rollback"), forms, strict=False):
@@ -290,7 +296,10 @@ def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
     assert desk.paid == []
 
 
-@pytest.mark.parametrize("agent", ["batched", "before", "custom", "graph", "inside"])
+WRITTEN = ["batched", "before", "custom", "graph", "inside"]
+
+
+@pytest.mark.parametrize("agent", combinations(WRITTEN, every=4, first=1))
 def test_a_written_state_claims_no_review(desk: Desk, agent: str) -> None:
     nodes = [None, "__input__", "__copy__", *desk.service.agents[agent].nodes]
     forms = cycle([(form, wrap) for wrap in WRAPS for form in FORMS])
@@ -319,7 +328,7 @@ def test_a_record_of_a_review_is_not_written_by_clients(desk: Desk) -> None:
         assert last.response_metadata.keys().isdisjoint(CLAIMS)
 
 
-@each_agent
+@each_agent(first=0)
 def test_a_step_that_is_skipped_by_a_write_is_taken(desk: Desk, agent: str) -> None:
     for node in desk.service.agents[agent].nodes:
         thread = desk.waiting(agent)

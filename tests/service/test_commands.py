@@ -70,6 +70,7 @@ def test_a_message_that_is_queued(folder: Path) -> None:
     assert json.loads(again)["status"] == "queued"
 
 
+@pytest.mark.long  # the warehouse of the example takes three seconds to answer
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_message_says_what_it_waits_for(
     folder: Path,
