@@ -34,12 +34,12 @@ Run = Callable[..., Any]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile(
-    "test", max_examples=30, deadline=None, derandomize=True, suppress_health_check=SLOW
+    "test", max_examples=20, deadline=None, derandomize=True, suppress_health_check=SLOW
 )
 settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 # For laws whose every example builds agents and runs them: `@settings.get_profile("costly")`.
-FEW = 10 if settings.get_current_profile_name() == "test" else settings().max_examples
+FEW = 5 if settings.get_current_profile_name() == "test" else settings().max_examples
 settings.register_profile("costly", settings(), max_examples=FEW)
 
 
@@ -79,77 +79,56 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark laws, and leave out the second mode of flows.
+    """Mark laws, and tests in their second mode as long.
 
-    Where coverage is measured, which takes as long again, laws, benchmarks and the second mode of
-    all tests are left out, too. Elsewhere the second mode is long in tests with many cases: each
-    case runs in one mode, and each mode runs some cases. Build warnings are ignored in tests of
-    built-ins, which try every order.
+    Each test runs either sync or async, as its name and its case decide; `make long` has the other
+    mode. Where coverage is measured, which takes as long again, laws, benchmarks and most cases of
+    a test with many are left out, too. Build warnings are ignored in tests of built-ins, which try
+    every order.
     """
     measured = config.stash[COVERAGE] is not None
     builtins = Path(__file__).parent / "middleware"
     cases = Counter(_function(item) for item in items)
     for item in items:
-        if cases[_function(item)] >= MANY_CASES and not (
-            measured or _is_its_turn(item, _case(item))
-        ):
-            item.add_marker("long")
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
             item.add_marker("law")
+        if _mode(item) not in (None, MODES[_number(item) % 2]):
+            item.add_marker("long")
+    if not measured:
+        return
     left = {
         item
         for item in items
-        if ((measured or item.path.stem in FLOWS) and not _is_its_turn(item, _function(item)))
-        or (measured and ("law" in item.keywords or item.path.stem.startswith("test_benchmark")))
+        if "law" in item.keywords
+        or item.path.stem.startswith("test_benchmark")
+        or (cases[_function(item)] >= MANY_CASES and _number(item) // 2 % 3)
     }
     config.hook.pytest_deselected(items=[*left])
     items[:] = [item for item in items if item not in left]
 
 
-FLOWS = frozenset(
-    f"test_{name}"
-    for name in (
-        "answer_guard", "auto_mode", "context_editing", "final_answer", "model_fallback",
-        "model_refusal", "model_retry", "model_router", "once", "progress_guard",
-        "prompt_caching", "provider_conversion", "provider_tool_search", "tool_call_limit",
-        "tool_emulator", "tool_policy", "tool_retry", "tool_selection",
-    )
-)  # fmt: skip
-"""Tests of built-ins that are flows, which cannot know whether a run is sync or async.
-
-So each test of them runs in one of the two modes, chosen by its name. `test_any_stack.py` runs all
-of them both ways, and `test_flows.py` flows themselves.
-"""
-
-
+MODES = ("sync", "async")
 MANY_CASES = 12
-"""Cases of a test, modes included, from which on each runs in one mode; `make long` has the other.
+"""Cases of a test, modes included, of which a third shows all of its lines."""
 
-A small number of cases would often all run in the same mode.
-"""
+
+def _mode(item: pytest.Item) -> str | None:
+    """The mode in which a test runs; None if it has none."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    modes = (params.get(name) for name in ("call", "collect", "act", "mode"))
+    return next((mode for mode in modes if mode in MODES), None)
 
 
 def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _case(item: pytest.Item) -> str:
-    """The id of a test without its mode."""
-    parts = getattr(getattr(item, "callspec", None), "id", "").split("-")
-    return "-".join([_function(item), *(part for part in parts if part not in MODES)])
-
-
-MODES = ("sync", "async")
-
-
-def _is_its_turn(item: pytest.Item, name: str) -> bool:
-    """Whether this mode is the one that a name chooses; a test without modes has one."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    modes = (params.get(name) for name in ("call", "collect", "act", "mode"))
-    mode = next((mode for mode in modes if mode in MODES), None)
-    return mode is None or (crc32(name.encode()) % 2 == 0) == (mode == "sync")
+def _number(item: pytest.Item) -> int:
+    """A number that both modes of a case share, the same in each process."""
+    case = getattr(getattr(item, "callspec", None), "id", "").split("-")
+    return crc32("-".join([_function(item), *(p for p in case if p not in MODES)]).encode())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -528,6 +528,7 @@ sessions.submit("2", lambda supervisor, _: supervisor.run("sleep 96.8", _))
     assert not running("sleep 96.8")
 
 
+@pytest.mark.long
 def test_a_shell_ends_if_this_process_is_killed(tmp_path: Path) -> None:
     """This process cannot clean up then; the shell reads the end of its input."""
     script = """
@@ -726,6 +727,7 @@ def test_orphaned_processes_count(run: Run) -> None:
     assert not running("sleep 96.5")
 
 
+@pytest.mark.long
 def test_a_fork_bomb_in_the_background_is_stopped_between_commands(
     call: Callable[..., Any],
 ) -> None:

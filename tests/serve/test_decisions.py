@@ -385,7 +385,7 @@ def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> 
 
 
 @pytest.mark.parametrize(
-    ("way", "mode", "outcome"), combinations(WAYS, MODES, OUTCOMES, every=2), indirect=["way"]
+    ("way", "mode", "outcome"), combinations(WAYS, MODES, OUTCOMES, every=4), indirect=["way"]
 )
 def test_what_is_decided_is_what_happens(way: Way, outcome: Outcome) -> None:
     way.ask()
