@@ -82,13 +82,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark laws, and tests in their second mode as long.
 
     Each test runs either sync or async, as its name and its case decide; `make long` has the other
-    mode. Where coverage is measured, which takes as long again, laws, benchmarks and most cases of
-    a test with many are left out, too. Build warnings are ignored in tests of built-ins, which try
+    mode. Where coverage is measured, which takes as long again, laws are left out, too, and two
+    cases of a test in three. Build warnings are ignored in tests of built-ins, which try
     every order.
     """
-    measured = config.stash[COVERAGE] is not None
     builtins = Path(__file__).parent / "middleware"
-    cases = Counter(_function(item) for item in items)
     for item in items:
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
@@ -96,22 +94,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("law")
         if _mode(item) not in (None, MODES[_number(item) % 2]):
             item.add_marker("long")
-    if not measured:
-        return
-    left = {
-        item
-        for item in items
-        if "law" in item.keywords
-        or item.path.stem.startswith("test_benchmark")
-        or (cases[_function(item)] >= MANY_CASES and _number(item) // 2 % 3)
-    }
-    config.hook.pytest_deselected(items=[*left])
-    items[:] = [item for item in items if item not in left]
+    if config.stash[COVERAGE] is not None:
+        measured = _measured(items)
+        config.hook.pytest_deselected(items=[*{*items}.difference(measured)])
+        items[:] = measured
 
+
+def _measured(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests that run where coverage is measured."""
+    cases: Counter[str] = Counter()
+    measured = []
+    for item in items:
+        if {"law", "long"}.isdisjoint(item.keywords) and not item.path.stem.startswith(UNMEASURED):
+            function = item.nodeid.partition("[")[0]
+            if cases[function] % 3 == 0:
+                measured.append(item)
+            cases[function] += 1
+    return measured
+
+
+UNMEASURED = ("test_architecture", "test_attackers", "test_benchmark", "test_docs", "test_recovery")
+"""Files whose tests run lines of the package that other tests run, too, or none."""
 
 MODES = ("sync", "async")
-MANY_CASES = 12
-"""Cases of a test, modes included, of which a third shows all of its lines."""
 
 
 def _mode(item: pytest.Item) -> str | None:
@@ -121,14 +126,11 @@ def _mode(item: pytest.Item) -> str | None:
     return next((mode for mode in modes if mode in MODES), None)
 
 
-def _function(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0]
-
-
 def _number(item: pytest.Item) -> int:
     """A number that both modes of a case share, the same in each process."""
     case = getattr(getattr(item, "callspec", None), "id", "").split("-")
-    return crc32("-".join([_function(item), *(p for p in case if p not in MODES)]).encode())
+    name = "-".join([item.nodeid.partition("[")[0], *(p for p in case if p not in MODES)])
+    return crc32(name.encode())
 
 
 @pytest.hookimpl(wrapper=True)
