@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -21,7 +22,7 @@ from zlib import crc32
 import pytest
 from families import OURS, THEIRS, shown
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime
@@ -82,8 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark laws, and tests in their second mode as long.
 
     Each test runs either sync or async, as its name and its case decide; `make long` has the other
-    mode. Where coverage is measured, which takes as long again, laws are left out, too, and two
-    cases of a test in three. Build warnings are ignored in tests of built-ins, which try
+    mode. Where coverage is measured, which takes as long again, laws are left out, too, and of
+    many cases of a test two in three. Build warnings are ignored in tests of built-ins, which try
     every order.
     """
     builtins = Path(__file__).parent / "middleware"
@@ -105,12 +106,21 @@ def _measured(items: list[pytest.Item]) -> list[pytest.Item]:
     cases: Counter[str] = Counter()
     measured = []
     for item in items:
-        if {"law", "long"}.isdisjoint(item.keywords) and not item.path.stem.startswith(UNMEASURED):
-            function = item.nodeid.partition("[")[0]
-            if cases[function] % 3 == 0:
-                measured.append(item)
-            cases[function] += 1
+        if "long" in item.keywords or item.path.stem.startswith(UNMEASURED) or _is_law(item):
+            continue
+        function = item.nodeid.partition("[")[0]
+        if cases[function] < 2 or cases[function] % 3 == 0:
+            measured.append(item)
+        cases[function] += 1
     return measured
+
+
+def _is_law(item: pytest.Item) -> bool:
+    """Whether a test draws examples itself; others of its file are marked, too."""
+    function = getattr(item, "function", None)
+    if "law" not in item.keywords or function is None:
+        return False
+    return is_hypothesis_test(function) or LAWS_WITHIN.search(getsource(function)) is not None
 
 
 UNMEASURED = ("test_architecture", "test_attackers", "test_benchmark", "test_docs", "test_recovery")
@@ -244,6 +254,16 @@ def call(request: pytest.FixtureRequest) -> Run:
         return asyncio.run(agent.ainvoke(*args, **kwargs))
 
     return sync if request.param == "sync" else a
+
+
+@pytest.fixture
+def send(call: Run) -> Run:
+    """Run an agent on some messages, or on one that asks it to continue."""
+
+    def send(agent: Any, messages: Any = None, config: Any = None) -> Any:
+        return call(agent, {"messages": messages or [HumanMessage("Go on")]}, config)
+
+    return send
 
 
 @pytest.fixture(params=["sync", "async"])

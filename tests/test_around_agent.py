@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from io import StringIO
 from typing import Annotated, Any, NotRequired
 
@@ -45,6 +44,8 @@ from agent_factory.cli.show import plan_tree
 from agent_factory.fused import FusedAgent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
+from reviews import ask
+from samples import User, texts
 
 ASK: Any = {"messages": [("user", "Go.")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -60,11 +61,6 @@ def made(flow: Any, name: str = "Mine", **attributes: Any) -> AgentMiddleware[An
 
 def calls(*names: str, **args: Any) -> list[dict[str, Any]]:
     return [{"name": name, "args": args, "id": f"{n}"} for n, name in enumerate(names)]
-
-
-def ask(question: str) -> str:
-    """Ask a person."""
-    return str(interrupt(question))
 
 
 def boom() -> str:
@@ -87,10 +83,6 @@ def asking(*stack: Any, **more: Any) -> Any:
     """An agent that asks a person, and then is done."""
     script = [calls("ask", question="ok?"), "Done."]
     return agent(*stack, **{"script": script, "checkpointer": InMemorySaver(), **more})
-
-
-def texts(result: Any) -> list[str]:
-    return [message.text for message in result["messages"]]
 
 
 class Watch(AgentMiddleware[Any, Any]):
@@ -344,11 +336,6 @@ def test_what_is_no_update_is_refused(call: Run) -> None:
 
     with pytest.raises(TurnError, match=r"AF309.*'nonsense'"):
         call(agent(made(unknown)), ASK)
-
-
-@dataclass
-class User:
-    name: str
 
 
 def test_it_gets_the_context_the_store_and_the_config(call: Run) -> None:

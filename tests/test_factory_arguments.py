@@ -17,7 +17,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import AsyncHook, Plain, add
 
 
 def other_add() -> int:
@@ -26,11 +26,6 @@ def other_add() -> int:
 
 
 other_add.__name__ = "add"
-
-
-class Plain(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> None:
-        return None
 
 
 class Misspelt(AgentMiddleware):
@@ -54,11 +49,6 @@ class Both(AgentMiddleware):
 
     def around_model(self, request: Any) -> Any:
         return (yield request)
-
-
-class AsyncHook(AgentMiddleware):
-    async def abefore_model(self, state: Any, runtime: Any) -> None:
-        return None
 
 
 class SyncLayer(AgentMiddleware):

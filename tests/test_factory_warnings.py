@@ -24,11 +24,7 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
-
-
-def find(query: str) -> str:
-    """Find."""
-    return query
+from samples import find
 
 
 class Plain(AgentMiddleware):

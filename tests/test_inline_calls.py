@@ -25,7 +25,7 @@ from agent_factory import ToolNode, create_agent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools import tool_node
 from agent_factory.tools.tool_node import with_context
-from samples import add
+from samples import add, fail
 
 
 @pytest.fixture(params=["here", "pool"])
@@ -34,11 +34,6 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param == "pool":
         monkeypatch.setattr(tool_node, "can_run_inline", lambda: False)
     return str(request.param)
-
-
-def fail() -> str:
-    """Fail."""
-    raise ValueError("broken")
 
 
 def move() -> Command[Any]:

@@ -21,7 +21,7 @@ from agent_factory.hooks import introspection
 from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
-from samples import add
+from samples import add, awrap, wrap
 
 PHASES = [str(phase) for phase in Phase]
 WRAPS = ["wrap_model_call", "wrap_tool_call"]
@@ -39,14 +39,6 @@ async def ahook(self: Any, state: Any, runtime: Any) -> None:
 
 def wrong(self: Any) -> None:
     """A hook that takes no state."""
-
-
-def wrap(self: Any, request: Any, handler: Any) -> Any:
-    return handler(request)
-
-
-async def awrap(self: Any, request: Any, handler: Any) -> Any:
-    return await handler(request)
 
 
 def flow(self: Any, request: Any) -> Any:

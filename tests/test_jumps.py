@@ -27,6 +27,7 @@ from agent_factory.errors import CommandNotSupported, JumpWithoutCalls, SpecErro
 from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
+from samples import types
 
 # These hooks jump where a build warns about it; the tests are about the targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -72,10 +73,6 @@ def member(name: str, **methods: Any) -> AgentMiddleware:
 
 def quiet(log: list[str], name: str, *phases: str) -> AgentMiddleware:
     return member(name, **{phase: hook(log, phase) for phase in phases})
-
-
-def types(result: Any) -> list[str]:
-    return [message.type for message in result["messages"]]
 
 
 # Each phase, each jump

@@ -29,6 +29,7 @@ from agent_factory.local_model import (
     LocalContextOverflowError,
     LocalModelError,
 )
+from model_calls import call, function, result
 
 
 @tool
@@ -54,19 +55,6 @@ pytestmark = pytest.mark.long
 
 SHOP = [find_order, refund_order, search_policies]
 EXAMPLES = {"refund_order": ["5 euros back for C-40, it was damaged."]}
-
-
-def function(**properties: Any) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": list(properties)}
-    return {"name": "act", "description": "Do it.", "parameters": parameters}
-
-
-def call(**args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": "find_order", "args": args, "id": "1"}])
-
-
-def result(text: str) -> ToolMessage:
-    return ToolMessage(text, tool_call_id="1")
 
 
 class Contact(BaseModel):

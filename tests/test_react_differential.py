@@ -23,13 +23,8 @@ from pydantic import BaseModel
 
 from agent_factory import create_react_agent, topology_of
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, nothing, show
 from samples import add_tool as add
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text."""
-    return f"<{text}>"
 
 
 @tool
@@ -47,12 +42,6 @@ CALLS = {
     "unknown": {"x": 1},
     "add badly": {"a": "two"},
 }
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
 
 
 class OwnState(TypedDict):
@@ -92,10 +81,6 @@ def answering(state: Any) -> dict[str, Any]:
             for call in calls[:1]
         ]
     }
-
-
-def nothing(state: Any) -> dict[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True)

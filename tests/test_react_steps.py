@@ -15,27 +15,15 @@ from langchain_core.tools import tool
 from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import InjectedState
-from pydantic import BaseModel
 
 from agent_factory import create_react_agent
 from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, nothing, show
 from samples import add_tool as add
 
 SORRY = "Sorry, need more steps to process this request."
 ASK = {"messages": [("user", "2 + 3?")]}
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text."""
-    return f"<{text}>"
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
 
 
 ARGS: dict[str, dict[str, Any]] = {
@@ -61,10 +49,6 @@ class Restless(BaseChatModel):
         names = ["Answer"] if "Answer" in offered else self.calls
         calls = [{"name": name, "args": ARGS[name], "id": uuid4().hex} for name in names]
         return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
-
-
-def nothing(state: Any) -> dict[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from agent_factory import create_react_agent
@@ -18,22 +18,11 @@ from agent_factory.prebuilt import (
     AgentStateWithStructuredResponsePydantic,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, show
 from samples import add_tool as add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text."""
-    return f"<{text}>"
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
 
 
 class AnswerDict(TypedDict):

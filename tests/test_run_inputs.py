@@ -25,6 +25,7 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, UnknownInput
 from agent_factory.middleware import HumanInTheLoopMiddleware, TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
+from reviews import ask
 from samples import add, last_text, tool_results
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -42,11 +43,6 @@ class Around(AgentMiddleware):
     def around_agent(self, state: Any) -> Any:
         self.runs += 1
         return (yield state)
-
-
-def ask(question: str) -> str:
-    """Ask the user."""
-    return str(interrupt(question))
 
 
 def made(kind: str, *steps: Any, **options: Any) -> Any:

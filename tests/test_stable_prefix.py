@@ -49,6 +49,7 @@ from agent_factory.testing import (
     aassert_stable_prefix,
     assert_stable_prefix,
 )
+from samples import cancel
 
 LONG = "You answer questions about orders. " * 20
 TURNS = ["Where is order A1?", "And order A2?", "Thank you."]
@@ -70,12 +71,6 @@ class Verdict(BaseModel):
 def find(query: str) -> str:
     """Find something."""
     return f"found {query}"
-
-
-@tool
-def cancel(query: str) -> str:
-    """Cancel an order."""
-    return f"cancelled {query}"
 
 
 @tool

@@ -13,6 +13,8 @@ from agent_factory import ModelResponse, create_agent, wrap_model_call
 from agent_factory.errors import SpecError
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import texts
+from weather import News, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 
@@ -24,25 +26,12 @@ class Weather(BaseModel):
     words: str = "fine"
 
 
-class News(BaseModel):
-    headline: str
-
-
-def look(city: str) -> str:
-    """Look at the weather of a city."""
-    return f"18 degrees in {city}"
-
-
 def answer(degrees: Any = 18, id: str = "out") -> dict[str, Any]:
     return {"name": "Weather", "args": {"degrees": degrees}, "id": id}
 
 
 def looking(id: str = "look") -> dict[str, Any]:
     return {"name": "look", "args": {"city": "Rome"}, "id": id}
-
-
-def texts(result: Any) -> list[str]:
-    return [m.text for m in result["messages"]]
 
 
 # --- a good answer ------------------------------------------------------------------------------

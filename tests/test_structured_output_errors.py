@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError, field_validator
 
 from agent_factory import OutputError, TurnError, before_model, create_agent, wrap_model_call
 from agent_factory.structured_output import (
@@ -21,22 +21,10 @@ from agent_factory.structured_output import (
     ToolStrategy,
 )
 from agent_factory.testing import ScriptedChatModel
+from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-class Weather(BaseModel):
-    degrees: int = Field(le=60)
-
-
-class News(BaseModel):
-    headline: str
-
-
-def look(city: str) -> str:
-    """Look at the weather of a city."""
-    return f"18 degrees in {city}"
 
 
 def answer(degrees: Any = 18) -> list[dict[str, Any]]:

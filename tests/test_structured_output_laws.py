@@ -9,23 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, Field
 
 from agent_factory import OutputError, create_agent
 from agent_factory.state.history import is_valid
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from weather import Weather, look
 
 RETRIES = 2
-
-
-class Weather(BaseModel):
-    degrees: int = Field(le=60)
-
-
-def look(city: str) -> str:
-    """Look at the weather of a city."""
-    return f"18 degrees in {city}"
 
 
 def output(degrees: int) -> dict[str, Any]:

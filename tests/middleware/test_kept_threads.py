@@ -23,7 +23,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, AgentState, Decision, ModelRequest, create_agent
 from agent_factory.middleware import (
@@ -33,6 +33,7 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel, check_middleware
+from samples import AddsContext, Asks
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -175,11 +176,6 @@ def test_a_summary_survives_a_process(call: Call) -> None:
     assert texts(result["messages"]) == list("abcdefgh")
 
 
-class Asks(AgentMiddleware[Any, Any]):
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        interrupt("Go on?")
-
-
 def test_a_summary_survives_an_interrupt_and_its_resume(call: Call) -> None:
     saver = InMemorySaver()
     agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
@@ -300,12 +296,6 @@ def test_a_message_that_only_a_layer_knows_has_no_summary(call: Call) -> None:
     later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
     say(call, later, "g")
     assert seen(model) == [["c", "g"]]
-
-
-class AddsContext(AgentMiddleware[Any, Any]):
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        extra = HumanMessage("only for this call")
-        return (yield request.override(messages=[extra, *request.messages]))
 
 
 def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) -> None:

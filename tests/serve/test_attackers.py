@@ -22,7 +22,7 @@ from samples import combinations
 from serve.attacked_desk import AGENTS, HI, Desk, attacked_desk
 
 
-def each_agent(first: int) -> Any:
+def each_agent(first: int) -> pytest.MarkDecorator:
     """Parametrize with every agent, a third of them in short tests."""
     return pytest.mark.parametrize("agent", combinations(AGENTS, every=3, first=first))
 

@@ -24,7 +24,6 @@ from agent_factory import review
 from agent_factory.cli.app import app
 from agent_factory.service import Service
 from samples import combinations
-from serve.conftest import served
 from serve.refund_desk import (
     MISTAKES,
     OUTCOMES,
@@ -327,12 +326,6 @@ def refusal_in(error: Any) -> str:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with make_service(f"sqlite:///{tmp_path_factory.mktemp('decisions')}/desk.db") as service:
         yield service
-
-
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service) as url:
-        yield url
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from agent_factory.serve import create_app
 from agent_factory.service import Service
-from samples import combinations
+from samples import combinations, texts
 from serve.langgraph_desk import HI, running_service, said
 
 APPROVE: Any = {"decisions": [{"type": "approve"}]}
@@ -60,12 +60,8 @@ def test_a_command_of_langgraph_with_all_its_fields_answers(
     answer = http.post(f"/threads/{waiting}/runs/{way}".rstrip("/"), json=body)
     assert answer.status_code == 200
     (run,) = service.runs(waiting)
-    assert said_by(run.result(30)) == ["Hi", "", "Paid 5.", "Done."]
+    assert texts(run.result(30)) == ["Hi", "", "Paid 5.", "Done."]
     assert [entry.what for entry in service.inbox().audit(thread=waiting)] == ["approve"]
-
-
-def said_by(values: Any) -> list[str]:
-    return [message.text for message in values["messages"]]
 
 
 @pytest.mark.parametrize("empty", EMPTY)
@@ -80,7 +76,7 @@ def test_an_empty_part_beside_an_answer_is_absent(
     assert said(values)[2:] == ["Paid 5.", "Done."]
 
 
-OPTIONAL = [
+OPTIONAL: list[tuple[str, dict[str, Any], list[str]]] = [
     ("/threads", {}, ["thread_id", "metadata", "if_exists"]),
     ("/threads/search", {}, ["metadata", "status", "limit", "sort_by", "sort_order", "select"]),
     ("/threads/count", {}, ["metadata", "status"]),

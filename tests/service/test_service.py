@@ -30,8 +30,9 @@ from agent_factory.service import (
 )
 from agent_factory.service.backend import Backend
 from agent_factory.testing import ScriptedChatModel
+from samples import pay
 from service.databases import new_postgres
-from service.desk import Journal, check_history, make_desk
+from service.desk import Journal, check_history, make_desk, waiting
 
 Until = Callable[..., None]
 WAIT = 30.0
@@ -77,11 +78,6 @@ def graph() -> Any:
 def who(runtime: ToolRuntime[dict[str, str], Any]) -> str:
     """Who asks."""
     return f"It is {runtime.context['name']}."
-
-
-def pay(euros: int) -> str:
-    """Pay a bill."""
-    return f"Paid {euros}."
 
 
 def tell(runtime: ToolRuntime) -> str:
@@ -139,11 +135,6 @@ def service(
     with Service(url) as made:
         add_agents(made, Journal(folder / "journal"))
         yield made
-
-
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -305,13 +296,6 @@ def test_an_async_agent(service: Service, thread: str) -> None:
 
 
 # Reviews
-
-
-def waiting(service: Service, thread: str, agent: str = "desk") -> Any:
-    """A thread that waits for a review, and what it waits for."""
-    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(WAIT)
-    (wait,) = service.inbox().waits(thread=thread)
-    return wait
 
 
 def test_a_review_is_approved(service: Service, thread: str) -> None:

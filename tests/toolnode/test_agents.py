@@ -12,13 +12,13 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     InjectedState,
-    InjectedStore,
     ToolRuntime,
     create_agent,
     plan_agent,
 )
 from agent_factory.errors import ArgumentError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
+from samples import timed, two_stores
 
 
 class Shop(AgentState[Any]):
@@ -38,18 +38,6 @@ def ran(call: Any, given: Any, args: Any = None, **options: Any) -> Any:
 def told(result: Any) -> str:
     (message,) = [m for m in result["messages"] if m.type == "tool"]
     return str(message.text)
-
-
-def two_stores(
-    first: Annotated[Any, InjectedStore()], second: Annotated[Any, InjectedStore()]
-) -> str:
-    """Look into two stores."""
-    return "never"
-
-
-def timed(runtime: str) -> str:
-    """Say how long a film runs."""
-    return runtime
 
 
 def test_c2_c27_c32_tools_that_could_not_work_are_refused_together() -> None:

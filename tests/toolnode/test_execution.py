@@ -20,12 +20,7 @@ from langgraph.types import Send
 
 from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
-from samples import add
-
-
-def fail() -> str:
-    """Fail."""
-    raise ValueError("broken")
+from samples import add, fail
 
 
 class Spy(BaseTool):

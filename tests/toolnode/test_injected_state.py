@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
+from samples import timed
 
 
 class Shop(MessagesState):
@@ -195,11 +196,6 @@ def test_c32_a_parameter_named_runtime_is_given_it(
     look.__annotations__["runtime"] = annotation
     (message,) = run(kind([look]), {"messages": ask(("look", {}))})["messages"]
     assert message.text == "ToolRuntime"
-
-
-def timed(runtime: str) -> str:
-    """Say how long a film runs."""
-    return runtime
 
 
 def test_c32_a_text_named_runtime_cannot_be_called_in_langgraph(run: Any, ask: Any) -> None:

@@ -12,12 +12,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Send
 from pydantic import BaseModel
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
+from samples import prices, two_stores
 
 
 def whole(state: Annotated[Any, InjectedState]) -> str:
@@ -67,13 +67,6 @@ def stored_by_class(shelf: Annotated[Any, InjectedStore]) -> str:
     return str(shelf.get(("prices",), "lamp").value)
 
 
-def two_stores(
-    first: Annotated[Any, InjectedStore()], second: Annotated[Any, InjectedStore()]
-) -> str:
-    """Look into two stores."""
-    return "never"
-
-
 @dataclass
 class Thread:
     messages: list[Any]
@@ -87,12 +80,6 @@ class Model(BaseModel):
 
 class Empty(BaseModel):
     messages: list[Any]
-
-
-def prices() -> InMemoryStore:
-    store = InMemoryStore()
-    store.put(("prices",), "lamp", {"price": 39})
-    return store
 
 
 def said(run: Any, ask: Any, node: Any, args: dict[str, Any] | None = None, **known: Any) -> str:

@@ -19,24 +19,14 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
+from error_handlers import fail, values
 from samples import add
-
-FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
-
-
-def fail(kind: str) -> str:
-    """Fail in some way."""
-    raise FAILURES[kind](kind)
 
 
 def answer(kind: Any, run: Any, ask: Any, handle: Any, why: str = "value") -> tuple[str, str]:
     (message,) = run(kind([fail], handle_tool_errors=handle), ask(("fail", {"kind": why})))
     assert (message.name, message.tool_call_id) == ("fail", "1")
     return message.text, message.status
-
-
-def values(error: ValueError) -> str:
-    return f"bad value {error}"
 
 
 def values_or_keys(error: Any) -> str:

@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
+from error_handlers import values
 from samples import add
 
 
@@ -197,10 +198,6 @@ def test_c68_another_tool_in_the_request_gets_what_it_takes_here(run: Any, ask: 
 
 def strict(request: Any, execute: Any) -> Any:
     raise PermissionError("not today")
-
-
-def values(error: ValueError) -> str:
-    return f"bad value {error}"
 
 
 @pytest.mark.parametrize("handle", [None, False, ""])

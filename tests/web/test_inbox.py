@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-import pytest
 from playwright.sync_api import expect
 
 from web.conftest import Desk, NewPage
-
-
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
 
 
 def results(desk: Desk, thread: str) -> list[str]:
