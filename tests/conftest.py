@@ -256,6 +256,12 @@ def call(request: pytest.FixtureRequest) -> Run:
     return sync if request.param == "sync" else a
 
 
+@pytest.fixture(params=["batched", "per_call"])
+def mode(request: pytest.FixtureRequest) -> Any:
+    """How the middleware for reviews asks: once for all calls of a turn, or once for each."""
+    return request.param
+
+
 @pytest.fixture
 def send(call: Run) -> Run:
     """Run an agent on some messages, or on one that asks it to continue."""

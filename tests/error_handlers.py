@@ -1,4 +1,4 @@
-"""TODO."""
+"""Functions and objects that handle errors of tools."""
 
 from __future__ import annotations
 

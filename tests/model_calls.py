@@ -1,4 +1,4 @@
-"""TODO."""
+"""Calls and results in the words of the local model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Calls that are reviewed, and how a thread continues after a review."""
 
 from __future__ import annotations
 

@@ -404,3 +404,9 @@ class Number(BaseModel):
     """A number."""
 
     n: int
+
+
+class Count(AgentState):
+    """A state with a count."""
+
+    count: NotRequired[int]

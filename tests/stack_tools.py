@@ -1,4 +1,4 @@
-"""TODO."""
+"""Tools of the stacks of built-in middleware that tests draw."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ def find(query: str) -> str:
 def break_down(query: str) -> str:
     """Fail."""
     raise ConnectionError(query)
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: " + "long " * 40

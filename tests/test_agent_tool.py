@@ -57,11 +57,6 @@ def boss(tools: list[Any], *script: Any, **options: Any) -> Any:
     return create_agent(model, tools, **{"checkpointer": InMemorySaver(), **options})
 
 
-@pytest.fixture(params=["batched", "per_call"])
-def mode(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 @pytest.fixture(params=[False, True], ids=["steps", "fused"])
 def fused(request: pytest.FixtureRequest) -> Any:
     return request.param

@@ -17,7 +17,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
-from samples import AsyncHook, Plain, add
+from samples import AsyncHook, Count, Plain, add
 
 
 def other_add() -> int:
@@ -66,10 +66,6 @@ class JumpsToTools(AgentMiddleware):
     @hook_config(can_jump_to=["tools"])
     def after_model(self, state: Any, runtime: Any) -> None:
         return None
-
-
-class Count(AgentState):
-    count: NotRequired[int]
 
 
 class Counts(AgentState):

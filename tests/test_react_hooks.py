@@ -20,19 +20,11 @@ from pydantic import Field
 from agent_factory import create_react_agent
 from agent_factory.errors import BadReturn, CommandNotSupported, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
+from react_tools import add, forget, ran  # noqa: F401  forget is a fixture
 from samples import Answer, nothing, scripted, texts
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-ran: list[str] = []
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    ran.append("add")
-    return a + b
 
 
 @tool
@@ -40,11 +32,6 @@ def mul(a: int, b: int) -> int:
     """Multiply two numbers."""
     ran.append("mul")
     return a * b
-
-
-@pytest.fixture(autouse=True)
-def forget() -> None:
-    ran.clear()
 
 
 ARGS = {"a": 2, "b": 3}

@@ -18,24 +18,11 @@ from agent_factory.errors import SpecError, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
 from agent_factory.prebuilt.react_middleware import ReactRules
 from agent_factory.topology.model import TOOLS
+from react_tools import add, forget, ran  # noqa: F401  forget is a fixture
 from samples import scripted, texts
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def forget() -> None:
-    ran.clear()
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    ran.append("add")
-    return a + b
 
 
 @tool(return_direct=True)

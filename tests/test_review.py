@@ -25,12 +25,6 @@ Act = Callable[..., Any]
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
-@pytest.fixture(params=["batched", "per_call"])
-def mode(request: pytest.FixtureRequest) -> Any:
-    """How the middleware asks: once for all calls of a turn, or once for each."""
-    return request.param
-
-
 class Till:
     """Tools that have an effect, so that they show which calls ran."""
 

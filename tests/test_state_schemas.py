@@ -17,7 +17,7 @@ from typing_extensions import TypedDict, TypeVar
 from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, Naming, add_tool, greeting_agent
+from samples import Answer, Count, Naming, add_tool, greeting_agent
 
 GO = {"messages": "Go"}
 
@@ -71,10 +71,6 @@ class Text(AgentState):
     name: NotRequired[bytes]
 
 
-class Last(AgentState):
-    count: NotRequired[int]
-
-
 class Otherwise(AgentState):
     count: NotRequired[Annotated[int, operator.mul]]
 
@@ -113,7 +109,7 @@ class Anything(AgentState):
         (Naming, Text, "name"),
         (MaybeInt, MaybeText, "name"),
         (Ints, Texts, "name"),
-        (Counting, Last, "count"),
+        (Counting, Count, "count"),
         (Counting, Otherwise, "count"),
     ],
 )
@@ -126,10 +122,10 @@ def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> No
     assert "state_schema=" in caught.value.hint
 
 
-@pytest.mark.parametrize(("one", "other"), [(Counting, Last), (Otherwise, Counting)])
+@pytest.mark.parametrize(("one", "other"), [(Counting, Count), (Otherwise, Counting)])
 def test_the_schema_of_the_agent_has_the_last_word(call: Any, one: Any, other: Any) -> None:
     """On the type and on the reducer, also if the middleware disagree with each other."""
-    for schema, count in (Counting, 6), (Last, 3), (Otherwise, 0):
+    for schema, count in (Counting, 6), (Count, 3), (Otherwise, 0):
         stack = [Writer(one, {"count": 2}, name="A"), Writer(other, {"count": 3}, name="B")]
         made = greeting_agent(*stack, state_schema=schema)
         assert call(made, {**GO, "count": 1})["count"] == count

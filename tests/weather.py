@@ -1,4 +1,4 @@
-"""TODO."""
+"""Structured answers and a tool about the weather."""
 
 from __future__ import annotations
 

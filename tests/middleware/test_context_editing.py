@@ -24,14 +24,10 @@ from agent_factory.middleware import (
     SummarizationMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from stack_tools import look
 
 Ask = Callable[..., Any]
 CLEARED = "[cleared]"
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: " + "long " * 40
 
 
 def note(word: str) -> str:

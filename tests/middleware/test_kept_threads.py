@@ -34,6 +34,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import AddsContext, Asks
+from stack_tools import look
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -75,11 +76,6 @@ def test_the_model_sees_a_summary_and_the_thread_keeps_everything(call: Call) ->
     asked = writer.requests[1].messages[0].text
     begin = asked.index("<conversation>\n") + 15
     assert asked[begin:].startswith(f"{HEADING}S\n\nWhat followed:\n\nAssistant: f\nUser: g\n")
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: " + "long " * 40
 
 
 def looking(*words: str) -> list[dict[str, Any]]:

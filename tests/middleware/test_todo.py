@@ -30,6 +30,7 @@ from agent_factory.middleware import (
     TodoListMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from stack_tools import look
 
 Ask = Callable[..., Any]
 OPEN: Todo = {"content": "Read the report", "status": "pending"}
@@ -201,11 +202,6 @@ def test_unknown_keys_are_dropped(send: Ask) -> None:
     odd = {"name": "write_todos", "args": {"todos": [{**OPEN, "owner": "Ann"}], "why": "so"}}
     _, agent = planning([odd], "done")
     assert send(agent, "go")["todos"] == [OPEN]
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: " + "long " * 40
 
 
 STACKS = ["todo first", "todo last"]
