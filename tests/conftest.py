@@ -83,8 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark laws, and tests in their second mode as long.
 
     Each test runs either sync or async, as its name and its case decide; `make long` has the other
-    mode. Where coverage is measured, which takes as long again, laws are left out, too, and of
-    many cases of a test two in three. Build warnings are ignored in tests of built-ins, which try
+    mode. Where coverage is measured, which takes as long again, laws are left out, too, and two
+    cases of a test in three. Build warnings are ignored in tests of built-ins, which try
     every order.
     """
     builtins = Path(__file__).parent / "middleware"
@@ -109,7 +109,7 @@ def _measured(items: list[pytest.Item]) -> list[pytest.Item]:
         if "long" in item.keywords or item.path.stem.startswith(UNMEASURED) or _is_law(item):
             continue
         function = item.nodeid.partition("[")[0]
-        if cases[function] < 2 or cases[function] % 3 == 0:
+        if cases[function] % 3 == 0:
             measured.append(item)
         cases[function] += 1
     return measured

@@ -167,7 +167,7 @@ def test_a_changed_state_is_written_when_a_run_goes_on(call: Run) -> None:
     assert texts(result)[-1] == "Done."
 
 
-def test_a_key_that_is_no_input_is_refused(call: Run) -> None:
+def test_a_key_that_is_not_an_input_is_refused(call: Run) -> None:
     def flow(self: Any, state: Any) -> Any:
         yield {**state, "nonsense": 1}
 
@@ -305,7 +305,7 @@ def test_without_a_thread_an_unmade_run_has_its_input(call: Run) -> None:
         (3, "must run the agent with a state, got int"),
     ],
 )
-def test_what_is_no_state_is_refused(call: Run, yielded: Any, message: str) -> None:
+def test_what_is_not_a_state_is_refused(call: Run, yielded: Any, message: str) -> None:
     def flow(self: Any, state: Any) -> Any:
         yield yielded
 
@@ -322,7 +322,7 @@ def test_a_run_is_made_once(call: Run) -> None:
         call(agent(made(flow)), ASK)
 
 
-def test_what_is_no_update_is_refused(call: Run) -> None:
+def test_what_is_not_an_update_is_refused(call: Run) -> None:
     def flow(self: Any, state: Any) -> Any:
         yield state
         return "Done."

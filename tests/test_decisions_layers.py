@@ -96,7 +96,7 @@ def adds_to_the_list(request: Any) -> Any:
     return response
 
 
-def wraps_anew(request: Any) -> Any:
+def wraps_again(request: Any) -> Any:
     response = yield request
     return ModelResponse(result=list(response.result))
 
@@ -188,7 +188,7 @@ def returns_junk(request: Any) -> Any:
         (answers, ["a"], Outcome.ANSWERED, ""),
         (changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
         (adds_to_the_list, ["a"], Outcome.CHANGED_RESPONSE, ""),
-        (wraps_anew, ["a"], Outcome.PASSED, ""),
+        (wraps_again, ["a"], Outcome.PASSED, ""),
         (unwraps, ["a"], Outcome.PASSED, ""),
         (changes_both, ["a"], Outcome.CHANGED_REQUEST, "system_message, response"),
         (writes, ["a"], Outcome.WROTE, ""),

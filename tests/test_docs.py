@@ -263,7 +263,7 @@ def test_the_table_of_build_codes_is_that_of_the_code() -> None:
 
 
 def also(cls: type[AgentFactoryError]) -> str:
-    """The exception types users know that a class derives from, beside its own tree."""
+    """The exception types users know that a class derives from, next to its own tree."""
     bases = [
         b for b in cls.__bases__ if not issubclass(b, AgentFactoryError) and b is not Exception
     ]

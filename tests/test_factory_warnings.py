@@ -242,7 +242,7 @@ def test_a_misspelt_tool_is_refused_with_the_right_name(name: str, tool: str) ->
         (["refund*", "[fr]ind"], ["refund", "find"], []),
     ],
 )
-def test_another_name_is_no_misspelling(
+def test_another_name_is_not_a_misspelling(
     names: list[str], tools: list[str], expected: list[str]
 ) -> None:
     made = [make_tool(name, description="Acts.")(find) for name in tools]

@@ -1,4 +1,4 @@
-"""Results of the calls beside a handoff go to the parent graph with it."""
+"""Results of the calls next to a handoff go to the parent graph with it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def results(messages: Any) -> list[str]:
     ],
     ids=lambda value: " ".join(value) if "to_bob" in value else "",
 )
-def test_the_next_agent_reads_the_results_beside_a_handoff(
+def test_the_next_agent_reads_the_results_next_to_a_handoff(
     call: Any, form: str, fused: Any, stored: bool, names: Any, expected: Any
 ) -> None:
     alice = create_agent(
@@ -191,7 +191,7 @@ def test_a_react_agent_passes_results_on(call: Any) -> None:
         assert team.read_by("bob") == ["3", "to bob"]
 
 
-def test_a_structured_answer_beside_a_handoff_goes_along(call: Any) -> None:
+def test_a_structured_answer_next_to_a_handoff_goes_along(call: Any) -> None:
     alice = create_agent(
         ScriptedChatModel([named_calls("Answer", "to_bob")]),
         [handoff("bob")],

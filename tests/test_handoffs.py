@@ -47,7 +47,7 @@ def add() -> str:
 
 
 def other(state: Any) -> Any:
-    """Takes over; a Send gives it a state of its own."""
+    """Takes over; a Send gives it its own state."""
     return {"messages": [AIMessage(f"took over {state.get('task', '')}".strip())]}
 
 

@@ -183,7 +183,7 @@ def test_a_class_that_is_changed_is_read_again() -> None:
     assert found == ["Mine.before_model", "Mine.after_model"]
 
 
-def test_an_instance_with_a_method_of_its_own_is_read_itself() -> None:
+def test_an_instance_with_its_own_method_is_read_itself() -> None:
     cls = type(made(before_model=hook))
     assert list(validate_middleware(cls())) == []
     changed = cls()

@@ -1,4 +1,4 @@
-"""Where a hook may send the run, and what comes of it."""
+"""Where a hook may send the run, and what follows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ERROR_REPORTED = {"type": "tool_call", "name": "tell", "args": {}, "id": "1"}
 
 def tell() -> str:
     """Tell."""
-    return "told"
+    return "reported"
 
 
 def asking(*ids: str) -> AIMessage:
@@ -111,7 +111,7 @@ def test_tools_runs_pending_calls_before_the_model_is_called(call: Any, phase: s
     agent = create_agent(ScriptedChatModel(["Done"]), [tell], middleware=[jumper])
     done = [ToolMessage("known", tool_call_id="2", name="tell")]
     result = call(agent, {"messages": [HumanMessage("Go"), asking("1", "2"), *done]})
-    assert [m.text for m in result["messages"]] == ["Go", "", "known", "told", "Done"]
+    assert [m.text for m in result["messages"]] == ["Go", "", "known", "reported", "Done"]
 
 
 def test_tools_from_after_model_runs_what_is_pending(call: Any) -> None:

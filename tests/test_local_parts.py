@@ -232,7 +232,7 @@ def test_a_question_names_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("report", "words"),
     [
         ("Sent on May 3.", "Sent on May 3."),
         ('{"order_id": "A-1", "paid": true}', "order id: A-1, paid: true"),
@@ -241,8 +241,8 @@ def test_a_question_names_what_is_missing() -> None:
         ("null", "null"),
     ],
 )
-def test_json_results_become_words(told: str, words: str) -> None:
-    assert messages.in_words(told) == words
+def test_json_results_become_words(report: str, words: str) -> None:
+    assert messages.in_words(report) == words
 
 
 # --- answers -----------------------------------------------------------------------------------

@@ -139,9 +139,9 @@ def test_a_bad_answer_of_a_provider_is_explained(
     model = ScriptedChatModel([bad, GOOD])
     result = call(create_agent(model, tools, response_format=ProviderStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
-    told = model.requests[1].messages[-1]
-    assert isinstance(told, HumanMessage)
-    assert reason in told.text
+    report = model.requests[1].messages[-1]
+    assert isinstance(report, HumanMessage)
+    assert reason in report.text
 
 
 @pytest.mark.parametrize("tools", [[], [look]])

@@ -82,7 +82,7 @@ def test_invoking_with_none_runs_the_calls_and_returns_a_dict(call: Run) -> None
 
 
 def test_an_appended_message_leaves_the_call_unanswered(call: Run) -> None:
-    """The documents' way to reject. The next turn has to mend what it leaves behind."""
+    """The documents' way to reject. The next turn has to repair what it leaves behind."""
     agent = stopped(called(2), "Fine.", call=call)
     agent.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
     assert agent.get_state(THREAD).next == ()

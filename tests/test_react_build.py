@@ -231,7 +231,7 @@ def test_it_is_a_graph_like_any_other(call: Any) -> None:
     assert "agent" in agent.get_graph().draw_mermaid()
 
 
-def test_a_run_has_a_limit_of_its_own() -> None:
+def test_a_run_has_its_own_limit() -> None:
     """E8: not LangGraph's, which an environment variable sets."""
     agent: Any = create_react_agent(scripted(), [])
     assert agent.config["recursion_limit"] == 9_999

@@ -113,7 +113,7 @@ def test_where_the_hook_answers_all_calls_the_model_goes_on(pre: Any) -> None:
 
 @pytest.mark.parametrize("structured", [False, True])
 def test_an_answer_that_is_not_the_last_word_ends_the_run(structured: bool) -> None:
-    """B50: the calls are answered, and the last message is no ToolMessage."""
+    """B50: the calls are answered, and the last message is not a ToolMessage."""
 
     def answer(state: Any) -> Any:
         return {"messages": [ToolMessage("no", tool_call_id="1"), HumanMessage("Stop.")]}

@@ -122,21 +122,21 @@ def test_a_bound_tool_of_another_name_is_refused(bound: Any) -> None:
     assert str(caught.value) == "Missing tools '{'add'}' in the model.bind_tools()"
 
 
-def told(messages: Any) -> list[Any]:
+def instructions(messages: Any) -> list[Any]:
     return [SystemMessage("Be brief."), *messages]
 
 
 def test_a_chain_that_ends_in_a_bound_model_is_asked_as_it_is(call: Any) -> None:
     """B23"""
     asked = scripted(ADD, "It is 5.")
-    chain = RunnableLambda(told) | asked.bind_tools([add])
+    chain = RunnableLambda(instructions) | asked.bind_tools([add])
     assert call(create_react_agent(chain, [add]), ASK)["messages"][-1].text == "It is 5."
     assert [m.text for m in asked.requests[0].messages] == ["Be brief.", "2 + 3?"]
 
 
 def test_the_tools_of_a_chain_are_looked_at_too() -> None:
     """B23, B25"""
-    chain = RunnableLambda(told) | scripted().bind_tools([add])
+    chain = RunnableLambda(instructions) | scripted().bind_tools([add])
     with pytest.raises(ValueError, match="Number of tools"):
         create_react_agent(chain, [add, show])
 
@@ -146,7 +146,8 @@ class Mute(FakeListChatModel):
 
 
 @pytest.mark.parametrize(
-    "given", [RunnableLambda(told) | scripted(), Mute(responses=[]), RunnableLambda(told)]
+    "given",
+    [RunnableLambda(instructions) | scripted(), Mute(responses=[]), RunnableLambda(instructions)],
 )
 @pytest.mark.parametrize("tools", [[add], [WEB]])
 def test_a_model_without_bind_tools_is_refused_with_a_hint(given: Any, tools: Any) -> None:
@@ -175,12 +176,12 @@ def test_the_chat_model_is_found_in_chains_and_bindings() -> None:
     inside = scripted()
     for given in (inside, inside.bind(stop=["."]), inside.bind_tools([add]).bind(seed=1)):
         assert chat_model_of(given) is inside
-        assert chat_model_of(RunnableLambda(told) | given) is inside
+        assert chat_model_of(RunnableLambda(instructions) | given) is inside
 
 
 def test_a_structured_answer_needs_a_chat_model() -> None:
     """B22: refused when the agent is built."""
-    wrong: Any = RunnableLambda(told)
+    wrong: Any = RunnableLambda(instructions)
     with pytest.raises(TypeError, match="Expected `model` to be a ChatModel") as caught:
         create_react_agent(wrong, [], response_format=Answer)
     assert str(caught.value).endswith(f"got {RunnableLambda}")

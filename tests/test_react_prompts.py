@@ -1,4 +1,4 @@
-"""What the model of create_react_agent is told: prompts and histories (B29-B36, B12, B32)."""
+"""What the model of create_react_agent reads: prompts and histories (B29-B36, B12, B32)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Prompter:
     ],
     ids=lambda p: type(p).__name__,
 )
-def test_every_form_of_prompt_tells_the_model_first(prompt: Any, call: Any) -> None:
+def test_every_form_of_prompt_comes_first(prompt: Any, call: Any) -> None:
     """B29"""
     asked = scripted()
     call(create_react_agent(asked, [], prompt=prompt), ASK)
@@ -69,7 +69,7 @@ def test_without_a_prompt_the_messages_are_shown_as_they_are(call: Any) -> None:
 
 
 @pytest.mark.parametrize("prompt", [3, ["Be brief."], {"system": "x"}, HumanMessage("x")])
-def test_another_type_is_no_prompt(prompt: Any) -> None:
+def test_another_type_is_refused_as_a_prompt(prompt: Any) -> None:
     """B29"""
     with pytest.raises(ValueError, match="Got unexpected type") as caught:
         create_react_agent(scripted(), [], prompt=prompt)
@@ -121,11 +121,11 @@ def test_a_prompt_sees_the_full_state(call: Any) -> None:
     class Moody(AgentStatePydantic):
         mood: str = "calm"
 
-    def told(state: Moody) -> list[Any]:
+    def instructions(state: Moody) -> list[Any]:
         return [SystemMessage(f"Be {state.mood}: {state.remaining_steps}."), *state.messages]
 
     asked = scripted()
-    agent = create_react_agent(asked, [], prompt=told, state_schema=Moody)
+    agent = create_react_agent(asked, [], prompt=instructions, state_schema=Moody)
     call(agent, {**ASK, "mood": "kind"}, {"recursion_limit": 10})
     assert shown(asked)[0] == ("system", "Be kind: 9.")
 
@@ -133,14 +133,14 @@ def test_a_prompt_sees_the_full_state(call: Any) -> None:
 def test_a_prompt_may_ask_for_more_by_name(call: Any) -> None:
     """B29: as LangGraph gives it to any function of a node."""
 
-    def told(
+    def instructions(
         state: Any, config: RunnableConfig, *, runtime: Runtime[Any], **_: Any
     ) -> list[BaseMessage]:
         user = config["configurable"]["user"]
         return [SystemMessage(f"{user}, {runtime.context['at']}"), *state["messages"]]
 
     asked = scripted()
-    agent = create_react_agent(asked, [], prompt=told)
+    agent = create_react_agent(asked, [], prompt=instructions)
     call(agent, ASK, {"configurable": {"user": "Ada"}}, context={"at": "home"})
     assert shown(asked)[0] == ("system", "Ada, home")
 
@@ -148,14 +148,14 @@ def test_a_prompt_may_ask_for_more_by_name(call: Any) -> None:
 def test_tokens_of_models_that_a_prompt_calls_are_not_streamed(collect: Any) -> None:
     """Their words are not the agent's."""
 
-    def told(state: Any) -> Any:
+    def instructions(state: Any) -> Any:
         return [("system", scripted("Aside.").invoke("Hm?").text), *state["messages"]]
 
-    agent = create_react_agent(scripted(), [], prompt=told)
+    agent = create_react_agent(scripted(), [], prompt=instructions)
     assert "".join(c.text for c, _ in collect(agent, ASK, stream_mode="messages")) == "Hello"
 
 
-def test_nothing_to_tell_the_model_is_an_error(call: Any) -> None:
+def test_an_empty_prompt_is_an_error(call: Any) -> None:
     with pytest.raises(
         HistoryError, match="must not be empty for an agent without a system prompt"
     ):
@@ -212,7 +212,7 @@ def test_a_prompt_and_a_choice_of_models_see_what_was_chosen(call: Any) -> None:
         seen.append([m.text for m in state.llm_input_messages])
         return scripted()
 
-    def told(state: Any) -> Any:
+    def instructions(state: Any) -> Any:
         seen.append([m.text for m in state.messages])
         return state.messages
 
@@ -221,7 +221,7 @@ def test_a_prompt_and_a_choice_of_models_see_what_was_chosen(call: Any) -> None:
         [],
         state_schema=AgentStatePydantic,
         pre_model_hook=lambda state: {"llm_input_messages": [HumanMessage("Short")]},
-        prompt=told,
+        prompt=instructions,
     )
     call(agent, ASK)
     assert seen == [["Short"], ["Short"]]
@@ -267,7 +267,7 @@ def test_a_call_without_an_answer_is_named_before_the_model_is_asked(call: Any) 
     ],
 )
 def test_a_history_whose_calls_are_answered_is_shown_as_it_is(history: Any, call: Any) -> None:
-    """B33: nothing is mended here, and nothing moved."""
+    """B33: nothing is repaired here, and nothing moved."""
     asked = scripted()
     call(create_react_agent(asked, [add]), {"messages": history})
     assert shown(asked) == [(m.type, m.text) for m in history]

@@ -104,7 +104,7 @@ def test_the_models_input_is_the_state_and_what_a_hook_chose(schema: Any) -> Non
     assert issubclass(made, BaseModel) == issubclass(schema, BaseModel)
 
 
-def test_a_state_may_have_the_key_of_its_own() -> None:
+def test_a_state_may_have_its_own_key() -> None:
     """B12: then its author says how it is kept."""
     assert model_schema(Chosen, hooked=True) is Chosen
     kept = keys_of(schemas_of(Chosen, has_tools=False, hooked=True).state)

@@ -1,4 +1,4 @@
-"""A run of create_react_agent whose steps do not suffice ends with words, and in time (E7)."""
+"""A run of create_react_agent whose steps do not suffice ends with a message, and in time (E7)."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ class Unmanaged(TypedDict):
     remaining_steps: int
 
 
-def test_steps_that_nobody_counts_are_no_limit(call: Any) -> None:
-    """B38: None says nothing; B41: a number is taken as it is, whoever wrote it."""
+def test_steps_that_nobody_counts_do_not_limit_a_run(call: Any) -> None:
+    """B38: None says nothing; B41: a number is taken as it is, from any source."""
     ask = [{"name": "add", "args": ARGS["add"]}]
     agent = create_react_agent(
         ScriptedChatModel([ask, "It is 5.", ask]), [add], state_schema=Unmanaged
@@ -194,7 +194,7 @@ def test_tools_see_the_steps_that_are_left(version: Any, schema: Any, call: Any)
         """Tell the steps."""
         get = state.get if isinstance(state, dict) else lambda key: getattr(state, key)
         seen.append(get("remaining_steps"))
-        return "told"
+        return "reported"
 
     model = ScriptedChatModel([[{"name": "steps", "args": {}}], "Done."])
     agent = create_react_agent(model, [steps], version=version, state_schema=schema)

@@ -106,7 +106,7 @@ def test_a_version_is_how_many_tasks_run_the_calls(
     ("version", "expected"),
     [("v1", ["add", "add", "ask", "ask"]), ("v2", ["add", "ask", "ask"])],
 )
-def test_a_call_beside_one_that_asks_is_kept_where_it_is_a_task_of_its_own(
+def test_a_call_next_to_one_that_asks_is_kept_where_it_is_its_own_task(
     version: Any, expected: list[str], call: Any
 ) -> None:
     """B48, D29"""
@@ -317,13 +317,13 @@ def team(agent: Any) -> Any:
 
 @both
 @pytest.mark.parametrize("given", ["tools", "node"])
-@pytest.mark.parametrize("beside", [[], [ADD], [SHOW]], ids=["alone", "add", "show"])
+@pytest.mark.parametrize("others", [[], [ADD], [SHOW]], ids=["alone", "add", "show"])
 def test_tools_hand_over_to_nodes_of_the_parent_graph(
-    version: Any, given: str, beside: Any, call: Any
+    version: Any, given: str, others: Any, call: Any
 ) -> None:
     """C63, C65: all of them, with what they write, in a task of their own or not."""
     tools = [transfer, add, show]
-    calls = [called("transfer", "1", to="ada"), called("transfer", "2", to="bob"), *beside]
+    calls = [called("transfer", "1", to="ada"), called("transfer", "2", to="bob"), *others]
     agent = create_react_agent(
         scripted(calls), tools if given == "tools" else ToolNode(tools), version=version
     )

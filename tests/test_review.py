@@ -85,7 +85,7 @@ def test_two_identical_calls_are_distinguished(act: Act) -> None:
     assert results_by_id(result)["b"] == "paid 1"
 
 
-def test_identical_calls_of_which_some_are_reviewed_are_told_apart_by_id(act: Act) -> None:
+def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
     till = Till()
     only_b = {"when": lambda request: request.tool_call["id"] == "b"}
@@ -110,7 +110,7 @@ def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act:
     assert till.done == [2]
 
 
-def test_calls_of_parallel_subagents_with_one_id_are_told_apart(act: Act) -> None:
+def test_calls_of_parallel_subagents_with_one_id_are_distinguished(act: Act) -> None:
     till = Till()
 
     def clerk() -> Any:

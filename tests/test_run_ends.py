@@ -40,7 +40,7 @@ def show() -> str:
 @tool(return_direct=True)
 def tell() -> str:
     """Give another result that is the answer."""
-    return "told"
+    return "reported"
 
 
 @tool(return_direct=True)
@@ -71,7 +71,7 @@ TOOLS: list[Any] = [add, show, tell, fail, ask, ask_and_show, stop, halt]
 
 
 def logger(log: list[str]) -> AgentMiddleware:
-    """Tells of every hook that ran."""
+    """Logs every hook that ran."""
 
     def logged(phase: Phase) -> Any:
         return lambda self, state, runtime: log.append(phase.value)
@@ -94,7 +94,7 @@ def ran(call: Any, step: Any, *rest: Any, **more: Any) -> tuple[list[str], list[
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [(["show"], ["shown"]), (["show", "tell"], ["shown", "told"])]
+    ("names", "said"), [(["show"], ["shown"]), (["show", "tell"], ["shown", "reported"])]
 )
 def test_direct_results_end_the_run(call: Any, names: list[str], said: list[str]) -> None:
     """A16 rule 1: all of them; the hooks that end a run run once."""
@@ -124,7 +124,7 @@ def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: s
     broken = {"name": name, "args": "{", "id": "b", "error": None, "type": "invalid_tool_call"}
     message = AIMessage("", tool_calls=numbered_calls("tell"), invalid_tool_calls=[broken])
     said, log = ran(call, message, "Done")
-    assert said[0] == "told"
+    assert said[0] == "reported"
     assert "could not be read" in said[1]
     assert said[2] == "Done"
     assert log == ["before_agent", *TURN, *TURN, "after_agent"]
@@ -181,7 +181,7 @@ def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
         (["add", "halt"], ["sum", "stopped"]),
         (["stop", "halt"], ["stopped", "stopped"]),
         (["stop", "show"], ["stopped", "shown"]),
-        (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "told"]),
+        (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "reported"]),
     ],
 )
 def test_a_stop_keeps_the_results_of_parallel_calls(

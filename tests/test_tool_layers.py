@@ -332,7 +332,7 @@ def test_a_layer_alone_makes_a_tools_node(call: Any) -> None:
 
 def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     """What a layer answers, and what nobody knows, has not started."""
-    heard: list[list[str]] = []
+    observed: list[list[str]] = []
 
     def find(query: str) -> str:
         """Find something."""
@@ -343,13 +343,13 @@ def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
         with ToolCallRecorder() as outer, ToolCallRecorder() as starts:
             result = yield request
         assert outer.names == starts.names
-        heard.append(starts.names)
+        observed.append(starts.names)
         return result
 
     @wrap_tool_call
     def answering(request: Any) -> Any:
         if request.tool_call["args"]["query"] == "known":
-            return ToolMessage("as ever", tool_call_id=request.tool_call["id"])
+            return ToolMessage("as before", tool_call_id=request.tool_call["id"])
         return (yield request)
 
     calls = [
@@ -358,4 +358,4 @@ def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     ]
     model = ScriptedChatModel([[made] for made in calls] + ["Done."])
     call(create_agent(model, [find], middleware=[listening, answering]), {"messages": "Go"})
-    assert heard == [["find"], [], []]
+    assert observed == [["find"], [], []]

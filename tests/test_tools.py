@@ -156,9 +156,9 @@ def test_results_stand_in_the_order_of_the_calls(call: Any) -> None:
 
     steps = [{"name": "wait", "args": {"seconds": s}, "id": f"{s}"} for s in (0.05, 0.0, 0.02)]
     result = call(create_agent(ScriptedChatModel([steps, "Done"]), [wait]), GO)
-    told = [m for m in result["messages"] if m.type == "tool"]
-    assert [m.tool_call_id for m in told] == ["0.05", "0.0", "0.02"]
-    assert {m.name for m in told} == {"wait"}
+    report = [m for m in result["messages"] if m.type == "tool"]
+    assert [m.tool_call_id for m in report] == ["0.05", "0.0", "0.02"]
+    assert {m.name for m in report} == {"wait"}
 
 
 # Tools known only at run time
@@ -186,7 +186,7 @@ class Runs(AgentMiddleware):
         return (yield request)
 
 
-@pytest.mark.parametrize("static", [[], [add]], ids=["without", "beside"])
+@pytest.mark.parametrize("static", [[], [add]], ids=["without", "next to"])
 def test_a_tool_may_arrive_at_run_time(call: Any, static: list[Any]) -> None:
     """A3: a layer offers it, another runs it, also without any static tool."""
     extra = Halve()
@@ -197,7 +197,7 @@ def test_a_tool_may_arrive_at_run_time(call: Any, static: list[Any]) -> None:
     assert model.requests[0].tools[-1] == "halve"
 
 
-@pytest.mark.parametrize("static", [[], [add]], ids=["without", "beside"])
+@pytest.mark.parametrize("static", [[], [add]], ids=["without", "next to"])
 def test_a_tool_that_nothing_can_run_is_refused(call: Any, static: list[Any]) -> None:
     model = ScriptedChatModel(["never"])
     agent = create_agent(model, static, middleware=[offering(Halve())])

@@ -220,7 +220,7 @@ def what_tools_are_given(f: Any, call: Any) -> Any:
 
 
 @scenario
-def a_tool_interrupts_beside_another(f: Any, call: Any) -> Any:
+def a_tool_interrupts_next_to_another(f: Any, call: Any) -> Any:
     @tool
     def ask(question: str) -> str:
         """Ask."""

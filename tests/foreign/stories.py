@@ -232,7 +232,7 @@ def with_result(agent: Any, chunks: list[Any]) -> Any:
     return result | ({"interrupts": waiting} if waiting else {}), [
         (namespace, mode, simple(mode, chunk))
         for namespace, mode, chunk in chunks
-        # A handoff waits here for the other calls of the turn, so a step of its own follows.
+        # A handoff waits here for the other calls of the turn, so its own step follows.
         if (mode, chunk) != ("updates", {"tools": None})
     ]
 

@@ -130,7 +130,7 @@ def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
         AIMessage("", invalid_tool_calls=[BROKEN]),
     ],
 )
-def test_an_answer_that_is_no_text_is_not_empty(answer: AIMessage, call: Run) -> None:
+def test_an_answer_that_is_not_text_is_not_empty(answer: AIMessage, call: Run) -> None:
     model = scripted(answer, "It is 5.")
     message = call(agent(model), GO)["messages"][1]
     assert "failed_answers" not in message.response_metadata

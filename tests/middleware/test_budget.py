@@ -245,7 +245,7 @@ def test_a_cheaper_model_takes_over_at_its_mark(send: Ask) -> None:
 
 
 class Cheap(ScriptedChatModel):
-    """Has a name, and so a price, of its own."""
+    """Has its own name, and so its own price."""
 
 
 def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Ask) -> None:

@@ -213,7 +213,7 @@ def test_an_agent_without_tools_ends_with_a_message_too(ask: Ask) -> None:
 
 
 class AddsTools(AgentMiddleware[Any, Any]):
-    """Offers tools of its own, whatever the request has."""
+    """Offers its own tools, whatever the request has."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request.override(tools=[*request.tools, search], tool_choice="any"))

@@ -235,10 +235,10 @@ def test_after_all_calls_were_rejected_the_model_is_called_again(go: Go) -> None
 def test_a_reviewer_may_answer_instead_of_the_tool(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND], "done")
     go(agent, "Write to Ann")
-    result = go(agent, decisions({"type": "respond", "message": "I told her myself."}))
+    result = go(agent, decisions({"type": "respond", "message": "I wrote her myself."}))
     assert mailbox.ran == []
     answer = answers(result)["s"]
-    assert (answer.text, answer.status, answer.name) == ("I told her myself.", "success", "send")
+    assert (answer.text, answer.status, answer.name) == ("I wrote her myself.", "success", "send")
 
 
 def test_tools_that_are_not_listed_or_disabled_run_at_once(go: Go) -> None:
@@ -551,14 +551,14 @@ def test_per_call_decisions_may_come_together(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE, third], "done", interrupt_mode="per_call")
     asked = asked_by_call(go(agent, "Tidy up"))
     decisions = {
-        asked["s"].id: {"type": "respond", "message": "told her"},
+        asked["s"].id: {"type": "respond", "message": "wrote her"},
         asked["d"].id: edit("delete", number=9),
         asked["t"].id: APPROVE,
     }
     result = go(agent, Command(resume=decisions))
     assert sorted(mailbox.ran) == [("delete", 9), ("send", "Cid")]
     given = answers(result)
-    assert given["s"].text == "told her"
+    assert given["s"].text == "wrote her"
     assert given["d"].text.startswith("deleted 9\n\n[A reviewer changed this call")
     assert given["t"].text == "sent to Cid"
 

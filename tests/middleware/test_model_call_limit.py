@@ -134,7 +134,7 @@ def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(send: As
 
 
 def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
-    """Whoever edits the thread can lead the next run straight to the model."""
+    """A person who edits the thread can lead the next run straight to the model."""
     limit = ModelCallLimitMiddleware(thread_limit=1)
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[limit], **in_memory())
     send(agent, config=ONE)

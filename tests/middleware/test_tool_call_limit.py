@@ -263,7 +263,7 @@ def test_a_call_that_a_guard_refuses_does_not_count(send: Ask, limit_first: bool
 
 
 class AnswersHimself(AgentMiddleware[Any, Any]):
-    """Runs a tool in its own way, of which LangChain hears nothing."""
+    """Runs a tool in its own way, which LangChain does not see."""
 
     def around_tool(self, request: Any) -> Flow[Any]:
         return ToolMessage("mine", tool_call_id=request.tool_call["id"])
@@ -419,7 +419,7 @@ def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(send: As
 
 def wait(query: str) -> str:
     """Wait for a person."""
-    return f"heard {interrupt(query)}"
+    return f"answered {interrupt(query)}"
 
 
 def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(send: Ask, call: Ask) -> None:
@@ -429,7 +429,7 @@ def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(send: Ask, call
     agent = create_agent(model, [search, wait], middleware=[limit], **in_memory())
     assert "__interrupt__" in send(agent, config=ONE)
     messages = call(agent, Command(resume="yes"), ONE)["messages"]
-    assert answers(messages) == ["found 1", "heard yes", "found 2", "refused", "refused"]
+    assert answers(messages) == ["found 1", "answered yes", "found 2", "refused", "refused"]
     assert counts(agent) == {"search": 2, "wait": 1}
 
 
@@ -440,7 +440,7 @@ def test_the_limit_still_ends_a_run_that_waited_for_a_person(send: Ask, call: As
     agent = create_agent(model, [search, wait], middleware=[limit], **in_memory())
     assert "__interrupt__" in send(agent, config=ONE)
     messages = call(agent, Command(resume="yes"), ONE)["messages"]
-    assert answers(messages) == ["heard yes", "refused"]
+    assert answers(messages) == ["answered yes", "refused"]
     assert messages[-1].text.startswith("I had to stop here: 1 of 1 tool calls")
 
 
@@ -460,7 +460,7 @@ def test_a_structured_answer_does_not_count_and_may_still_be_given(send: Ask) ->
 
 
 class DropsReplies(AgentMiddleware[Any, Any]):
-    """Hands on what the model said, without the reply to its structured answer."""
+    """Passes on what the model said, without the reply to its structured answer."""
 
     def around_model(self, request: Any) -> Flow[Any]:
         response = yield request

@@ -21,7 +21,7 @@ from agent_factory.testing import ScriptedChatModel
 from serve.agents import ask
 
 REFUSED = (APIStatusError, httpx.HTTPStatusError)
-"""What the client raises; `runs.wait` has an error of its own."""
+"""What the client raises; `runs.wait` has its own error."""
 
 HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 

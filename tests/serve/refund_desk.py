@@ -131,7 +131,7 @@ MISTAKES = [
         "'reason' is not a part of 'reject'. Did you mean 'message'?",
     ),
     Mistake(
-        "a reason that is no text",
+        "a reason that is not text",
         {"type": "reject", "message": {"why": "Fraud"}},
         "the reason must be a string, got dict",
     ),

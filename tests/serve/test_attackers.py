@@ -381,7 +381,7 @@ def test_other_fields_decide_nothing(desk: Desk, agent: str) -> None:
     assert desk.paid == []
 
 
-def test_an_item_of_the_store_is_no_standing_approval(desk: Desk) -> None:
+def test_an_item_of_the_store_is_not_a_standing_approval(desk: Desk) -> None:
     digest = tool_digest(tools_of(desk.service.agents["remembers"])["pay"])
     approval = StandingApproval("a", "pay", digest, {}, {"euros": {"<=": 50}}, 3600, by="ann")
     memory = InMemoryStore()

@@ -65,7 +65,7 @@ def test_a_command_of_langgraph_with_all_its_fields_answers(
 
 
 @pytest.mark.parametrize("empty", EMPTY)
-def test_an_empty_part_beside_an_answer_is_absent(
+def test_an_empty_part_next_to_an_answer_is_absent(
     http: TestClient, waiting: str, empty: Any
 ) -> None:
     command = {"resume": APPROVE, "goto": empty, "update": empty, "graph": empty}
@@ -200,7 +200,7 @@ def test_what_contradicts_itself_is_refused_before_anything_happens(
     assert len(service.runs(waiting)) == 1
 
 
-def test_the_newest_checkpoint_may_be_named_beside_an_answer(
+def test_the_newest_checkpoint_may_be_named_next_to_an_answer(
     http: TestClient, waiting: str
 ) -> None:
     place = http.get(f"/threads/{waiting}/state").json()["checkpoint"]

@@ -23,7 +23,7 @@ WAIT = 30.0
 
 @pytest.fixture
 def service(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """A service whose worker is not started; callers are told at once."""
+    """A service whose worker is not started; callers learn at once what it waits for."""
     monkeypatch.setattr("agent_factory.service.progress.SAY_AFTER", 0.0)
     made = Service(url)
     made.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))
@@ -145,14 +145,14 @@ def test_a_stream_says_what_the_run_waits_for_and_goes_on(service: Service, is_a
             seen.append(part)
 
     reader = Thread(target=(lambda: asyncio.run(afollow())) if is_async else follow)
-    told = run.stream(timeout=WAIT)
-    first = next(told)
+    report = run.stream(timeout=WAIT)
+    first = next(report)
     assert (first["type"], first["ns"], first["id"]) == ("waiting_for", (), None)
     assert first["data"]["what"] == "a worker"
     assert "[AF370]" in first["data"]["text"]
     reader.start()
     service.start()
-    rest = [*told]
+    rest = [*report]
     reader.join(WAIT)
     assert rest[-1]["data"]["status"] == "waiting"
     assert not [part for part in rest if part["type"] == "waiting_for"]

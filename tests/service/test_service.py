@@ -115,7 +115,7 @@ def add_agents(service: Service, journal: Journal) -> None:
     pair = caller("pay", {"euros": 1}, {"euros": 2}, then="Paid both.")
     asks = HumanInTheLoopMiddleware({"pay": True})
     service.add("pair", create_agent(pair, [pay], middleware=[asks], **options))
-    telling, asks = caller("tell", {}, then="Told."), HumanInTheLoopMiddleware({"tell": True})
+    telling, asks = caller("tell", {}, then="Reported."), HumanInTheLoopMiddleware({"tell": True})
     service.add("settings", create_agent(telling, [tell], middleware=[asks], **options))
     service.add("graph", graph())
     service.add("stops", make_desk(journal, calls=1, interrupt_before=["model"]))
@@ -328,7 +328,7 @@ def test_other_decisions(service: Service, thread: str, options: Any, result: st
     assert values["messages"][2].text.startswith(result)
 
 
-def test_each_call_waits_anew(service: Service, thread: str) -> None:
+def test_each_call_waits_again(service: Service, thread: str) -> None:
     first = waiting(service, thread, "twice")
     service.decide(first.id, "approve", by="ann").result(WAIT)
     (second,) = service.inbox().waits(thread=thread)
@@ -755,7 +755,7 @@ def test_the_runs_of_a_thread(service: Service, thread: str) -> None:
     assert "mail" in noted
 
 
-def test_a_run_has_settings_of_its_own(service: Service, thread: str) -> None:
+def test_a_run_has_its_own_settings(service: Service, thread: str) -> None:
     run = service.submit(
         "settings",
         thread=thread,

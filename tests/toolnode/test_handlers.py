@@ -15,27 +15,27 @@ from error_handlers import FAILURES, HandlerObject, fail, later, number, two, va
 
 def handles(node: Any, run: Any, ask: Any) -> set[str]:
     """Which failures the node reports to the model."""
-    told = set()
+    report = set()
     for why, error in FAILURES.items():
         try:
             run(node, ask(("fail", {"kind": why})))
         except error:
             continue
-        told.add(why)
-    return told
+        report.add(why)
+    return report
 
 
 class Desk:
     def values(self, error: ValueError) -> str:
-        return "told by a method"
+        return "reported by a method"
 
     @classmethod
     def keys(cls, error: KeyError) -> str:
-        return "told by a class"
+        return "reported by a class"
 
     @staticmethod
     def any(error) -> str:  # type: ignore[no-untyped-def]  # that is what is tried
-        return "told by a function"
+        return "reported by a function"
 
 
 def by_union(error: Union[ValueError, KeyError]) -> str:  # noqa: UP007  # the older spelling
@@ -43,7 +43,7 @@ def by_union(error: Union[ValueError, KeyError]) -> str:  # noqa: UP007  # the o
 
 
 @pytest.mark.parametrize(
-    ("handler", "told"),
+    ("handler", "report"),
     [
         (Desk().values, {"value"}),
         (Desk.keys, {"key"}),
@@ -52,9 +52,9 @@ def by_union(error: Union[ValueError, KeyError]) -> str:  # noqa: UP007  # the o
     ],
 )
 def test_c46_a_handler_takes_what_its_parameter_is_annotated_with(
-    kind: Any, run: Any, ask: Any, handler: Any, told: set[str]
+    kind: Any, run: Any, ask: Any, handler: Any, report: set[str]
 ) -> None:
-    assert handles(kind([fail], handle_tool_errors=handler), run, ask) == told
+    assert handles(kind([fail], handle_tool_errors=handler), run, ask) == report
 
 
 @pytest.mark.parametrize("handler", [by_union, values_or_keys])
@@ -146,7 +146,7 @@ def worded(text: str, error: ValueError) -> str:
     return text
 
 
-@pytest.mark.parametrize("handler", [HandlerObject(), partial(worded, "told")])
+@pytest.mark.parametrize("handler", [HandlerObject(), partial(worded, "reported")])
 def test_c47_any_callable_can_be_a_handler_here(run: Any, ask: Any, handler: Any) -> None:
     assert handles(ToolNode([fail], handle_tool_errors=handler), run, ask) == {"value"}
     with pytest.raises(TypeError, match="is not a module, class, method, or function"):

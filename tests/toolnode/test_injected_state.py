@@ -88,8 +88,8 @@ def test_c39_each_parallel_call_has_its_own_copy_here(run: Any, ask: Any) -> Non
         return len(numbers)
 
     state = {"messages": ask(("push", {}), ("push", {})), "numbers": [0]}
-    told = run(ToolNode([push]), state)["messages"]
-    assert [message.text for message in told] == ["2", "2"]
+    report = run(ToolNode([push]), state)["messages"]
+    assert [message.text for message in report] == ["2", "2"]
 
 
 class Basket(BaseModel):
@@ -159,8 +159,8 @@ def test_c39_a_tool_that_takes_no_state_costs_nothing(
         return n
 
     node = ToolNode([plain])
-    told = run(node, {"messages": ask(("plain", {}))}, store=InMemoryStore())
-    assert told["messages"][0].text == "1"
+    report = run(node, {"messages": ask(("plain", {}))}, store=InMemoryStore())
+    assert report["messages"][0].text == "1"
 
 
 # The runtime

@@ -222,8 +222,8 @@ def test_c30_with_a_wrapper_langgraph_reports_a_missing_store_to_the_model(ask: 
     """The model could not fix it, with a wrapper or without."""
     calls = {"messages": ask(("stored", {}))}
     options: Any = {"handle_tool_errors": True, "wrap_tool_call": wrapped}
-    told = LangGraphToolNode([stored], **options).invoke(calls, runtime=Runtime())
-    assert told["messages"][0].status == "error"
+    report = LangGraphToolNode([stored], **options).invoke(calls, runtime=Runtime())
+    assert report["messages"][0].status == "error"
     with pytest.raises(ValueError, match="Cannot inject store"):
         ToolNode([stored], **options).invoke(calls, runtime=Runtime())
 

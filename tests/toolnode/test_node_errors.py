@@ -40,7 +40,7 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
 
 
 @pytest.mark.parametrize(
-    ("handle", "told"),
+    ("handle", "report"),
     [
         (True, TEMPLATE),
         ("Try again.", "Try again."),
@@ -52,10 +52,10 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
     ],
 )
 def test_c41_c43_c44_a_handled_error_is_reported_to_the_model(
-    kind: Any, run: Any, ask: Any, handle: Any, told: str
+    kind: Any, run: Any, ask: Any, handle: Any, report: str
 ) -> None:
     """E22, E23: a handler is called with the exception alone; a type is another form."""
-    assert answer(kind, run, ask, handle) == (told, "error")
+    assert answer(kind, run, ask, handle) == (report, "error")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ NewPage = Callable[..., Page]
 
 @pytest.fixture
 def address(desk: Desk) -> str:
-    """Where the windows look; a module with a server of its own has another one."""
+    """Where the windows look; a module with its own server has another one."""
     return desk.url
 
 
