@@ -72,7 +72,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.set_threshold(100_000, 50, 50)
         gc.enable()
@@ -84,8 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Each test runs either sync or async, as its name and its case decide; `make long` has the other
     mode. Where coverage is measured, which takes as long again, laws are left out, too, and two
-    cases of a test in three. Build warnings are ignored in tests of built-ins, which try
-    every order.
+    cases of a test in three. Build warnings are ignored in tests of built-ins, which try every
+    order.
     """
     builtins = Path(__file__).parent / "middleware"
     for item in items:

@@ -230,12 +230,16 @@ def test_the_studio_of_an_agent(agent: str, seen: list[str]) -> None:
     assert "a graph without a plan" in seen[0]
 
 
-def test_the_studio_keeps_its_threads(agent: str, seen: list[str], tmp_path: Path) -> None:
+def test_the_studio_keeps_its_threads(
+    agent: str, seen: list[str], tmp_path: Path, until: Until
+) -> None:
     seen.append("desk")
-    assert "Threads end" not in run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db")
+    database = ["--db", f"{tmp_path}/s.db"]
+    assert "Threads end" not in run("studio", f"{agent}:desk", *database)
+    until(lambda: seen[-1].startswith("http"))  # a thread opens the browser
     assert "No threads yet." in seen[0]
     seen.clear()
-    run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db", "--no-open")
+    run("studio", f"{agent}:desk", *database, "--no-open")
     assert "Hello" in seen[0]
 
 
