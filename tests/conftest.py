@@ -6,12 +6,15 @@ import asyncio
 import gc
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -19,7 +22,7 @@ from zlib import crc32
 import pytest
 from families import OURS, THEIRS, shown
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime
@@ -32,12 +35,12 @@ Run = Callable[..., Any]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile(
-    "test", max_examples=30, deadline=None, derandomize=True, suppress_health_check=SLOW
+    "test", max_examples=20, deadline=None, derandomize=True, suppress_health_check=SLOW
 )
 settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 # For laws whose every example builds agents and runs them: `@settings.get_profile("costly")`.
-FEW = 10 if settings.get_current_profile_name() == "test" else settings().max_examples
+FEW = 5 if settings.get_current_profile_name() == "test" else settings().max_examples
 settings.register_profile("costly", settings(), max_examples=FEW)
 
 
@@ -69,7 +72,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.set_threshold(100_000, 50, 50)
         gc.enable()
@@ -77,52 +79,67 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark laws, and leave out the second mode of flows.
+    """Mark laws, and tests in their second mode as long.
 
-    Where coverage is measured, which takes as long again, laws, benchmarks and the second mode of
-    all tests are left out, too. Build warnings are ignored in tests of built-ins, which try every
+    Each test runs either sync or async, as its name and its case decide; `make long` has the other
+    mode. Where coverage is measured, which takes as long again, laws are left out, too, and two
+    cases of a test in three. Build warnings are ignored in tests of built-ins, which try every
     order.
     """
-    measured = config.stash[COVERAGE] is not None
     builtins = Path(__file__).parent / "middleware"
     for item in items:
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
             item.add_marker("law")
-    left = {
-        item
-        for item in items
-        if ((measured or item.path.stem in FLOWS) and not _is_its_turn(item))
-        or (measured and ("law" in item.keywords or item.path.stem.startswith("test_benchmark")))
-    }
-    config.hook.pytest_deselected(items=[*left])
-    items[:] = [item for item in items if item not in left]
+        if _mode(item) not in (None, MODES[_number(item) % 2]):
+            item.add_marker("long")
+    if config.stash[COVERAGE] is not None:
+        measured = _measured(items)
+        config.hook.pytest_deselected(items=[*{*items}.difference(measured)])
+        items[:] = measured
 
 
-FLOWS = frozenset(
-    f"test_{name}"
-    for name in (
-        "answer_guard", "auto_mode", "context_editing", "final_answer", "model_fallback",
-        "model_refusal", "model_retry", "model_router", "once", "progress_guard",
-        "prompt_caching", "provider_conversion", "provider_tool_search", "tool_call_limit",
-        "tool_emulator", "tool_policy", "tool_retry", "tool_selection",
-    )
-)  # fmt: skip
-"""Tests of built-ins that are flows, which cannot know whether a run is sync or async.
-
-So each test of them runs in one of the two modes, chosen by its name. `test_any_stack.py` runs all
-of them both ways, and `test_flows.py` flows themselves.
-"""
+def _measured(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests that run where coverage is measured."""
+    cases: Counter[str] = Counter()
+    measured = []
+    for item in items:
+        if "long" in item.keywords or item.path.stem.startswith(UNMEASURED) or _is_law(item):
+            continue
+        function = item.nodeid.partition("[")[0]
+        if cases[function] % 3 == 0:
+            measured.append(item)
+        cases[function] += 1
+    return measured
 
 
-def _is_its_turn(item: pytest.Item) -> bool:
-    """Whether this mode is the one chosen for its test; a test without modes has one."""
+def _is_law(item: pytest.Item) -> bool:
+    """Whether a test draws examples itself; others of its file are marked, too."""
+    function = getattr(item, "function", None)
+    if "law" not in item.keywords or function is None:
+        return False
+    return is_hypothesis_test(function) or LAWS_WITHIN.search(getsource(function)) is not None
+
+
+UNMEASURED = ("test_architecture", "test_attackers", "test_benchmark", "test_docs", "test_recovery")
+"""Files whose tests run lines of the package that other tests run, too, or none."""
+
+MODES = ("sync", "async")
+
+
+def _mode(item: pytest.Item) -> str | None:
+    """The mode in which a test runs; None if it has none."""
     params = getattr(getattr(item, "callspec", None), "params", {})
     modes = (params.get(name) for name in ("call", "collect", "act", "mode"))
-    mode = next((mode for mode in modes if mode in ("sync", "async")), None)
-    name = item.nodeid.partition("[")[0]
-    return mode is None or (crc32(name.encode()) % 2 == 0) == (mode == "sync")
+    return next((mode for mode in modes if mode in MODES), None)
+
+
+def _number(item: pytest.Item) -> int:
+    """A number that both modes of a case share, the same in each process."""
+    case = getattr(getattr(item, "callspec", None), "id", "").split("-")
+    name = "-".join([item.nodeid.partition("[")[0], *(p for p in case if p not in MODES)])
+    return crc32(name.encode())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -161,8 +178,17 @@ MEASURED = pytest.StashKey[Path]()
 """The module that is measured as a whole now."""
 
 
+MEMORY = Path("/dev/shm")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the coverage measurement, which is not to be found while it is paused."""
+    """Find the coverage measurement, which is not to be found while it is paused.
+
+    Temporary folders are in memory where there is room: on a disk, a commit of a database waits
+    for it, which takes half the time of the tests of the service.
+    """
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     module = sys.modules.get("coverage")
     config.stash[COVERAGE] = module.Coverage.current() if module else None
 
@@ -227,6 +253,22 @@ def call(request: pytest.FixtureRequest) -> Run:
         return asyncio.run(agent.ainvoke(*args, **kwargs))
 
     return sync if request.param == "sync" else a
+
+
+@pytest.fixture(params=["batched", "per_call"])
+def mode(request: pytest.FixtureRequest) -> Any:
+    """How the middleware for reviews asks: once for all calls of a turn, or once for each."""
+    return request.param
+
+
+@pytest.fixture
+def send(call: Run) -> Run:
+    """Run an agent on some messages, or on one that asks it to continue."""
+
+    def send(agent: Any, messages: Any = None, config: Any = None) -> Any:
+        return call(agent, {"messages": messages or [HumanMessage("Go on")]}, config)
+
+    return send
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -479,7 +479,7 @@ REPETITIONS = [
     ),
     Repetition("the same call many times at once", [[[SEARCH] * 6]]),
     Repetition(
-        "a call again beside new ones",
+        "a call again next to new ones",
         [[[LIST, c("read_file", "x", path=str(number))] for number in range(6)]],
     ),
     Repetition(

@@ -303,10 +303,10 @@ def _check(case: Case, fused: Any, mode: Mode, form: Form | None) -> None:
         return
     earlier = passed[states.index(ended.state) :]
     ended.run(AND)
-    assert ended.finish() in _ends_anew(plain, earlier)
+    assert ended.finish() in _ends_again(plain, earlier)
 
 
-def _ends_anew(plain: Thread, passed: list[Any]) -> Iterator[str]:
+def _ends_again(plain: Thread, passed: list[Any]) -> Iterator[str]:
     """How the run hook by hook ends if the user says something else in one of its states.
 
     LangGraph shows what the tasks of a step have written before it is over, and drops it if there

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import Any, get_overloads
 
 import pytest
@@ -19,7 +18,7 @@ from agent_factory import AgentMiddleware, Runtime, create_agent, plan_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.factory.agent import AgentOptions
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import Plain, User, add, texts
 
 GO = {"messages": "Go"}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -37,15 +36,6 @@ def agent(*steps: Any, **options: Any) -> Any:
     return create_agent(
         ScriptedChatModel(list(steps)), [add], **{"checkpointer": InMemorySaver(), **options}
     )
-
-
-def texts(result: Any) -> list[str]:
-    return [m.text for m in result["messages"]]
-
-
-class Quiet(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> None:
-        return None
 
 
 # Pauses
@@ -118,26 +108,26 @@ def test_a_run_pauses_after_its_tools(call: Any) -> None:
 
 def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
     """D20"""
-    waiting = agent(calls("1"), "Done", middleware=[Quiet()], interrupt_before="*")
+    waiting = agent(calls("1"), "Done", middleware=[Plain()], interrupt_before="*")
     call(waiting, GO, THREAD)
     stops = []
     while (state := waiting.get_state(THREAD)).next:
         stops.append(state.next)
         call(waiting, None, THREAD)
-    turn = [("Quiet.before_model",), ("model",)]
+    turn = [("Plain.before_model",), ("model",)]
     assert stops == [*turn, ("tools",), *turn]
-    named = agent("Done", middleware=[Quiet()], interrupt_before=("Quiet.before_model",))
+    named = agent("Done", middleware=[Plain()], interrupt_before=("Plain.before_model",))
     call(named, GO, THREAD)
-    assert named.get_state(THREAD).next == ("Quiet.before_model",)
+    assert named.get_state(THREAD).next == ("Plain.before_model",)
 
 
 @pytest.mark.parametrize("argument", ["interrupt_before", "interrupt_after"])
 def test_a_name_that_is_not_a_node_is_refused(argument: str) -> None:
     """D20: with the names there are."""
     with pytest.raises(SpecError, match=r"^\[AF116\]") as caught:
-        agent(middleware=[Quiet()], **{argument: ["model", "toools"]})
+        agent(middleware=[Plain()], **{argument: ["model", "toools"]})
     assert caught.value.subject == f"{argument}: 'toools'"
-    assert "Quiet.before_model, model, tools" in caught.value.hint
+    assert "Plain.before_model, model, tools" in caught.value.hint
 
 
 @pytest.mark.parametrize("value", ["tools", 3, {"tools": 1}])
@@ -209,11 +199,6 @@ def test_a_crash_keeps_what_was_done(call: Any) -> None:
 # Context and store
 
 
-@dataclass
-class User:
-    name: str
-
-
 def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
     """B6a: a context given as a dict becomes what the schema says."""
     store = InMemoryStore()
@@ -251,8 +236,8 @@ def test_a_cache_is_that_of_the_graph(call: Any) -> None:
 
 def test_each_node_and_each_tool_call_is_an_update(collect: Any) -> None:
     """D35: the mode of updates is the one a compiled graph streams by default."""
-    chunks = collect(agent(calls("1", "2"), "Done", middleware=[Quiet()]), GO, THREAD)
-    turn = ["Quiet.before_model", "model"]
+    chunks = collect(agent(calls("1", "2"), "Done", middleware=[Plain()]), GO, THREAD)
+    turn = ["Plain.before_model", "model"]
     assert [next(iter(chunk)) for chunk in chunks] == [*turn, "tools", "tools", *turn]
 
 

@@ -15,6 +15,7 @@ from agent_factory import agent_tool, create_agent
 from agent_factory.errors import ArgumentError, TurnError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from reviews import payments
 from samples import last_text, tool_results
 
 Run = Callable[..., Any]
@@ -37,10 +38,6 @@ class Till:
         return f"paid {euros}"
 
 
-def pays(*euros: int) -> list[dict[str, Any]]:
-    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
-
-
 def asks(*requests: str) -> list[dict[str, Any]]:
     return [{"name": "clerk", "args": {"request": r}, "id": f"outer_{r}"} for r in requests]
 
@@ -60,11 +57,6 @@ def boss(tools: list[Any], *script: Any, **options: Any) -> Any:
     return create_agent(model, tools, **{"checkpointer": InMemorySaver(), **options})
 
 
-@pytest.fixture(params=["batched", "per_call"])
-def mode(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 @pytest.fixture(params=[False, True], ids=["steps", "fused"])
 def fused(request: pytest.FixtureRequest) -> Any:
     return request.param
@@ -72,7 +64,7 @@ def fused(request: pytest.FixtureRequest) -> Any:
 
 def test_the_final_answer_of_the_subagent_is_the_result(call: Run) -> None:
     till = Till()
-    clerk = create_agent(ScriptedChatModel([pays(1), "Ann has it."]), [till.pay], name="clerk")
+    clerk = create_agent(ScriptedChatModel([payments(1), "Ann has it."]), [till.pay], name="clerk")
     tool = agent_tool(clerk, description="Pays money.")
     assert (tool.name, tool.description, list(tool.args)) == ("clerk", "Pays money.", ["request"])
     model = ScriptedChatModel([asks("a"), "Done."])
@@ -108,7 +100,7 @@ def test_the_name_of_the_subagent_is_in_the_metadata_of_its_run(
     call: Run, agent_name: Any, tool_name: Any, seen: str
 ) -> None:
     till = Till()
-    script = ScriptedChatModel([pays(1), "Paid."])
+    script = ScriptedChatModel([payments(1), "Paid."])
     clerk = create_agent(script, [till.pay], name=agent_name)
     tool = agent_tool(clerk, name=tool_name, description="Pays money.")
     call(boss([tool], asks("a"), "Done."), HI, ONE)
@@ -121,7 +113,7 @@ def test_a_review_in_the_subagent_is_answered_through_the_outer_thread(
     call: Run, mode: Any, fused: Any, checkpointer: Any
 ) -> None:
     till = Till()
-    tool = clerk_tool(till, pays(1), "Paid.", mode=mode, fused=fused, checkpointer=checkpointer)
+    tool = clerk_tool(till, payments(1), "Paid.", mode=mode, fused=fused, checkpointer=checkpointer)
     agent = boss([tool], asks("a"), "Done.", fused=fused)
     (asked,) = call(agent, HI, ONE)["__interrupt__"]
     assert till.paid == []
@@ -135,7 +127,7 @@ def test_a_review_in_the_subagent_is_answered_through_the_outer_thread(
 
 def test_two_reviews_in_one_run_of_the_subagent(act: Run, mode: Any, fused: Any) -> None:
     till = Till()
-    tool = clerk_tool(till, pays(1), pays(2), "Paid twice.", mode=mode)
+    tool = clerk_tool(till, payments(1), payments(2), "Paid twice.", mode=mode)
     agent = boss([tool], asks("a"), "Done.", fused=fused)
     agent.invoke(HI, ONE)
     act("approve", agent)
@@ -148,7 +140,7 @@ def test_two_reviews_in_one_run_of_the_subagent(act: Run, mode: Any, fused: Any)
 
 def test_an_edit_and_a_rejection_reach_the_subagent(act: Run, mode: Any) -> None:
     till = Till()
-    tool = clerk_tool(till, pays(100), pays(200), "Paid 10.", mode=mode)
+    tool = clerk_tool(till, payments(100), payments(200), "Paid 10.", mode=mode)
     agent = boss([tool], asks("a"), "Done.")
     agent.invoke(HI, ONE)
     act("edit", agent, {"euros": 10})
@@ -163,7 +155,7 @@ def test_parallel_calls_are_reviewed_separately(act: Run, mode: Any, fused: Any)
 
     def step(messages: Any) -> Any:
         last = messages[-1]
-        return pays(int(last.text)) if last.type == "human" else f"Result: {last.text}"
+        return payments(int(last.text)) if last.type == "human" else f"Result: {last.text}"
 
     clerk = create_agent(
         ScriptedChatModel([step] * 9),  # a fused run starts the parallel calls once more
@@ -193,7 +185,7 @@ def test_parallel_calls_are_reviewed_separately(act: Run, mode: Any, fused: Any)
 
 def test_a_new_message_while_the_subagent_waits(act: Run) -> None:
     till = Till()
-    agent = boss([clerk_tool(till, pays(1))], asks("a"), "Stopped.")
+    agent = boss([clerk_tool(till, payments(1))], asks("a"), "Stopped.")
     agent.invoke(HI, ONE)
     result = act("add_input", agent, "Stop!")
     assert till.paid == []
@@ -201,7 +193,7 @@ def test_a_new_message_while_the_subagent_waits(act: Run) -> None:
 
 
 def test_an_interrupt_outside_of_a_run_is_refused_with_the_reason() -> None:
-    tool = clerk_tool(Till(), pays(1), checkpointer=InMemorySaver())
+    tool = clerk_tool(Till(), payments(1), checkpointer=InMemorySaver())
     with pytest.raises(TurnError, match=r"clerk: was interrupted, and no outer agent"):
         tool.invoke({"request": "Pay!"}, {"configurable": {"thread_id": "1"}})
 

@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from io import StringIO
 from typing import Annotated, Any, NotRequired
 
@@ -45,6 +44,8 @@ from agent_factory.cli.show import plan_tree
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
+from reviews import ask
+from samples import User, texts
 
 ASK: Any = {"messages": [("user", "Go.")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -60,11 +61,6 @@ def made(flow: Any, name: str = "Mine", **attributes: Any) -> AgentMiddleware[An
 
 def calls(*names: str, **args: Any) -> list[dict[str, Any]]:
     return [{"name": name, "args": args, "id": f"{n}"} for n, name in enumerate(names)]
-
-
-def ask(question: str) -> str:
-    """Ask a person."""
-    return str(interrupt(question))
 
 
 def boom() -> str:
@@ -87,10 +83,6 @@ def asking(*stack: Any, **more: Any) -> Any:
     """An agent that asks a person, and then is done."""
     script = [calls("ask", question="ok?"), "Done."]
     return agent(*stack, **{"script": script, "checkpointer": InMemorySaver(), **more})
-
-
-def texts(result: Any) -> list[str]:
-    return [message.text for message in result["messages"]]
 
 
 class Watch(AgentMiddleware[Any, Any]):
@@ -175,7 +167,7 @@ def test_a_changed_state_is_written_when_a_run_goes_on(call: Run) -> None:
     assert texts(result)[-1] == "Done."
 
 
-def test_a_key_that_is_no_input_is_refused(call: Run) -> None:
+def test_a_key_that_is_not_an_input_is_refused(call: Run) -> None:
     def flow(self: Any, state: Any) -> Any:
         yield {**state, "nonsense": 1}
 
@@ -313,7 +305,7 @@ def test_without_a_thread_an_unmade_run_has_its_input(call: Run) -> None:
         (3, "must run the agent with a state, got int"),
     ],
 )
-def test_what_is_no_state_is_refused(call: Run, yielded: Any, message: str) -> None:
+def test_what_is_not_a_state_is_refused(call: Run, yielded: Any, message: str) -> None:
     def flow(self: Any, state: Any) -> Any:
         yield yielded
 
@@ -330,7 +322,7 @@ def test_a_run_is_made_once(call: Run) -> None:
         call(agent(made(flow)), ASK)
 
 
-def test_what_is_no_update_is_refused(call: Run) -> None:
+def test_what_is_not_an_update_is_refused(call: Run) -> None:
     def flow(self: Any, state: Any) -> Any:
         yield state
         return "Done."
@@ -344,11 +336,6 @@ def test_what_is_no_update_is_refused(call: Run) -> None:
 
     with pytest.raises(TurnError, match=r"AF309.*'nonsense'"):
         call(agent(made(unknown)), ASK)
-
-
-@dataclass
-class User:
-    name: str
 
 
 def test_it_gets_the_context_the_store_and_the_config(call: Run) -> None:

@@ -267,7 +267,7 @@ CONFIG: Any = {"configurable": {"thread_id": "one"}}
 
 
 class Thread:
-    """An agent inside layers, with what its thread has stored. Each call has an agent of its own.
+    """An agent inside layers, with what its thread has stored. Each call has its own agent.
 
     Args:
         layers: The habits of its layers, the outermost first.

@@ -79,13 +79,13 @@ def test_a_way_takes_part_as_soon_as_the_library_has_it(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(agent_factory, "create_agent", create_agent)
     transitions = [
-        Transition("as ever", {"steady": False}, judged=False),
+        Transition("as before", {"steady": False}, judged=False),
         Transition("swift", {"swift": True}),
         Transition("thin", {"swift": True, "keep": "little"}),
         Transition("absent", {"steady": True}),
     ]
     found = contenders.there(transitions)
-    assert [way.name for way in found] == ["as ever", "swift", "thin"]
+    assert [way.name for way in found] == ["as before", "swift", "thin"]
     built = [contenders.ours(way).create_agent("model", []) for way in found]
     assert built == [(False, None), (True, None), (True, "little")]
     assert contenders.judged(transitions) == found[1:]
@@ -177,7 +177,7 @@ def test_every_group_can_be_measured_without_other_libraries(
     )
 
 
-def test_the_self_check_is_made_in_both_colours() -> None:
+def test_the_self_check_is_made_sync_and_async() -> None:
     figures = [found for work in check(TINY) for found in work.figures()]
     assert [found.name for found in figures] == ["itself, sync", "itself, async"]
 
@@ -242,7 +242,7 @@ def test_built_ins_and_bare_hooks_take_the_same_steps(tmp_path: Path) -> None:
     assert steps[0].count(["tools"]) == 2
 
 
-def test_an_import_is_timed_by_the_clocks_of_its_own_process() -> None:
+def test_an_import_is_timed_by_the_clocks_of_its_process() -> None:
     reading = runs.Import("import json").timed(harness.now)
     assert 0 < reading.wall < 60
     assert 0 <= reading.cpu < 60

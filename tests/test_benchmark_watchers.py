@@ -57,7 +57,7 @@ def test_every_watcher_sees_every_step(
 
 
 class Blind:
-    """An agent that shows nothing: each call runs to the end, and no callback hears of it."""
+    """An agent that shows nothing: each call runs to the end, and no callback sees it."""
 
     def __init__(self, agent: Any) -> None:
         self._agent = agent
@@ -88,7 +88,7 @@ class Blind:
 
 
 @pytest.mark.parametrize("watcher", watchers(), ids=lambda watcher: watcher.name)
-def test_a_run_that_shows_nothing_is_no_figure(watcher: Watcher) -> None:
+def test_a_run_that_shows_nothing_is_not_a_figure(watcher: Watcher) -> None:
     ours = contenders.ours()
 
     def create_agent(model: Any, tools: Any, **options: Any) -> Any:

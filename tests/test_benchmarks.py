@@ -230,7 +230,7 @@ def test_the_readme_has_the_goals_and_a_place_for_figures() -> None:
     assert readme.between(text, "figures")
 
 
-def test_the_readme_tells_of_every_group() -> None:
+def test_the_readme_names_every_group() -> None:
     text = readme.README.read_text(encoding="utf-8")
     assert [name for name in GROUPS if f"\n| {name} |" not in text] == []
 

@@ -80,6 +80,7 @@ def test_it_is_typed() -> None:
     assert "no issues found" in runs("mypy", "--cache-dir", cache, MYPYPATH=str(ROOT))
 
 
+@pytest.mark.long
 def test_other_commands_take_it_and_its_recordings() -> None:
     new("order_desk")
     show = CliRunner().invoke(app, ["show", "order_desk/order_desk/agent.py:stack"])

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
+
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
 from agent_factory import Topology, load_topology
-from agent_factory.cli.app import app
 from agent_factory.cli.show import plan_tree
 from agent_factory.topology import plan
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
@@ -49,10 +49,6 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("old.json").write_text(OLD.to_json(), encoding="utf-8")
     Path("new.json").write_text(NEW.to_json(), encoding="utf-8")
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
 
 
 def refused(*words: str) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
+
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
 import typer
-from typer.testing import CliRunner, Result
 
 from agent_factory import plan_agent
-from agent_factory.cli.app import app
 from agent_factory.cli.error_reports import reporting_errors
 
 AGENT = """
@@ -96,10 +96,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         return file
 
     return written
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
 
 
 def shown(target: str) -> str:

@@ -31,7 +31,7 @@ from agent_factory import (
 )
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import Noted, add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "one"}}
@@ -320,10 +320,6 @@ def hook_of(method: Callable[..., Any], *jumps: Any) -> AgentMiddleware:
             return method(state)
 
     return Hook()
-
-
-class Noted(AgentState):
-    note: NotRequired[str]
 
 
 def decided(call: Any, method: Callable[..., Any], *jumps: Any) -> Decision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NotRequired
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -12,7 +12,6 @@ from langgraph.types import Command, interrupt
 
 from agent_factory import (
     AgentMiddleware,
-    AgentState,
     Decision,
     ExtendedModelResponse,
     ModelResponse,
@@ -22,7 +21,7 @@ from agent_factory import (
     wrap_tool_call,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import Noted, add, through
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -31,10 +30,6 @@ THREAD: Any = {"configurable": {"thread_id": "one"}}
 
 class Broken(Exception):
     """What a test raises."""
-
-
-class Noted(AgentState):
-    note: NotRequired[str]
 
 
 def around_model(flow: Callable[[Any], Any], name: str = "Layer") -> AgentMiddleware:
@@ -71,10 +66,6 @@ def decided(call: Any, *middleware: AgentMiddleware, steps: Any = None) -> list[
 # Around the model
 
 
-def passes(request: Any) -> Any:
-    return (yield request)
-
-
 def overrides(request: Any) -> Any:
     return (yield request.override(system_prompt="Be brief.", model_settings={"top_k": 1}))
 
@@ -105,7 +96,7 @@ def adds_to_the_list(request: Any) -> Any:
     return response
 
 
-def wraps_anew(request: Any) -> Any:
+def wraps_again(request: Any) -> Any:
     response = yield request
     return ModelResponse(result=list(response.result))
 
@@ -190,14 +181,14 @@ def returns_junk(request: Any) -> Any:
 @pytest.mark.parametrize(
     ("flow", "steps", "outcome", "detail"),
     [
-        (passes, ["a"], Outcome.PASSED, ""),
+        (through, ["a"], Outcome.PASSED, ""),
         (overrides, ["a"], Outcome.CHANGED_REQUEST, "system_message, model_settings"),
         (overrides_with_the_same, ["a"], Outcome.PASSED, ""),
         (sets_a_field, ["a"], Outcome.CHANGED_REQUEST, "tool_choice"),
         (answers, ["a"], Outcome.ANSWERED, ""),
         (changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
         (adds_to_the_list, ["a"], Outcome.CHANGED_RESPONSE, ""),
-        (wraps_anew, ["a"], Outcome.PASSED, ""),
+        (wraps_again, ["a"], Outcome.PASSED, ""),
         (unwraps, ["a"], Outcome.PASSED, ""),
         (changes_both, ["a"], Outcome.CHANGED_REQUEST, "system_message, response"),
         (writes, ["a"], Outcome.WROTE, ""),
@@ -223,7 +214,7 @@ def test_the_outcome_of_a_model_layer_is_what_it_did(
 
 
 def test_an_error_passes_through_outer_layers_from_within(call: Any) -> None:
-    inner, outer = decided(call, around_model(passes, "Outer"), around_model(raises, "Inner"))
+    inner, outer = decided(call, around_model(through, "Outer"), around_model(raises, "Inner"))
     assert (inner.middleware, inner.detail, inner.reason) == ("Inner", "Broken", "")
     assert (outer.middleware, outer.detail, outer.reason) == ("Outer", "Broken", "from within")
 
@@ -304,7 +295,7 @@ def recovers_tool(request: Any) -> Any:
 @pytest.mark.parametrize(
     ("flow", "outcome", "detail"),
     [
-        (passes, Outcome.PASSED, ""),
+        (through, Outcome.PASSED, ""),
         (other_arguments, Outcome.CHANGED_REQUEST, "tool_call"),
         (answers_itself, Outcome.ANSWERED, ""),
         (ends_the_run, Outcome.CHANGED_RESPONSE, ""),
@@ -330,7 +321,7 @@ def test_a_layer_that_interrupts_is_recorded_and_continues_with_the_answer(call:
     agent = create_agent(
         ScriptedChatModel([CALL, "Five."]),
         [add],
-        middleware=[around_tool(passes, "Outer"), around_tool(asks, "Inner")],
+        middleware=[around_tool(through, "Outer"), around_tool(asks, "Inner")],
         checkpointer=InMemorySaver(),
         decisions=log.append,
     )

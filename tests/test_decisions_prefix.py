@@ -152,7 +152,7 @@ def test_a_subagent_is_compared_within_each_of_its_runs(call: Any) -> None:
     assert change.thread == "one"
 
 
-def test_a_failed_call_is_no_request_to_compare_with(call: Any) -> None:
+def test_a_failed_call_is_not_a_request_to_compare_with(call: Any) -> None:
     agent, found = logged(dated(), steps=["Yes.", ConnectionError("down"), "No."])
     ask(agent, call, "one")
     with pytest.raises(ConnectionError):
@@ -324,7 +324,7 @@ def reachable(start: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("contents", [False, True])
-def test_what_is_remembered_of_a_thread_is_no_text(call: Any, contents: bool) -> None:
+def test_what_is_remembered_of_a_thread_is_not_text(call: Any, contents: bool) -> None:
     agent, found = logged(dated(), steps=["A secret.", "Another."], contents=contents)
     recorder = agent.builder.nodes["model"].runnable._recorder
     for _ in range(2):
@@ -390,7 +390,7 @@ def prefix(history: list[AnyMessage], prompt: str = "") -> Prefix:
 
 
 @given(messages(), messages())
-def test_a_history_that_goes_on_is_no_change(history: Any, more: Any) -> None:
+def test_a_history_that_goes_on_is_not_a_change(history: Any, more: Any) -> None:
     before, after = prefix(history), prefix([*history, *more])
     assert [change_of(part, before, after) for part in PARTS] == [None] * len(PARTS)
 
@@ -481,7 +481,7 @@ def test_a_digest_holds_what_a_provider_reads_and_nothing_else() -> None:
     assert len({digest_of(message)[0] for message in made}) == len(made)
 
 
-def test_a_layer_may_send_what_is_no_message(call: Any) -> None:
+def test_a_layer_may_send_what_is_not_a_message(call: Any) -> None:
     @wrap_model_call
     def pairs(request: Any) -> Any:
         return (yield request.override(messages=[("user", m.text) for m in request.messages]))

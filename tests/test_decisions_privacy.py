@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -24,6 +23,7 @@ from agent_factory import (
     hook_config,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer
 
 SECRET = "S3CR3T"
 THREAD: Any = {"configurable": {"thread_id": "one"}}
@@ -37,12 +37,6 @@ ASK: Any = {
 
 class Kept(AgentState):
     kept: NotRequired[Any]
-
-
-class Answer(BaseModel):
-    """The answer."""
-
-    number: int
 
 
 class Busy(AgentMiddleware):

@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
-from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -26,7 +25,7 @@ from agent_factory import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import Answer, add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 
@@ -48,12 +47,6 @@ def stop(runtime: ToolRuntime) -> Command[Any]:
 def over() -> Command[Any]:
     """Hand over."""
     return Command(graph=Command.PARENT, goto="other")
-
-
-class Answer(BaseModel):
-    """The answer."""
-
-    number: int
 
 
 def calls(*names: str, **args: Any) -> list[Any]:

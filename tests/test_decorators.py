@@ -27,7 +27,7 @@ from agent_factory import (
 )
 from agent_factory.errors import AgentFactoryError, ArgumentError, PathNotSupported
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import add, adding
 
 Decorate = Callable[..., Any]
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -35,10 +35,6 @@ HOOKS = [before_agent, before_model, after_model, after_agent]
 NAMES = ["before_agent", "before_model", "after_model", "after_agent"]
 HOOK_AND_NAME = list(zip(HOOKS, NAMES, strict=True))
 WRAPS = [wrap_model_call, wrap_tool_call]
-
-
-def model() -> ScriptedChatModel:
-    return ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "5"])
 
 
 class Counting(AgentState[Any]):
@@ -106,7 +102,7 @@ def test_a_hook_writes_to_its_own_schema(call: Any) -> None:
     def count(state: Any, runtime: Any) -> dict[str, Any]:
         return {"calls": state.get("calls", 0) + 1}
 
-    assert call(create_agent(model(), [add], middleware=[count]), ASK)["calls"] == 2
+    assert call(create_agent(adding(), [add], middleware=[count]), ASK)["calls"] == 2
 
 
 def test_tools_of_a_decorated_function_are_the_agents(call: Any) -> None:
@@ -114,7 +110,7 @@ def test_tools_of_a_decorated_function_are_the_agents(call: Any) -> None:
     def bring(state: Any, runtime: Any) -> None:
         return None
 
-    result = call(create_agent(model(), middleware=[bring]), ASK)
+    result = call(create_agent(adding(), middleware=[bring]), ASK)
     assert [m.text for m in result["messages"]][-2:] == ["5", "5"]
 
 
@@ -199,7 +195,7 @@ def test_wrap_tool_call_takes_a_function_of_request_and_handler() -> None:
     def doubled(request: Any, handler: Any) -> Any:
         return handler(request.override(tool_call={**request.tool_call, "args": {"a": 4, "b": 6}}))
 
-    result = create_agent(model(), [add], middleware=[doubled]).invoke(ASK)
+    result = create_agent(adding(), [add], middleware=[doubled]).invoke(ASK)
     assert result["messages"][-2].text == "10"
 
 
@@ -209,7 +205,7 @@ async def test_wrap_tool_call_takes_a_coroutine_function() -> None:
         message = await handler(request)
         return message.model_copy(update={"content": "marked"})
 
-    result = await create_agent(model(), [add], middleware=[marked]).ainvoke(ASK)
+    result = await create_agent(adding(), [add], middleware=[marked]).ainvoke(ASK)
     assert result["messages"][-2].text == "marked"
 
 
@@ -223,7 +219,7 @@ def test_a_generator_function_becomes_a_flow_for_sync_and_async_runs(call: Any) 
     def through(request: Any) -> Any:
         return (yield request)
 
-    asked = ScriptedChatModel(["first", *model().steps[:1], "unused", "5"])
+    asked = ScriptedChatModel(["first", *adding().steps[:1], "unused", "5"])
     result = call(create_agent(asked, [add], middleware=[twice, through]), ASK)
     assert [m.text for m in result["messages"]] == ["2 + 3?", "", "5", "5"]
     assert twice.name == "Twice"
@@ -235,7 +231,7 @@ def test_a_dynamic_prompt_is_computed_for_each_call(call: Any, prompt: Any) -> N
     def brief(request: Any) -> Any:
         return f"{prompt} {len(request.messages)}" if isinstance(prompt, str) else prompt
 
-    asked = model()
+    asked = adding()
     call(create_agent(asked, [add], middleware=[brief], system_prompt="Old."), ASK)
     texts = [record.messages[0].text for record in asked.requests]
     many = isinstance(prompt, str)

@@ -214,7 +214,7 @@ def test_an_answer_that_does_not_stream_is_written_once(shop: Shop) -> None:
     assert screen.text.count("On Monday.") == 1
 
 
-def test_what_people_and_models_write_is_no_markup(shop: Shop) -> None:
+def test_what_people_and_models_write_is_not_markup(shop: Shop) -> None:
     talk, screen = conversation(shop, ["It is [bold]here[/bold] [/]."])
     talk.say("Where is [red]it[/]?")
     assert "Customer Where is [red]it[/]?" in screen.text
@@ -237,9 +237,9 @@ def test_a_rejected_refund_is_not_paid_and_is_reported_to_the_model(shop: Shop) 
     agent = build_desk(model, shop, InMemorySaver())
     Conversation(agent, screen, lambda: "reject").say("20 dollars back, please.")
     assert shop.refunds() == []
-    told = model.requests[-1].messages[-1]
-    assert isinstance(told, ToolMessage)
-    assert told.text == DECLINED
+    report = model.requests[-1].messages[-1]
+    assert isinstance(report, ToolMessage)
+    assert report.text == DECLINED
     assert DECLINED in screen.text
 
 

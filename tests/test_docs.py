@@ -192,9 +192,16 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
         assert any(file.endswith(f"/{name}") for file in files), name
 
 
-def modules() -> list[str]:
-    found = pkgutil.walk_packages(agent_factory.__path__, "agent_factory.", onerror=lambda _: None)
-    return ["agent_factory", *(module.name for module in found)]
+def modules(having: str = "") -> list[str]:
+    """The modules of the package whose source has a text."""
+    names = ["agent_factory"] if having in Path(agent_factory.__file__).read_text() else []
+    for module in pkgutil.walk_packages(
+        agent_factory.__path__, "agent_factory.", onerror=lambda _: None
+    ):
+        finder: Any = module.module_finder
+        if having in finder.find_spec(module.name).loader.get_source(module.name):
+            names.append(module.name)
+    return names
 
 
 def missing(module: str) -> list[str]:
@@ -208,7 +215,7 @@ SLOW_EXAMPLES = {"agent_factory.local_model.chat_model"}
 
 def example_modules() -> list[Any]:
     marks = {True: [pytest.mark.long], False: []}
-    return [pytest.param(name, marks=marks[name in SLOW_EXAMPLES]) for name in modules()]
+    return [pytest.param(name, marks=marks[name in SLOW_EXAMPLES]) for name in modules(">>>")]
 
 
 @pytest.mark.parametrize("name", example_modules())
@@ -256,7 +263,7 @@ def test_the_table_of_build_codes_is_that_of_the_code() -> None:
 
 
 def also(cls: type[AgentFactoryError]) -> str:
-    """The exception types users know that a class derives from, beside its own tree."""
+    """The exception types users know that a class derives from, next to its own tree."""
     bases = [
         b for b in cls.__bases__ if not issubclass(b, AgentFactoryError) and b is not Exception
     ]

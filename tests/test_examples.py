@@ -119,7 +119,9 @@ def test_the_local_model_calls_the_tool_too(show: Show, name: str, tool: str, fa
     assert out.rpartition("Ai Message")[2].count(fact) == 1
 
 
-def test_resilience_tries_again_what_passes_and_tells_the_model_what_does_not(show: Show) -> None:
+def test_resilience_tries_again_what_passes_and_reports_to_the_model_what_does_not(
+    show: Show,
+) -> None:
     out = show("resilience")
     assert out.startswith("  find_order: the line is dead\n  find_order: no answer after 2 s\n")
     assert "Order A-1001 arrives on Thursday." in out
@@ -263,7 +265,7 @@ def test_privacy_guards_the_local_model_too(show: Show) -> None:
     assert "@example" not in out
 
 
-def test_workspace_works_in_a_folder_of_its_own_and_hides_addresses(show: Show) -> None:
+def test_workspace_works_in_its_own_folder_and_hides_addresses(show: Show) -> None:
     out = show("workspace")
     assert "On Monday [REDACTED_EMAIL] returned a lamp.\n[exit code 0]" in out
     assert "/done\n" in out
@@ -289,7 +291,7 @@ def test_why_says_who_decided_and_for_what_reason(show: Show) -> None:
 
 @pytest.mark.long
 @needs_local_model
-def test_why_tells_of_the_local_model_too(show: Show) -> None:
+def test_why_names_the_local_model_too(show: Show) -> None:
     out = show("why", "--model", "local")
     assert "repeated: 2 times, after ConnectionError [the line was dead]" in out
     assert "Guard.after_model jumped: end [refunds are for people]" in out

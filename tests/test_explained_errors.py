@@ -57,7 +57,7 @@ def wrap(self: Any, request: Any, handler: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["model", "tool"])
 @pytest.mark.parametrize("method", [flow, wrap])
-def test_a_layer_without_return_is_told_to_return(kind: str, method: Any) -> None:
+def test_a_layer_without_return_should_return(kind: str, method: Any) -> None:
     name = f"around_{kind}" if method is flow else f"wrap_{kind}_call"
     with pytest.raises(BadReturn) as caught:
         run({name: method}, lambda agent, given: agent.invoke(given))
@@ -90,14 +90,14 @@ async def reads_coroutine(self: Any, request: Any, handler: Any) -> Any:
 
 @pytest.mark.usefixtures("dropped")
 @pytest.mark.parametrize("kind", ["model", "tool"])
-def test_a_layer_that_returns_a_coroutine_is_told_to_await(kind: str) -> None:
+def test_a_layer_that_returns_a_coroutine_should_await(kind: str) -> None:
     with pytest.raises(BadReturn) as caught:
         run({f"awrap_{kind}_call": returns_coroutine}, start)
     assert "await handler(request)" in caught.value.hint
 
 
 @pytest.mark.usefixtures("dropped")
-def test_a_hook_that_returns_a_coroutine_is_told_to_await() -> None:
+def test_a_hook_that_returns_a_coroutine_should_await() -> None:
     async def later() -> None: ...
 
     async def abefore_model(self: Any, state: Any, runtime: Any) -> Any:

@@ -17,7 +17,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import AsyncHook, Count, Plain, add
 
 
 def other_add() -> int:
@@ -26,11 +26,6 @@ def other_add() -> int:
 
 
 other_add.__name__ = "add"
-
-
-class Plain(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> None:
-        return None
 
 
 class Misspelt(AgentMiddleware):
@@ -56,11 +51,6 @@ class Both(AgentMiddleware):
         return (yield request)
 
 
-class AsyncHook(AgentMiddleware):
-    async def abefore_model(self, state: Any, runtime: Any) -> None:
-        return None
-
-
 class SyncLayer(AgentMiddleware):
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
         return handler(request)
@@ -76,10 +66,6 @@ class JumpsToTools(AgentMiddleware):
     @hook_config(can_jump_to=["tools"])
     def after_model(self, state: Any, runtime: Any) -> None:
         return None
-
-
-class Count(AgentState):
-    count: NotRequired[int]
 
 
 class Counts(AgentState):

@@ -24,11 +24,7 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
-
-
-def find(query: str) -> str:
-    """Find."""
-    return query
+from samples import find
 
 
 class Plain(AgentMiddleware):
@@ -246,7 +242,7 @@ def test_a_misspelt_tool_is_refused_with_the_right_name(name: str, tool: str) ->
         (["refund*", "[fr]ind"], ["refund", "find"], []),
     ],
 )
-def test_another_name_is_no_misspelling(
+def test_another_name_is_not_a_misspelling(
     names: list[str], tools: list[str], expected: list[str]
 ) -> None:
     made = [make_tool(name, description="Acts.")(find) for name in tools]

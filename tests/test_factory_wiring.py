@@ -59,7 +59,7 @@ def member(name: str, methods: Sequence[str], log: list[str]) -> AgentMiddleware
 
 
 def script(log: list[str], *steps: Any) -> ScriptedChatModel:
-    """A model that tells of each call in the log."""
+    """A model that logs each call."""
 
     def logged(step: Any) -> Callable[[Any], Any]:
         def tell(messages: Any) -> Any:
@@ -116,7 +116,7 @@ class AsyncOnly(AgentMiddleware):
         state["messages"][-1].additional_kwargs["by"] = "async"
 
 
-class BothColours(SyncOnly, AsyncOnly):
+class SyncAndAsync(SyncOnly, AsyncOnly):
     pass
 
 
@@ -124,7 +124,7 @@ class Heir(SyncOnly):
     pass
 
 
-@pytest.mark.parametrize("kind", [SyncOnly, AsyncOnly, BothColours, Heir])
+@pytest.mark.parametrize("kind", [SyncOnly, AsyncOnly, SyncAndAsync, Heir])
 def test_a_sync_and_an_async_hook_make_one_node(kind: type[AgentMiddleware]) -> None:
     """A4, A5: also where it is inherited from a middleware."""
     agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
@@ -150,7 +150,7 @@ def test_a_sync_run_calls_the_sync_hook_and_an_async_run_the_async_one() -> None
 
     assert by(SyncOnly) == ["sync", "sync"]
     assert by(AsyncOnly) == ["async"]
-    assert by(BothColours) == ["sync", "async"]
+    assert by(SyncAndAsync) == ["sync", "async"]
 
 
 def test_a_hook_that_is_async_only_is_named_in_a_sync_run() -> None:

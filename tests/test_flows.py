@@ -328,10 +328,10 @@ def test_a_bad_yield_raises_in_the_flow_at_its_yield(drive: Drive) -> None:
         try:
             yield "junk"
         except BadReturn:
-            return "told"
-        return "not told"
+            return "reported"
+        return "not reported"
 
-    assert drive(flow()) == "told"
+    assert drive(flow()) == "reported"
 
 
 def test_a_flow_may_be_made_of_flows(drive: Drive) -> None:
@@ -348,11 +348,11 @@ def test_a_flow_may_be_made_of_flows(drive: Drive) -> None:
 
 async def test_two_flows_of_one_author_do_not_share_anything() -> None:
     def flow(name: str) -> Flow[list[str]]:
-        heard = []
+        observed = []
         for _ in range(3):
-            heard.append((yield name))
+            observed.append((yield name))
             yield Sleep(0)
-        return heard
+        return observed
 
     one, other = await asyncio.gather(arun(flow("a"), later), arun(flow("b"), later))
     assert one == ["a", "a", "a"]

@@ -1,4 +1,4 @@
-"""Results of the calls beside a handoff go to the parent graph with it."""
+"""Results of the calls next to a handoff go to the parent graph with it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, Send
 
 from agent_factory import AgentMiddleware, create_agent, create_react_agent
 from agent_factory.runtime.handoffs import command_to_parent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import ask, named_calls
 
 GO: Any = {"messages": "Go"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 CallId = Annotated[str, InjectedToolCallId]
 State = Annotated[dict[str, Any], InjectedState]
-
-
-def calls(*names: str) -> list[dict[str, Any]]:
-    """Calls of these tools, whose ids are the names."""
-    return [{"name": name, "args": {}, "id": name} for name in names]
 
 
 def add() -> str:
@@ -41,12 +37,6 @@ def look() -> str:
 def answer() -> str:
     """Answer."""
     return "42"
-
-
-@tool
-def ask() -> str:
-    """Ask."""
-    return f"said {interrupt('?')}"
 
 
 @tool
@@ -130,11 +120,11 @@ def results(messages: Any) -> list[str]:
     ],
     ids=lambda value: " ".join(value) if "to_bob" in value else "",
 )
-def test_the_next_agent_reads_the_results_beside_a_handoff(
+def test_the_next_agent_reads_the_results_next_to_a_handoff(
     call: Any, form: str, fused: Any, stored: bool, names: Any, expected: Any
 ) -> None:
     alice = create_agent(
-        ScriptedChatModel([calls(*names)]),
+        ScriptedChatModel([named_calls(*names)]),
         [add, look, answer, fail, handoff("bob", form)],
         handle_tool_errors=lambda error: f"Error: {error}",
         fused=fused,
@@ -154,7 +144,7 @@ def test_several_handoffs_of_one_turn_pass_on_all_results_once(
     call: Any, form: str, fused: Any
 ) -> None:
     tools = [add, handoff("bob", form), handoff("carol", form)]
-    model = ScriptedChatModel([calls("to_carol", "add", "to_bob")])
+    model = ScriptedChatModel([named_calls("to_carol", "add", "to_bob")])
     team = Team(create_agent(model, tools, fused=fused), "bob", "carol")
     out = call(team.graph, GO)
     assert (
@@ -165,7 +155,7 @@ def test_several_handoffs_of_one_turn_pass_on_all_results_once(
 
 
 def test_a_handoff_that_passes_on_its_turn_alone_is_completed(call: Any) -> None:
-    model = ScriptedChatModel([calls("add", "to_bob")])
+    model = ScriptedChatModel([named_calls("add", "to_bob")])
     team = Team(create_agent(model, [add, handoff("bob", passes=last_pair)]), "bob")
     call(team.graph, GO)
     assert team.read_by("bob") == ["3", "to bob"]
@@ -177,7 +167,7 @@ def test_a_handoff_that_passes_on_its_turn_alone_is_completed(call: Any) -> None
         lambda state, note: [("user", "Take over.")],
         lambda state, note: [
             *state["messages"][:-1],
-            AIMessage("", tool_calls=calls("to_bob"), id=state["messages"][-1].id),
+            AIMessage("", tool_calls=named_calls("to_bob"), id=state["messages"][-1].id),
             note,
         ],
         lambda state, note: [note],
@@ -186,7 +176,7 @@ def test_a_handoff_that_passes_on_its_turn_alone_is_completed(call: Any) -> None
 )
 def test_results_go_where_their_calls_go(call: Any, passes: Any) -> None:
     """A handoff that keeps the calls to itself keeps their results, too."""
-    model = ScriptedChatModel([calls("add", "to_bob")])
+    model = ScriptedChatModel([named_calls("add", "to_bob")])
     team = Team(create_agent(model, [add, handoff("bob", passes=passes)]), "bob")
     call(team.graph, GO)
     assert "3" not in team.read_by("bob")
@@ -194,16 +184,16 @@ def test_results_go_where_their_calls_go(call: Any, passes: Any) -> None:
 
 def test_a_react_agent_passes_results_on(call: Any) -> None:
     for version in ("v1", "v2"):
-        model = ScriptedChatModel([calls("add", "to_bob")])
+        model = ScriptedChatModel([named_calls("add", "to_bob")])
         alice = create_react_agent(model, [add, handoff("bob")], version=version)
         team = Team(alice, "bob")
         call(team.graph, GO)
         assert team.read_by("bob") == ["3", "to bob"]
 
 
-def test_a_structured_answer_beside_a_handoff_goes_along(call: Any) -> None:
+def test_a_structured_answer_next_to_a_handoff_goes_along(call: Any) -> None:
     alice = create_agent(
-        ScriptedChatModel([calls("Answer", "to_bob")]),
+        ScriptedChatModel([named_calls("Answer", "to_bob")]),
         [handoff("bob")],
         response_format={"title": "Answer", "type": "object"},
     )
@@ -215,7 +205,7 @@ def test_a_structured_answer_beside_a_handoff_goes_along(call: Any) -> None:
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_result_that_was_waited_for_goes_along(call: Any, fused: Any) -> None:
-    model = ScriptedChatModel([calls("add", "ask", "to_bob")])
+    model = ScriptedChatModel([named_calls("add", "ask", "to_bob")])
     alice = create_agent(model, [add, ask, handoff("bob")], fused=fused)
     team = Team(alice, "bob", checkpointer=InMemorySaver())
     assert call(team.graph, GO, THREAD)["__interrupt__"][0].value == "?"
@@ -229,7 +219,7 @@ def test_a_call_that_a_hook_has_answered_keeps_its_answer(call: Any) -> None:
         def after_model(self, state: Any, runtime: Any) -> Any:
             return {"messages": [ToolMessage("refused", tool_call_id="add")]}
 
-    model = ScriptedChatModel([calls("add", "look", "to_bob")])
+    model = ScriptedChatModel([named_calls("add", "look", "to_bob")])
     alice = create_agent(model, [add, look, handoff("bob")], middleware=[Refuse()])
     team = Team(alice, "bob")
     call(team.graph, GO)
@@ -237,7 +227,7 @@ def test_a_call_that_a_hook_has_answered_keeps_its_answer(call: Any) -> None:
 
 
 def test_ids_that_recur_in_a_thread_are_those_of_the_last_turn(call: Any) -> None:
-    model = ScriptedChatModel([calls("add"), calls("add", "to_bob")])
+    model = ScriptedChatModel([named_calls("add"), named_calls("add", "to_bob")])
     team = Team(create_agent(model, [add, handoff("bob")]), "bob")
     call(team.graph, GO)
     assert team.read_by("bob") == ["3", "3", "to bob"]
@@ -249,10 +239,12 @@ def test_a_handoff_in_a_team_inside_of_another_graph(call: Any, depth: int) -> N
     carol = ScriptedChatModel(["carol here"])
     agents = {
         "alice": create_agent(
-            ScriptedChatModel([calls("add", "to_bob")]), [add, handoff("bob")], name="alice"
+            ScriptedChatModel([named_calls("add", "to_bob")]), [add, handoff("bob")], name="alice"
         ),
         "bob": create_agent(
-            ScriptedChatModel([calls("to_carol", "look")]), [look, handoff("carol")], name="bob"
+            ScriptedChatModel([named_calls("to_carol", "look")]),
+            [look, handoff("carol")],
+            name="bob",
         ),
         "carol": create_agent(carol, name="carol"),
     }
@@ -271,7 +263,7 @@ def test_a_handoff_in_a_team_inside_of_another_graph(call: Any, depth: int) -> N
 
 def test_an_agent_that_hands_over_to_the_parent_of_its_team(call: Any) -> None:
     """Two graphs deep: the agent leaves a team that is a node of an agent's parent."""
-    alice = create_agent(ScriptedChatModel([calls("add", "to_bob")]), [add, handoff("bob")])
+    alice = create_agent(ScriptedChatModel([named_calls("add", "to_bob")]), [add, handoff("bob")])
     inner = StateGraph(MessagesState).add_node("alice", alice).add_edge(START, "alice")
     inner.add_node(
         "bob",
@@ -286,7 +278,7 @@ def test_an_agent_that_hands_over_to_the_parent_of_its_team(call: Any) -> None:
 
 def test_updates_of_pairs_are_completed_too() -> None:
     """Only a layer can return them."""
-    turn = AIMessage("", tool_calls=calls("add", "to_bob"))
+    turn = AIMessage("", tool_calls=named_calls("add", "to_bob"))
     note, result = (ToolMessage(id_, tool_call_id=id_) for id_ in ("to_bob", "add"))
     pairs = [("messages", [turn, note]), ("step", 1)]
     command = command_to_parent([Command(graph=Command.PARENT, update=pairs)], [turn, result])
@@ -296,5 +288,5 @@ def test_updates_of_pairs_are_completed_too() -> None:
 def test_the_single_call_of_a_turn_is_handed_over_as_it_is() -> None:
     note = ToolMessage("left", tool_call_id="to_bob")
     command: Any = Command(graph=Command.PARENT, goto="bob", update={"messages": [note]})
-    turn = AIMessage("", tool_calls=calls("to_bob"))
+    turn = AIMessage("", tool_calls=named_calls("to_bob"))
     assert command_to_parent([command], [turn]) is command

@@ -12,11 +12,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, Send
 
 from agent_factory import AgentMiddleware, create_agent
 from agent_factory.errors import CommandNotSupported
 from agent_factory.testing import ScriptedChatModel
+from samples import ask, numbered_calls, texts
 
 GO = {"messages": "Go"}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -40,23 +41,13 @@ def handoff(name: str, goto: Any = "other", **options: Any) -> Any:
     return tool(name, **options)(leave)
 
 
-@tool
-def ask() -> str:
-    """Ask a person."""
-    return f"said {interrupt('?')}"
-
-
 def add() -> str:
     """Give a result."""
     return "sum"
 
 
-def calls(*names: str) -> list[dict[str, Any]]:
-    return [{"name": name, "args": {}, "id": f"{i}"} for i, name in enumerate(names)]
-
-
 def other(state: Any) -> Any:
-    """Takes over; a Send gives it a state of its own."""
+    """Takes over; a Send gives it its own state."""
     return {"messages": [AIMessage(f"took over {state.get('task', '')}".strip())]}
 
 
@@ -68,10 +59,6 @@ def team(agent: Any, **options: Any) -> Any:
     return graph.compile(**options)
 
 
-def texts(result: Any) -> list[str]:
-    return [m.text for m in result["messages"]]
-
-
 # Commands to the parent graph
 
 
@@ -81,7 +68,7 @@ def test_a_tool_hands_over_to_a_node_of_the_parent(
     call: Any, goto: Any, options: dict[str, Any]
 ) -> None:
     """C60, C65: its update and its goto arrive, and the model is not asked again."""
-    agent = create_agent(ScriptedChatModel([calls("a")]), [handoff("a", goto, **options)])
+    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [handoff("a", goto, **options)])
     result = call(team(agent), GO)
     sent = not isinstance(goto, str) and not isinstance(goto[0], str)
     assert texts(result) == ["Go", "a left", "took over it" if sent else "took over"]
@@ -96,7 +83,7 @@ def test_several_handoffs_of_one_turn_all_arrive(call: Any, options: dict[str, A
         handoff("b", [Send("other", {"task": "second"})], **options),
         handoff("c", "other", **options),
     ]
-    agent = create_agent(ScriptedChatModel([calls("a", "b", "c")]), tools)
+    agent = create_agent(ScriptedChatModel([numbered_calls("a", "b", "c")]), tools)
     result = call(team(agent), GO)
     assert result["notes"] == ["a", "b", "c"]
     assert texts(result)[:4] == ["Go", "a left", "b left", "c left"]
@@ -115,7 +102,7 @@ def test_a_handoff_parallel_to_an_ordinary_tool_leaves(call: Any, names: list[st
         def after_agent(self, state: Any, runtime: Any) -> None:
             log.append("after_agent")
 
-    model = ScriptedChatModel([calls(*names)])
+    model = ScriptedChatModel([numbered_calls(*names)])
     agent = create_agent(model, [handoff("a"), add], middleware=[Log()])
     assert texts(call(team(agent), GO)) == ["Go", "a left", "took over"]
     assert log == ["before_model"]
@@ -124,7 +111,7 @@ def test_a_handoff_parallel_to_an_ordinary_tool_leaves(call: Any, names: list[st
 def test_a_handoff_parallel_to_a_structured_answer_leaves(call: Any) -> None:
     """C63"""
     agent = create_agent(
-        ScriptedChatModel([calls("Answer", "a")]),
+        ScriptedChatModel([numbered_calls("Answer", "a")]),
         [handoff("a")],
         response_format={"title": "Answer", "type": "object"},
     )
@@ -133,7 +120,7 @@ def test_a_handoff_parallel_to_a_structured_answer_leaves(call: Any) -> None:
 
 def test_a_handoff_waits_for_a_tool_that_interrupts(call: Any) -> None:
     """D29: it is kept in the thread until all tools of the turn have spoken."""
-    agent = create_agent(ScriptedChatModel([calls("a", "ask")]), [handoff("a"), ask])
+    agent = create_agent(ScriptedChatModel([numbered_calls("a", "ask")]), [handoff("a"), ask])
     graph = team(agent, checkpointer=InMemorySaver())
     assert call(graph, GO, THREAD)["__interrupt__"][0].value == "?"
     assert call(graph, Command(resume="yes"), THREAD)["notes"] == ["a"]
@@ -141,7 +128,7 @@ def test_a_handoff_waits_for_a_tool_that_interrupts(call: Any) -> None:
 
 def test_a_handoff_may_only_update(call: Any) -> None:
     """C60"""
-    agent = create_agent(ScriptedChatModel([calls("a")]), [handoff("a", ())])
+    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [handoff("a", ())])
     assert texts(call(team(agent), GO)) == ["Go", "a left"]
 
 
@@ -159,7 +146,7 @@ def test_a_hook_may_hand_over(call: Any) -> None:
 
 
 def test_a_handoff_without_a_parent_is_refused(call: Any) -> None:
-    agent = create_agent(ScriptedChatModel([calls("a")]), [handoff("a")])
+    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [handoff("a")])
     with pytest.raises(CommandNotSupported, match="this agent has no parent"):
         call(agent, GO)
 
@@ -180,7 +167,7 @@ def test_an_agent_is_a_node_of_another_graph(call: Any) -> None:
 
 def test_an_agent_in_a_tool_answers_and_interrupts(call: Any) -> None:
     """C48: an interrupt of the inner agent reaches the caller of the outer one."""
-    inner = create_agent(ScriptedChatModel([calls("ask"), "Inner"]), [ask])
+    inner = create_agent(ScriptedChatModel([numbered_calls("ask"), "Inner"]), [ask])
 
     @tool
     def delegate() -> str:
@@ -188,7 +175,9 @@ def test_an_agent_in_a_tool_answers_and_interrupts(call: Any) -> None:
         return str(inner.invoke({"messages": ["Go"]})["messages"][-1].text)
 
     outer = create_agent(
-        ScriptedChatModel([calls("delegate"), "Outer"]), [delegate], checkpointer=InMemorySaver()
+        ScriptedChatModel([numbered_calls("delegate"), "Outer"]),
+        [delegate],
+        checkpointer=InMemorySaver(),
     )
     assert call(outer, GO, THREAD)["__interrupt__"][0].value == "?"
     assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go", "", "Inner", "Outer"]

@@ -99,13 +99,13 @@ def test_a_valid_history_is_left_alone(messages: list[AnyMessage]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "mended"), [case[1:] for case in BROKEN], ids=[c[0] for c in BROKEN]
+    ("messages", "valid"), [case[1:] for case in BROKEN], ids=[c[0] for c in BROKEN]
 )
-def test_an_invalid_history_is_repaired(messages: list[AnyMessage], mended: list[str]) -> None:
+def test_an_invalid_history_is_repaired(messages: list[AnyMessage], valid: list[str]) -> None:
     assert not is_valid(messages)
     repaired = repair(messages)
     assert repaired is not None
-    assert shown(repaired.messages) == mended
+    assert shown(repaired.messages) == valid
 
 
 def test_a_call_left_open_is_answered_with_an_error_that_names_its_tool() -> None:
@@ -211,9 +211,9 @@ def test_validity_is_what_providers_ask_for(messages: list[AnyMessage]) -> None:
 @given(histories)
 def test_a_repaired_history_is_valid_and_is_not_repaired_again(messages: list[AnyMessage]) -> None:
     repaired = repair(messages)
-    mended = messages if repaired is None else repaired.messages
-    assert a_model_may_see(mended)
-    assert repair(mended) is None
+    valid = messages if repaired is None else repaired.messages
+    assert a_model_may_see(valid)
+    assert repair(valid) is None
 
 
 @given(histories)
@@ -246,8 +246,8 @@ def test_an_answer_is_kept_or_dropped_and_never_made_up(messages: list[AnyMessag
 def test_an_answer_that_stands_right_stays(messages: list[AnyMessage]) -> None:
     """Minimal: only what is missing, doubled, misplaced or unasked for is touched."""
     repaired = repair(messages)
-    mended = messages if repaired is None else repaired.messages
-    kept = {id(m) for m in mended}
+    valid = messages if repaired is None else repaired.messages
+    kept = {id(m) for m in valid}
     for index, message in enumerate(messages):
         if not isinstance(message, AIMessage):
             continue
@@ -272,8 +272,8 @@ def test_the_update_makes_the_thread_what_the_model_saw(messages: list[AnyMessag
 def test_messages_known_to_be_valid_are_not_read(
     first: list[AnyMessage], rest: list[AnyMessage]
 ) -> None:
-    mended = repair(first)
-    known = first if mended is None else mended.messages
+    valid = repair(first)
+    known = first if valid is None else valid.messages
     whole = [*known, *rest]
     assert is_valid(whole, len(known)) is is_valid(whole)
     looked_at_all, spared = repair(whole), repair(whole, len(known))

@@ -1,4 +1,4 @@
-"""A model given by its name (B18), and what is no model."""
+"""A model given by its name (B18), and what is not a model."""
 
 from __future__ import annotations
 

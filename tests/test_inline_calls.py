@@ -25,7 +25,7 @@ from agent_factory import ToolNode, create_agent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools import tool_node
 from agent_factory.tools.tool_node import with_context
-from samples import add
+from samples import add, fail
 
 
 @pytest.fixture(params=["here", "pool"])
@@ -34,11 +34,6 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param == "pool":
         monkeypatch.setattr(tool_node, "can_run_inline", lambda: False)
     return str(request.param)
-
-
-def fail() -> str:
-    """Fail."""
-    raise ValueError("broken")
 
 
 def move() -> Command[Any]:
@@ -73,7 +68,7 @@ def looks(
     runtime: ToolRuntime[Any, Any],
 ) -> str:
     """Look at what is injected."""
-    told = (
+    report = (
         runtime.tool_call_id,
         runtime.state == state,
         runtime.store is store,
@@ -81,7 +76,7 @@ def looks(
         runtime.execution_info is not None,
         runtime.config["metadata"]["langgraph_node"],
     )
-    return f"{state['messages']} {told} {store.get(('a',), 'b').value}"
+    return f"{state['messages']} {report} {store.get(('a',), 'b').value}"
 
 
 def nothing() -> None:
@@ -211,7 +206,7 @@ def test_an_exception_of_a_layer_is_handled_like_one_of_a_tool(where: str, handl
         assert result == (LookupError, "no such thing")
 
 
-class Heard(BaseCallbackHandler):
+class Observer(BaseCallbackHandler):
     """Record which tools start, and with which input."""
 
     def __init__(self) -> None:
@@ -220,8 +215,8 @@ class Heard(BaseCallbackHandler):
     def on_tool_start(self, serialized: Any, input_str: str, **known: Any) -> None:
         metadata = known["metadata"]
         self.starts.append((serialized["name"], input_str, metadata["langgraph_node"]))
-        told = known["parent_run_id"] is not None, metadata["who"], "mine" in known["tags"]
-        self.starts.append(told)
+        report = known["parent_run_id"] is not None, metadata["who"], "mine" in known["tags"]
+        self.starts.append(report)
 
 
 class Configured(BaseTool):
@@ -243,10 +238,10 @@ def test_callbacks_and_tools_get_the_config_of_their_own_run(where: str) -> None
     spy = Configured(seen=[])
     node = ToolNode([spy])
     for who in ("Ada", "Bob"):
-        heard = Heard()
-        config = {"callbacks": [heard], "metadata": {"who": who}, "tags": ["mine"]}
+        observed = Observer()
+        config = {"callbacks": [observed], "metadata": {"who": who}, "tags": ["mine"]}
         ran(node, "configured", {"a": 1}, config=config)
-        assert heard.starts == [("configured", "{'a': 1}", "tools"), (True, who, True)]
+        assert observed.starts == [("configured", "{'a': 1}", "tools"), (True, who, True)]
         assert spy.seen[-1][1] == who
 
 

@@ -21,7 +21,7 @@ from agent_factory.hooks import introspection
 from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
-from samples import add
+from samples import add, awrap, wrap
 
 PHASES = [str(phase) for phase in Phase]
 WRAPS = ["wrap_model_call", "wrap_tool_call"]
@@ -39,14 +39,6 @@ async def ahook(self: Any, state: Any, runtime: Any) -> None:
 
 def wrong(self: Any) -> None:
     """A hook that takes no state."""
-
-
-def wrap(self: Any, request: Any, handler: Any) -> Any:
-    return handler(request)
-
-
-async def awrap(self: Any, request: Any, handler: Any) -> Any:
-    return await handler(request)
 
 
 def flow(self: Any, request: Any) -> Any:
@@ -191,7 +183,7 @@ def test_a_class_that_is_changed_is_read_again() -> None:
     assert found == ["Mine.before_model", "Mine.after_model"]
 
 
-def test_an_instance_with_a_method_of_its_own_is_read_itself() -> None:
+def test_an_instance_with_its_own_method_is_read_itself() -> None:
     cls = type(made(before_model=hook))
     assert list(validate_middleware(cls())) == []
     changed = cls()

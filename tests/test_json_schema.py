@@ -16,7 +16,7 @@ def validation_errors(value: Any, schema: Any) -> list[str]:
     return JsonSchema(schema).errors(value)
 
 
-NUMBERS_ARE_NO_BOOLEANS = [({"enum": [1]}, True), ({"const": 0}, False), ({"const": [1]}, [True])]
+NUMBERS_NOT_BOOLEANS = [({"enum": [1]}, True), ({"const": 0}, False), ({"const": [1]}, [True])]
 
 FITS: list[tuple[Any, Any]] = [
     ({}, object),
@@ -155,7 +155,7 @@ def test_a_value_that_does_not_fit_and_why(schema: Any, value: Any, line: str) -
     assert validation_errors(value, schema) == [line]
 
 
-@pytest.mark.parametrize(("schema", "value"), NUMBERS_ARE_NO_BOOLEANS)
+@pytest.mark.parametrize(("schema", "value"), NUMBERS_NOT_BOOLEANS)
 def test_true_is_not_one(schema: Any, value: Any) -> None:
     """Python says that they are equal, JSON says that they are not."""
     assert len(validation_errors(value, schema)) == 1

@@ -1,4 +1,4 @@
-"""Where a hook may send the run, and what comes of it."""
+"""Where a hook may send the run, and what follows."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from agent_factory.errors import CommandNotSupported, JumpWithoutCalls, SpecErro
 from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
+from samples import types
 
 # These hooks jump where a build warns about it; the tests are about the targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -38,7 +39,7 @@ ERROR_REPORTED = {"type": "tool_call", "name": "tell", "args": {}, "id": "1"}
 
 def tell() -> str:
     """Tell."""
-    return "told"
+    return "reported"
 
 
 def asking(*ids: str) -> AIMessage:
@@ -72,10 +73,6 @@ def member(name: str, **methods: Any) -> AgentMiddleware:
 
 def quiet(log: list[str], name: str, *phases: str) -> AgentMiddleware:
     return member(name, **{phase: hook(log, phase) for phase in phases})
-
-
-def types(result: Any) -> list[str]:
-    return [message.type for message in result["messages"]]
 
 
 # Each phase, each jump
@@ -114,7 +111,7 @@ def test_tools_runs_pending_calls_before_the_model_is_called(call: Any, phase: s
     agent = create_agent(ScriptedChatModel(["Done"]), [tell], middleware=[jumper])
     done = [ToolMessage("known", tool_call_id="2", name="tell")]
     result = call(agent, {"messages": [HumanMessage("Go"), asking("1", "2"), *done]})
-    assert [m.text for m in result["messages"]] == ["Go", "", "known", "told", "Done"]
+    assert [m.text for m in result["messages"]] == ["Go", "", "known", "reported", "Done"]
 
 
 def test_tools_from_after_model_runs_what_is_pending(call: Any) -> None:

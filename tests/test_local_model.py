@@ -29,6 +29,7 @@ from agent_factory.local_model import (
     LocalContextOverflowError,
     LocalModelError,
 )
+from model_calls import call, function, result
 
 
 @tool
@@ -54,19 +55,6 @@ pytestmark = pytest.mark.long
 
 SHOP = [find_order, refund_order, search_policies]
 EXAMPLES = {"refund_order": ["5 euros back for C-40, it was damaged."]}
-
-
-def function(**properties: Any) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": list(properties)}
-    return {"name": "act", "description": "Do it.", "parameters": parameters}
-
-
-def call(**args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": "find_order", "args": args, "id": "1"}])
-
-
-def result(text: str) -> ToolMessage:
-    return ToolMessage(text, tool_call_id="1")
 
 
 class Contact(BaseModel):
@@ -146,18 +134,18 @@ def test_a_missing_number_is_asked_for_and_then_used(model: LocalChatModel) -> N
 
 def test_after_a_result_the_model_answers_from_it(model: LocalChatModel) -> None:
     talk = [HumanMessage("Where is A-1001?"), call(order_id="A-1001")]
-    told = result("Order A-1001: shipped on May 3, arrives tomorrow.")
-    answer = model.bind_tools(SHOP).invoke([*talk, told])
+    message = result("Order A-1001: shipped on May 3, arrives tomorrow.")
+    answer = model.bind_tools(SHOP).invoke([*talk, message])
     assert not answer.tool_calls
     assert "A-1001" in answer.text
     assert "May 3" in answer.text
 
 
-@pytest.mark.parametrize("told", ["", "!", "42", 'He said "hi" \\ {"a": 1}\n 😀'])
-def test_any_result_can_be_answered_from(model: LocalChatModel, told: str) -> None:
-    answer = model.invoke([HumanMessage("What?"), call(), result(told)])
+@pytest.mark.parametrize("text", ["", "!", "42", 'He said "hi" \\ {"a": 1}\n 😀'])
+def test_any_result_can_be_answered_from(model: LocalChatModel, text: str) -> None:
+    answer = model.invoke([HumanMessage("What?"), call(), result(text)])
     words = set(answer.text.strip(".").split())
-    assert words <= {*told.split(), "Done.", "The", "result", "is", "Nothing"}
+    assert words <= {*text.split(), "Done.", "The", "result", "is", "Nothing"}
 
 
 async def test_streams_and_async_calls_equal_invoke(model: LocalChatModel) -> None:
@@ -238,15 +226,15 @@ async def test_structured_output_is_a_value_of_the_schema(model: LocalChatModel)
     assert copied == Contact(name="Anna Smith", email="anna@example.com")
 
 
-def test_an_answer_that_is_cut_off_is_an_error_or_stands_beside_the_raw_one(
+def test_an_answer_that_is_cut_off_is_an_error_or_stands_next_to_the_raw_one(
     model: LocalChatModel,
 ) -> None:
     with pytest.raises(OutputParserException, match="does not fit the schema"):
         model.with_structured_output(Contact, max_tokens=3).invoke("Anna")
-    told = model.with_structured_output(Contact, include_raw=True, max_tokens=3).invoke("Anna")
-    assert isinstance(told["raw"], AIMessage)
-    assert told["parsed"] is None
-    assert isinstance(told["parsing_error"], OutputParserException)
+    contact = model.with_structured_output(Contact, include_raw=True, max_tokens=3).invoke("Anna")
+    assert isinstance(contact["raw"], AIMessage)
+    assert contact["parsed"] is None
+    assert isinstance(contact["parsing_error"], OutputParserException)
 
 
 def test_a_response_format_goes_with_tools(model: LocalChatModel) -> None:

@@ -14,7 +14,6 @@ from langchain_core.messages import (
     ChatMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 from langchain_core.messages.ai import UsageMetadata
 
@@ -28,20 +27,7 @@ from agent_factory.local_model import (
     slots,
     tool_calling,
 )
-
-
-def function(**properties: Any) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": list(properties)}
-    return {"name": "act", "description": "Do it.", "parameters": parameters}
-
-
-def call(**args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": "find_order", "args": args, "id": "1"}])
-
-
-def result(text: str) -> ToolMessage:
-    return ToolMessage(text, tool_call_id="1")
-
+from model_calls import call, function, result
 
 # --- what a message offers ---------------------------------------------------------------------
 
@@ -246,7 +232,7 @@ def test_a_question_names_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("report", "words"),
     [
         ("Sent on May 3.", "Sent on May 3."),
         ('{"order_id": "A-1", "paid": true}', "order id: A-1, paid: true"),
@@ -255,8 +241,8 @@ def test_a_question_names_what_is_missing() -> None:
         ("null", "null"),
     ],
 )
-def test_json_results_become_words(told: str, words: str) -> None:
-    assert messages.in_words(told) == words
+def test_json_results_become_words(report: str, words: str) -> None:
+    assert messages.in_words(report) == words
 
 
 # --- answers -----------------------------------------------------------------------------------

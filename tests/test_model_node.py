@@ -110,7 +110,7 @@ def test_another_tool_choice_is_bound_again(call: Any) -> None:
 
 @pytest.mark.usefixtures("quick_gc")
 def test_the_cache_of_bound_models_is_bounded(call: Any) -> None:
-    """A set of its own for every call, as of MCP, must not fill the memory."""
+    """A new set for every call, as of MCP, must not fill the memory."""
 
     class Described(dict[str, Any]):
         """A dict that can be watched."""

@@ -91,7 +91,7 @@ class OnlyTheMessage(AgentMiddleware):
 
 
 class Rebuilt(AgentMiddleware):
-    """Writes the answer of the model anew, with its calls."""
+    """Writes the answer of the model again, with its calls."""
 
     def around_model(self, request: Any) -> Any:
         response = yield without_refund(request)
@@ -375,7 +375,7 @@ def test_each_attempt_is_judged_by_its_own_request(call: Any, shop: Shop) -> Non
     assert shop.ran == ["refund 40"]
 
 
-def test_a_structured_answer_beside_a_hidden_call_counts(call: Any, shop: Shop) -> None:
+def test_a_structured_answer_next_to_a_hidden_call_counts(call: Any, shop: Shop) -> None:
     answer = {"name": "Answer", "args": {"number": 7}, "id": "a"}
     agent = create_agent(
         ScriptedChatModel([[REFUND, answer]]),

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from agent_factory import OutputError, create_agent, wrap_model_call
@@ -20,19 +19,10 @@ from agent_factory.structured_output import (
 )
 from agent_factory.structured_output.strategies import as_response_format
 from agent_factory.testing import ScriptedChatModel
+from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-class Weather(BaseModel):
-    """The weather."""
-
-    degrees: int = Field(le=60)
-
-
-class News(BaseModel):
-    headline: str
 
 
 @dataclasses.dataclass
@@ -48,11 +38,6 @@ class NamedModel(ScriptedChatModel):
     """A scripted model with a model name."""
 
     model_name: str
-
-
-def look(city: str) -> str:
-    """Look at the weather of a city."""
-    return f"18 degrees in {city}"
 
 
 GOOD = '{"degrees": 18}'
@@ -154,9 +139,9 @@ def test_a_bad_answer_of_a_provider_is_explained(
     model = ScriptedChatModel([bad, GOOD])
     result = call(create_agent(model, tools, response_format=ProviderStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
-    told = model.requests[1].messages[-1]
-    assert isinstance(told, HumanMessage)
-    assert reason in told.text
+    report = model.requests[1].messages[-1]
+    assert isinstance(report, HumanMessage)
+    assert reason in report.text
 
 
 @pytest.mark.parametrize("tools", [[], [look]])

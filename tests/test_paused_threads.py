@@ -14,6 +14,7 @@ from langgraph.types import Command, interrupt
 from agent_factory import create_agent
 from agent_factory.errors import SpecError
 from agent_factory.testing import InvalidHistory, ScriptedChatModel, assert_valid_history
+from reviews import question
 
 Run = Callable[..., Any]
 
@@ -81,7 +82,7 @@ def test_invoking_with_none_runs_the_calls_and_returns_a_dict(call: Run) -> None
 
 
 def test_an_appended_message_leaves_the_call_unanswered(call: Run) -> None:
-    """The documents' way to reject. The next turn has to mend what it leaves behind."""
+    """The documents' way to reject. The next turn has to repair what it leaves behind."""
     agent = stopped(called(2), "Fine.", call=call)
     agent.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
     assert agent.get_state(THREAD).next == ()
@@ -165,20 +166,16 @@ class Shop:
 LOOK = {"name": "look", "args": {}, "id": "look"}
 
 
-def asks(about: str) -> dict[str, Any]:
-    return {"name": "ask", "args": {"about": about}, "id": about}
-
-
 def test_an_interrupted_tool_runs_again_and_its_sibling_does_not(call: Run) -> None:
     shop = Shop()
-    agent = shop.agent(LOOK, asks("size"), call=call)
+    agent = shop.agent(LOOK, question("size"), call=call)
     result = call(agent, Command(resume="big"), THREAD)
     assert sorted(shop.started) == ["look", "size", "size"]
     assert [m.text for m in result["messages"][2:]] == ["seen", "size: big", "Done."]
 
 
 def test_several_interrupts_are_answered_by_their_ids(call: Run) -> None:
-    agent = Shop().agent(asks("size"), asks("mode"), call=call)
+    agent = Shop().agent(question("size"), question("mode"), call=call)
     tasks = agent.get_state(THREAD).tasks
     ids = {task.interrupts[0].value["about"]: task.interrupts[0].id for task in tasks}
     with pytest.raises(RuntimeError, match="multiple pending interrupts"):
@@ -212,7 +209,7 @@ def test_writing_as_a_node_drops_the_results_of_siblings_and_ending_the_step_kee
     """Why `add_input` writes twice where tasks of the step have already ended."""
     for ends, expected in ((False, [""]), (True, ["", "seen"])):
         shop = Shop()
-        agent = shop.agent(LOOK, asks("size"), call=lambda agent, *a: agent.invoke(*a))
+        agent = shop.agent(LOOK, question("size"), call=lambda agent, *a: agent.invoke(*a))
         if ends:
             agent.update_state(THREAD, None, as_node="__end__")
         answer = ToolMessage("no", tool_call_id="size")

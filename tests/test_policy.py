@@ -25,6 +25,7 @@ from agent_factory.review import (
 )
 from agent_factory.review.policy import COMPARISONS, condition_text, holds
 from agent_factory.testing import ScriptedChatModel
+from samples import find
 
 
 def request(name: str, **args: Any) -> ToolCallRequest:
@@ -211,11 +212,6 @@ def test_a_policy_that_cannot_work_is_refused() -> None:
 
 
 # The table of an agent
-
-
-def find(query: str) -> str:
-    """Find something."""
-    return query
 
 
 def pay(euros: int) -> str:

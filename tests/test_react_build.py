@@ -27,19 +27,12 @@ from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import nothing, scripted
 
 ASK = {"messages": [("user", "2 + 3?")]}
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
-
-
-def nothing(state: Any) -> dict[str, Any]:
-    return {}
-
-
-def model(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(steps or ["Hello"])
 
 
 # The signature
@@ -90,14 +83,14 @@ def test_nothing_is_said_of_deprecation() -> None:
     """B8: it has a home here."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        create_react_agent(model(), [add], context_schema=dict)
+        create_react_agent(scripted(), [add], context_schema=dict)
 
 
 @pytest.mark.parametrize("given", [{"retry_policy": 1}, {"a": 1, "b": 2}])
 def test_an_unknown_parameter_is_refused(given: Any) -> None:
     """B2"""
     with pytest.raises(TypeError) as caught:
-        create_react_agent(model(), [], **given)
+        create_react_agent(scripted(), [], **given)
     assert str(caught.value) == (f"create_react_agent() got unexpected keyword arguments: {given}")
 
 
@@ -128,14 +121,14 @@ def test_model_and_tools_must_be_given(given: Any) -> None:
 )
 def test_what_cannot_be_read_is_refused_by_name(given: Any, subject: str) -> None:
     with pytest.raises(ArgumentError) as caught:
-        create_react_agent(**{"model": model(), "tools": [], **given})
+        create_react_agent(**{"model": scripted(), "tools": [], **given})
     assert caught.value.subject == subject
 
 
 def test_config_schema_is_the_context_schema_of_yesterday() -> None:
     """B3: it warns once, at the caller's line."""
     with pytest.warns(LangGraphDeprecatedSinceV10) as caught:
-        agent = create_react_agent(model(), [], config_schema=Context)
+        agent = create_react_agent(scripted(), [], config_schema=Context)
     (warning,) = caught
     assert warning.filename == __file__
     assert str(warning.message).startswith(
@@ -147,7 +140,7 @@ def test_config_schema_is_the_context_schema_of_yesterday() -> None:
 def test_context_schema_goes_before_config_schema() -> None:
     """B3"""
     with pytest.warns(LangGraphDeprecatedSinceV10):
-        agent = create_react_agent(model(), [], context_schema=Context, config_schema=dict)
+        agent = create_react_agent(scripted(), [], context_schema=Context, config_schema=dict)
     assert agent.context_schema is Context
 
 
@@ -155,7 +148,7 @@ def test_context_schema_goes_before_config_schema() -> None:
 def test_another_version_is_refused(version: Any) -> None:
     """B4"""
     with pytest.raises(ValueError, match="Invalid version") as caught:
-        create_react_agent(model(), [add], version=version)
+        create_react_agent(scripted(), [add], version=version)
     known = f"Invalid version {version}. Supported versions are 'v1' and 'v2'."
     assert str(caught.value) == known
     assert isinstance(caught.value, SpecError)
@@ -165,7 +158,7 @@ def test_another_version_is_refused(version: Any) -> None:
 def test_a_hook_after_the_model_needs_the_version_that_has_one(tools: Any) -> None:
     """B52, E28"""
     with pytest.raises(ReactArgumentError, match="needs version 'v2'") as caught:
-        create_react_agent(model(), tools, post_model_hook=nothing, version="v1")
+        create_react_agent(scripted(), tools, post_model_hook=nothing, version="v1")
     assert caught.value.hint
 
 
@@ -197,7 +190,7 @@ def test_a_state_schema_without_its_keys_is_refused(
 ) -> None:
     """B9, E6"""
     with pytest.raises(ValueError, match="Missing required key") as caught:
-        create_react_agent(model(), [add], state_schema=schema, **more)
+        create_react_agent(scripted(), [add], state_schema=schema, **more)
     message = str(caught.value)
     assert message.startswith("Missing required key(s) {")
     assert message.endswith("} in state_schema")
@@ -214,7 +207,7 @@ def test_a_state_schema_that_cannot_be_read_is_refused() -> None:
 
     for schema in (Broken, Other):
         with pytest.raises(ReactArgumentError, match="cannot be read as a state schema"):
-            create_react_agent(model(), [add], state_schema=schema)
+            create_react_agent(scripted(), [add], state_schema=schema)
 
 
 # What is handed through
@@ -228,7 +221,7 @@ class Context:
 def test_it_is_a_graph_like_any_other(call: Any) -> None:
     """B6, B58"""
     saver = InMemorySaver()
-    agent = create_react_agent(model(ADD, "It is 5."), [add], checkpointer=saver, name="counter")
+    agent = create_react_agent(scripted(ADD, "It is 5."), [add], checkpointer=saver, name="counter")
     thread: Any = {"configurable": {"thread_id": "1"}}
     assert isinstance(agent, Runnable)
     assert agent.name == "counter"
@@ -238,9 +231,9 @@ def test_it_is_a_graph_like_any_other(call: Any) -> None:
     assert "agent" in agent.get_graph().draw_mermaid()
 
 
-def test_a_run_has_a_limit_of_its_own() -> None:
+def test_a_run_has_its_own_limit() -> None:
     """E8: not LangGraph's, which an environment variable sets."""
-    agent: Any = create_react_agent(model(), [])
+    agent: Any = create_react_agent(scripted(), [])
     assert agent.config["recursion_limit"] == 9_999
 
 
@@ -255,7 +248,9 @@ def test_a_run_has_a_limit_of_its_own() -> None:
 )
 def test_a_run_pauses_at_the_named_nodes_and_continues(given: Any, after: Any, call: Any) -> None:
     """B58, D20-D22"""
-    agent = create_react_agent(model(ADD, "It is 5."), [add], checkpointer=InMemorySaver(), **given)
+    agent = create_react_agent(
+        scripted(ADD, "It is 5."), [add], checkpointer=InMemorySaver(), **given
+    )
     thread: Any = {"configurable": {"thread_id": "1"}}
     call(agent, ASK, thread)
     assert agent.get_state(thread).next == after
@@ -267,7 +262,7 @@ def test_a_run_pauses_at_the_named_nodes_and_continues(given: Any, after: Any, c
 def test_a_pause_at_no_node_is_refused() -> None:
     """B58"""
     with pytest.raises(SpecError, match=r"^\[AF116\] .*Its nodes are agent"):
-        create_react_agent(model(), [], interrupt_before=["tools"])
+        create_react_agent(scripted(), [], interrupt_before=["tools"])
 
 
 def test_context_and_store_reach_tools_and_hooks(call: Any) -> None:
@@ -288,7 +283,7 @@ def test_context_and_store_reach_tools_and_hooks(call: Any) -> None:
     store = InMemoryStore()
     store.put(("users",), "ada", {"age": 36})
     agent = create_react_agent(
-        model([{"name": "ask", "args": {}}], "Done."),
+        scripted([{"name": "ask", "args": {}}], "Done."),
         [ask],
         pre_model_hook=hook,
         context_schema=Context,
@@ -300,7 +295,7 @@ def test_context_and_store_reach_tools_and_hooks(call: Any) -> None:
 
 def test_debug_logs_each_step(capsys: pytest.CaptureFixture[str]) -> None:
     """B7"""
-    create_react_agent(model(), [], debug=True).invoke(ASK)
+    create_react_agent(scripted(), [], debug=True).invoke(ASK)
     assert "[values]" in capsys.readouterr().out
 
 
@@ -318,13 +313,13 @@ WEB = {"type": "web_search_preview"}
 @pytest.mark.parametrize("tools", [[add], (add,), [plain], [add, plain], iter([add])])
 def test_tools_are_tools_or_functions(tools: Any) -> None:
     """B13"""
-    assert "tools" in create_react_agent(model(), tools).nodes
+    assert "tools" in create_react_agent(scripted(), tools).nodes
 
 
 @pytest.mark.parametrize("tools", [[], [WEB]])
 def test_without_a_tool_to_run_the_model_is_asked_once(tools: Any, call: Any) -> None:
     """B14, B15: a provider's tool is bound, and run there."""
-    asked = model()
+    asked = scripted()
     agent = create_react_agent(asked, tools)
     assert "tools" not in agent.nodes
     assert call(agent, ASK)["messages"][-1].text == "Hello"
@@ -334,7 +329,7 @@ def test_without_a_tool_to_run_the_model_is_asked_once(tools: Any, call: Any) ->
 def test_a_call_of_a_providers_tool_is_answered_with_an_error(call: Any) -> None:
     """B14"""
     web = {"type": "web_search", "name": "web_search"}
-    agent = create_react_agent(model([{"name": "web_search", "args": {}}], "Well."), [add, web])
+    agent = create_react_agent(scripted([{"name": "web_search", "args": {}}], "Well."), [add, web])
     messages = call(agent, ASK)["messages"]
     text = "Error: web_search is not a valid tool, try one of [add]."
     assert [m.text for m in messages[2:]] == [text, "Well."]
@@ -353,7 +348,7 @@ def broken() -> str:
 def test_a_tool_node_is_used_as_it_is(version: Any, call: Any) -> None:
     """B13, B61: with its own way to handle errors; its name is not that of the node."""
     node = Loud([broken, add], name="my_tools", handle_tool_errors="Oh no.")
-    asked = model([{"name": "broken", "args": {}}, *ADD], "Done.")
+    asked = scripted([{"name": "broken", "args": {}}, *ADD], "Done.")
     agent = create_react_agent(asked, node, version=version)
     assert "tools" in agent.nodes
     assert "my_tools" not in agent.nodes
@@ -363,7 +358,7 @@ def test_a_tool_node_is_used_as_it_is(version: Any, call: Any) -> None:
 
 def test_a_tool_that_is_none_is_refused() -> None:
     with pytest.raises(SpecError, match="docstring"):
-        create_react_agent(model(), [lambda a: a])
+        create_react_agent(scripted(), [lambda a: a])
 
 
 def test_a_runnable_is_a_hook_as_well(call: Any) -> None:
@@ -371,12 +366,12 @@ def test_a_runnable_is_a_hook_as_well(call: Any) -> None:
     hook: Runnable[Any, Any] = RunnableLambda(
         lambda state: {"llm_input_messages": [("user", "Only this")]}
     )
-    asked = model()
+    asked = scripted()
     call(create_react_agent(asked, [], pre_model_hook=hook), ASK)
     assert [m.text for m in asked.requests[0].messages] == ["Only this"]
 
 
 def test_tools_are_base_tools_in_the_end() -> None:
     """B13"""
-    agent: Any = create_react_agent(model(), [plain])
+    agent: Any = create_react_agent(scripted(), [plain])
     assert all(isinstance(t, BaseTool) for t in agent.builder.spec.toolbox.client.values())

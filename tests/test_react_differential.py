@@ -1,6 +1,6 @@
-"""create_react_agent beside langgraph's own: the same graphs, conversations and errors.
+"""create_react_agent next to langgraph's own: the same graphs, conversations and errors.
 
-langgraph's is deprecated and says so; that warning alone is silenced, and only where it is built.
+langgraph's is deprecated and says so; that warning alone is ignored, and only where it is built.
 """
 
 from __future__ import annotations
@@ -23,13 +23,8 @@ from pydantic import BaseModel
 
 from agent_factory import create_react_agent, topology_of
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, nothing, show
 from samples import add_tool as add
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text."""
-    return f"<{text}>"
 
 
 @tool
@@ -47,12 +42,6 @@ CALLS = {
     "unknown": {"x": 1},
     "add badly": {"a": "two"},
 }
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
 
 
 class OwnState(TypedDict):
@@ -74,7 +63,7 @@ def messages_of(state: Any) -> list[BaseMessage]:
     return found
 
 
-def told_mood(state: Any) -> list[BaseMessage]:
+def mood_prompt(state: Any) -> list[BaseMessage]:
     mood = state.get("mood", "calm") if isinstance(state, dict) else state.mood
     return [SystemMessage(f"You are {mood}."), *messages_of(state)]
 
@@ -92,10 +81,6 @@ def answering(state: Any) -> dict[str, Any]:
             for call in calls[:1]
         ]
     }
-
-
-def nothing(state: Any) -> dict[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True)
@@ -145,7 +130,7 @@ def cases(draw: Any) -> Case:
         pre=pre,
         post=post,
         response_format=draw(st.sampled_from([None, Answer, ("Be exact.", Answer)])),
-        prompt=draw(st.sampled_from([None, "Be brief.", SystemMessage("Be kind."), told_mood])),
+        prompt=draw(st.sampled_from([None, "Be brief.", SystemMessage("Be kind."), mood_prompt])),
         state_schema=schema,
         script=tuple(draw(st.lists(TURNS, max_size=2))),
     )
@@ -176,7 +161,7 @@ def said(messages: Any) -> list[tuple[Any, ...]]:
 
 
 def outcome(case: Case, make: Callable[..., Any], *, asynchronous: bool) -> Any:
-    """All that a run shows: what the model was told, the end, and every step of the stream."""
+    """All that a run shows: what the model read, the end, and every step of the stream."""
     structured = [{"name": "Answer", "args": {"number": 5}, "id": "answer"}]
     model = ScriptedChatModel([*case.script, "Done.", structured, structured])
     agent = case.build(make, model)

@@ -15,24 +15,16 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, StreamWriter, interrupt
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agent_factory import create_react_agent
 from agent_factory.errors import BadReturn, CommandNotSupported, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
-from agent_factory.testing import ScriptedChatModel
+from react_tools import add, forget, ran  # noqa: F401  forget is a fixture
+from samples import Answer, nothing, scripted, texts
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-ran: list[str] = []
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    ran.append("add")
-    return a + b
 
 
 @tool
@@ -42,33 +34,10 @@ def mul(a: int, b: int) -> int:
     return a * b
 
 
-@pytest.fixture(autouse=True)
-def forget() -> None:
-    ran.clear()
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
-
-
 ARGS = {"a": 2, "b": 3}
 ADD = [{"name": "add", "args": ARGS, "id": "1"}]
 BOTH = [*ADD, {"name": "mul", "args": ARGS, "id": "2"}]
 STRUCTURED = [{"name": "Answer", "args": {"number": 5}}]
-
-
-def model(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(steps or ["Hello"])
-
-
-def nothing(state: Any) -> dict[str, Any]:
-    return {}
-
-
-def texts(result: Any) -> list[str]:
-    return [m.text for m in result["messages"]]
 
 
 def order(agent: Any, ask: Any = ASK) -> list[str]:
@@ -80,20 +49,20 @@ def order(agent: Any, ask: Any = ASK) -> list[str]:
 
 def test_the_hook_before_the_model_runs_before_every_call() -> None:
     """B55"""
-    agent = create_react_agent(model(ADD, "It is 5."), [add], pre_model_hook=nothing)
+    agent = create_react_agent(scripted(ADD, "It is 5."), [add], pre_model_hook=nothing)
     assert order(agent) == ["pre_model_hook", "agent", "tools", "pre_model_hook", "agent"]
 
 
 def test_the_hook_after_the_model_runs_after_every_call_and_before_tools() -> None:
     """B51, B57"""
-    agent = create_react_agent(model(ADD, "It is 5."), [add], post_model_hook=nothing)
+    agent = create_react_agent(scripted(ADD, "It is 5."), [add], post_model_hook=nothing)
     assert order(agent) == ["agent", "post_model_hook", "tools", "agent", "post_model_hook"]
 
 
 def test_without_tools_everything_runs_once_in_its_order() -> None:
     """B56: there is no router, so a call leads nowhere."""
     agent = create_react_agent(
-        model(ADD, STRUCTURED),
+        scripted(ADD, STRUCTURED),
         [],
         pre_model_hook=nothing,
         post_model_hook=nothing,
@@ -105,7 +74,7 @@ def test_without_tools_everything_runs_once_in_its_order() -> None:
 
 def test_without_tools_a_call_is_left_to_the_outer_graph(call: Any) -> None:
     """B56"""
-    messages = call(create_react_agent(model(ADD), []), ASK)["messages"]
+    messages = call(create_react_agent(scripted(ADD), []), ASK)["messages"]
     assert [m.type for m in messages] == ["human", "ai"]
     assert messages[-1].tool_calls[0]["name"] == "add"
 
@@ -121,7 +90,7 @@ def test_calls_that_nothing_answers_are_run(name: str, call: Any) -> None:
     def answer(state: Any) -> Any:
         return {"messages": done} if len(state["messages"]) == 2 else {}
 
-    agent = create_react_agent(model(BOTH, "Done."), [add, mul], post_model_hook=answer)
+    agent = create_react_agent(scripted(BOTH, "Done."), [add, mul], post_model_hook=answer)
     assert texts(call(agent, ASK))[-1] == "Done."
     assert sorted(ran) == (["mul"] if done else ["add", "mul"])
 
@@ -135,7 +104,7 @@ def test_where_the_hook_answers_all_calls_the_model_goes_on(pre: Any) -> None:
         return {"messages": [ToolMessage("no", tool_call_id=c["id"]) for c in calls]}
 
     agent = create_react_agent(
-        model(ADD, "Done."), [add], pre_model_hook=pre, post_model_hook=answer
+        scripted(ADD, "Done."), [add], pre_model_hook=pre, post_model_hook=answer
     )
     once = [*(["pre_model_hook"] if pre else []), "agent", "post_model_hook"]
     assert order(agent) == once * 2
@@ -144,13 +113,13 @@ def test_where_the_hook_answers_all_calls_the_model_goes_on(pre: Any) -> None:
 
 @pytest.mark.parametrize("structured", [False, True])
 def test_an_answer_that_is_not_the_last_word_ends_the_run(structured: bool) -> None:
-    """B50: the calls are answered, and the last message is no ToolMessage."""
+    """B50: the calls are answered, and the last message is not a ToolMessage."""
 
     def answer(state: Any) -> Any:
         return {"messages": [ToolMessage("no", tool_call_id="1"), HumanMessage("Stop.")]}
 
     agent = create_react_agent(
-        model(ADD, STRUCTURED),
+        scripted(ADD, STRUCTURED),
         [add],
         post_model_hook=answer,
         response_format=Answer if structured else None,
@@ -167,7 +136,7 @@ def test_an_answer_counts_wherever_it_stands() -> None:
         everything = [*before, ToolMessage("no", tool_call_id="1"), asked]
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *everything]}
 
-    agent = create_react_agent(model(ADD), [add], post_model_hook=rewrite)
+    agent = create_react_agent(scripted(ADD), [add], post_model_hook=rewrite)
     assert order(agent) == ["agent", "post_model_hook"]
 
 
@@ -179,7 +148,7 @@ def test_a_hook_edits_calls_before_they_are_run(call: Any) -> None:
         calls = [{**c, "name": "mul"} for c in said.tool_calls]
         return {"messages": [AIMessage("", id=said.id, tool_calls=calls)]}
 
-    agent = create_react_agent(model(ADD, "Done."), [add, mul], post_model_hook=edit)
+    agent = create_react_agent(scripted(ADD, "Done."), [add, mul], post_model_hook=edit)
     call(agent, ASK)
     assert ran == ["mul"]
 
@@ -194,7 +163,7 @@ def test_a_hook_asks_a_person_about_calls(call: Any) -> None:
         return {}
 
     agent = create_react_agent(
-        model(ADD, "Done."), [add], post_model_hook=approve, checkpointer=InMemorySaver()
+        scripted(ADD, "Done."), [add], post_model_hook=approve, checkpointer=InMemorySaver()
     )
     assert call(agent, ASK, THREAD)["__interrupt__"][0].value == "May I?"
     assert not ran
@@ -217,7 +186,7 @@ class NotingModel(AgentStatePydantic):
 def test_a_hook_writes_the_state(name: str, call: Any) -> None:
     """B60"""
     hook: Any = {name: lambda state: {"notes": ["seen"]}}
-    agent = create_react_agent(model(), [], state_schema=Noting, **hook)
+    agent = create_react_agent(scripted(), [], state_schema=Noting, **hook)
     assert call(agent, ASK)["notes"] == ["seen"]
 
 
@@ -229,7 +198,7 @@ def test_a_hook_sees_an_instance_of_a_model_and_may_give_one_back(name: str, cal
         return state.model_copy(update={"notes": [*state.notes, type(state).__name__]})
 
     hook: Any = {name: note}
-    agent = create_react_agent(model(), [add], state_schema=NotingModel, **hook)
+    agent = create_react_agent(scripted(), [add], state_schema=NotingModel, **hook)
     result = call(agent, ASK)
     assert result["notes"] == ["NotingModel"]
     assert len(result["messages"]) == 2
@@ -243,7 +212,7 @@ def test_a_hook_may_give_the_whole_state_back(call: Any) -> None:
         return dict(state)
 
     hooks: Any = {"pre_model_hook": echo, "post_model_hook": echo}
-    agent = create_react_agent(model(ADD, "It is 5."), [add], **hooks)
+    agent = create_react_agent(scripted(ADD, "It is 5."), [add], **hooks)
     assert len(call(agent, ASK)["messages"]) == 4
 
 
@@ -254,7 +223,7 @@ def test_a_hook_replaces_the_history(call: Any) -> None:
         last = state["messages"][-1:]
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *last]}
 
-    asked = model()
+    asked = scripted()
     agent = create_react_agent(asked, [], pre_model_hook=trim)
     result = call(agent, {"messages": [("user", "One"), ("ai", "Two"), ("user", "Three")]})
     assert texts(result) == ["Three", "Hello"]
@@ -266,7 +235,7 @@ async def test_a_coroutine_function_is_a_hook_of_asynchronous_runs() -> None:
     async def hook(state: Any) -> None:
         seen.append("ran")
 
-    agent = create_react_agent(model(), [], pre_model_hook=hook)
+    agent = create_react_agent(scripted(), [], pre_model_hook=hook)
     await agent.ainvoke(ASK)
     assert seen == ["ran"]
     with pytest.raises(TypeError) as caught:
@@ -281,7 +250,7 @@ def test_a_hook_may_speak_in_the_stream(collect: Any) -> None:
     def hook(state: Any, *, writer: StreamWriter) -> None:
         writer("here")
 
-    agent = create_react_agent(model(), [], post_model_hook=hook)
+    agent = create_react_agent(scripted(), [], post_model_hook=hook)
     assert collect(agent, ASK, stream_mode="custom") == ["here"]
 
 
@@ -289,9 +258,9 @@ def test_tokens_of_models_that_a_hook_calls_are_streamed(collect: Any) -> None:
     """As in any node of a graph: listeners go by the name of the node."""
 
     def hook(state: Any) -> None:
-        model("Aside.").invoke("Hm?")
+        scripted("Aside.").invoke("Hm?")
 
-    agent = create_react_agent(model(), [], pre_model_hook=hook)
+    agent = create_react_agent(scripted(), [], pre_model_hook=hook)
     chunks = collect(agent, ASK, stream_mode="messages")
     spoken: dict[str, str] = {}
     for chunk, about in chunks:
@@ -309,12 +278,12 @@ def test_tokens_of_models_that_a_hook_calls_are_streamed(collect: Any) -> None:
     ],
 )
 def test_what_a_hook_may_not_give_is_named(given: Any, error: Any, text: str, call: Any) -> None:
-    agent = create_react_agent(model(), [add], pre_model_hook=lambda state: given)
+    agent = create_react_agent(scripted(), [add], pre_model_hook=lambda state: given)
     with pytest.raises(error, match=text):
         call(agent, ASK)
 
 
 def test_a_hook_may_give_a_command_that_updates(call: Any) -> None:
     give: Command[Any] = Command(update={"messages": [HumanMessage("And 4?")]})
-    agent = create_react_agent(model(), [], pre_model_hook=lambda state: give)
+    agent = create_react_agent(scripted(), [], pre_model_hook=lambda state: give)
     assert texts(call(agent, ASK)) == ["2 + 3?", "And 4?", "Hello"]

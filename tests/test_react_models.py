@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.runtime import Runtime
-from pydantic import BaseModel
 
 from agent_factory import create_react_agent
 from agent_factory.errors import BadReturn, SpecError
@@ -21,7 +20,7 @@ from agent_factory.prebuilt.react_errors import ModelTakesNoTools
 from agent_factory.prebuilt.react_middleware import Extraction, bound
 from agent_factory.prebuilt.react_models import chat_model_of, read_model, takes_tools
 from agent_factory.prebuilt.react_state import AgentState, View
-from agent_factory.testing import ScriptedChatModel
+from samples import Answer, scripted
 from samples import add_tool as add
 
 ASK = {"messages": [("user", "2 + 3?")]}
@@ -37,22 +36,12 @@ ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
 WEB = {"type": "web_search", "name": "web_search"}
 
 
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
-
-
-def model(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(steps or ["Hello"])
-
-
 # Static models
 
 
 def test_a_model_is_bound_to_tools_of_both_kinds(call: Any) -> None:
     """B19"""
-    asked = model()
+    asked = scripted()
     call(create_react_agent(asked, [add, WEB]), ASK)
     assert asked.requests[0].tools == ["add", "web_search"]
 
@@ -65,7 +54,7 @@ def test_without_tools_nothing_is_bound(call: Any) -> None:
 
 def test_a_model_that_knows_its_tools_is_asked_as_it_is(call: Any) -> None:
     """B24, B26"""
-    asked = model(ADD, "It is 5.")
+    asked = scripted(ADD, "It is 5.")
     agent = create_react_agent(asked.bind_tools([add], tool_choice="any"), [add])
     assert call(agent, ASK)["messages"][-1].text == "It is 5."
     assert [r.kwargs["tool_choice"] for r in asked.requests] == ["any", "any"]
@@ -73,7 +62,7 @@ def test_a_model_that_knows_its_tools_is_asked_as_it_is(call: Any) -> None:
 
 def test_what_else_was_bound_is_kept_when_tools_are(call: Any) -> None:
     """B24: a binding without tools gets them, and keeps its stop words."""
-    asked = model()
+    asked = scripted()
     call(create_react_agent(asked.bind(stop=["."]), [add]), ASK)
     assert asked.requests[0].tools == ["add"]
     assert asked.requests[0].kwargs["stop"] == ["."]
@@ -102,7 +91,7 @@ def test_bound_tools_are_known_in_the_forms_of_providers(
     bound: Any, tools: Any, provided: int
 ) -> None:
     """B24-B27"""
-    assert not takes_tools(model().bind(tools=bound), tools, provided)
+    assert not takes_tools(scripted().bind(tools=bound), tools, provided)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +107,7 @@ def test_another_number_of_bound_tools_is_refused(
 ) -> None:
     """B25"""
     with pytest.raises(ValueError, match="Number of tools") as caught:
-        create_react_agent(model().bind(tools=bound), [*tools, *[WEB] * provided])
+        create_react_agent(scripted().bind(tools=bound), [*tools, *[WEB] * provided])
     assert str(caught.value) == (
         "Number of tools in the model.bind_tools() and tools passed to create_react_agent must "
         f"match {message}"
@@ -129,25 +118,25 @@ def test_another_number_of_bound_tools_is_refused(
 def test_a_bound_tool_of_another_name_is_refused(bound: Any) -> None:
     """B26"""
     with pytest.raises(ValueError, match="Missing tools") as caught:
-        create_react_agent(model().bind(tools=bound), [add])
+        create_react_agent(scripted().bind(tools=bound), [add])
     assert str(caught.value) == "Missing tools '{'add'}' in the model.bind_tools()"
 
 
-def told(messages: Any) -> list[Any]:
+def instructions(messages: Any) -> list[Any]:
     return [SystemMessage("Be brief."), *messages]
 
 
 def test_a_chain_that_ends_in_a_bound_model_is_asked_as_it_is(call: Any) -> None:
     """B23"""
-    asked = model(ADD, "It is 5.")
-    chain = RunnableLambda(told) | asked.bind_tools([add])
+    asked = scripted(ADD, "It is 5.")
+    chain = RunnableLambda(instructions) | asked.bind_tools([add])
     assert call(create_react_agent(chain, [add]), ASK)["messages"][-1].text == "It is 5."
     assert [m.text for m in asked.requests[0].messages] == ["Be brief.", "2 + 3?"]
 
 
 def test_the_tools_of_a_chain_are_looked_at_too() -> None:
     """B23, B25"""
-    chain = RunnableLambda(told) | model().bind_tools([add])
+    chain = RunnableLambda(instructions) | scripted().bind_tools([add])
     with pytest.raises(ValueError, match="Number of tools"):
         create_react_agent(chain, [add, show])
 
@@ -157,7 +146,8 @@ class Mute(FakeListChatModel):
 
 
 @pytest.mark.parametrize(
-    "given", [RunnableLambda(told) | model(), Mute(responses=[]), RunnableLambda(told)]
+    "given",
+    [RunnableLambda(instructions) | scripted(), Mute(responses=[]), RunnableLambda(instructions)],
 )
 @pytest.mark.parametrize("tools", [[add], [WEB]])
 def test_a_model_without_bind_tools_is_refused_with_a_hint(given: Any, tools: Any) -> None:
@@ -183,15 +173,15 @@ def test_what_answers_no_message_is_named(call: Any) -> None:
 
 def test_the_chat_model_is_found_in_chains_and_bindings() -> None:
     """B22"""
-    inside = model()
+    inside = scripted()
     for given in (inside, inside.bind(stop=["."]), inside.bind_tools([add]).bind(seed=1)):
         assert chat_model_of(given) is inside
-        assert chat_model_of(RunnableLambda(told) | given) is inside
+        assert chat_model_of(RunnableLambda(instructions) | given) is inside
 
 
 def test_a_structured_answer_needs_a_chat_model() -> None:
     """B22: refused when the agent is built."""
-    wrong: Any = RunnableLambda(told)
+    wrong: Any = RunnableLambda(instructions)
     with pytest.raises(TypeError, match="Expected `model` to be a ChatModel") as caught:
         create_react_agent(wrong, [], response_format=Answer)
     assert str(caught.value).endswith(f"got {RunnableLambda}")
@@ -214,7 +204,7 @@ def test_a_string_needs_langchain(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_string_names_a_model_of_langchain(monkeypatch: pytest.MonkeyPatch, call: Any) -> None:
     """B18"""
     module = ModuleType("langchain.chat_models")
-    module.init_chat_model = lambda name, **_: model(f"I am {name}.")  # type: ignore[attr-defined]
+    module.init_chat_model = lambda name, **_: scripted(f"I am {name}.")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "langchain", ModuleType("langchain"))
     monkeypatch.setitem(sys.modules, "langchain.chat_models", module)
     agent = create_react_agent("openai:gpt-4o", [add])
@@ -226,7 +216,7 @@ def test_a_string_names_a_model_of_langchain(monkeypatch: pytest.MonkeyPatch, ca
 
 def test_a_function_chooses_the_model_of_each_call(call: Any) -> None:
     """B17, B20: from the state and the runtime; it binds its own tools."""
-    small, large = model(ADD), model("It is 5.")
+    small, large = scripted(ADD), scripted("It is 5.")
     seen = []
 
     def choose(state: Any, runtime: Runtime[Any]) -> Runnable[Any, Any]:
@@ -241,28 +231,28 @@ def test_a_function_chooses_the_model_of_each_call(call: Any) -> None:
 
 def test_nothing_is_bound_to_a_chosen_model(call: Any) -> None:
     """B20"""
-    asked = model()
+    asked = scripted()
     call(create_react_agent(lambda state, runtime: asked, [add]), ASK)
     assert asked.requests[0].tools == []
 
 
 def test_the_prompt_is_put_before_a_chosen_model(call: Any) -> None:
     """B20"""
-    asked = model()
+    asked = scripted()
     agent = create_react_agent(lambda state, runtime: asked, [], prompt="Be brief.")
     call(agent, ASK)
     assert [m.text for m in asked.requests[0].messages] == ["Be brief.", "2 + 3?"]
 
 
 async def choose_later(state: Any, runtime: Any) -> BaseChatModel:
-    return model("Hello", [{"name": "Answer", "args": {"number": 5}}])
+    return scripted("Hello", [{"name": "Answer", "args": {"number": 5}}])
 
 
 class Chooser:
     """An object that is called and awaited."""
 
     async def __call__(self, state: Any, runtime: Any) -> BaseChatModel:
-        return model("Hello")
+        return scripted("Hello")
 
 
 @pytest.mark.parametrize("choose", [choose_later, Chooser()])
@@ -288,8 +278,8 @@ def test_a_choice_that_is_awaited_needs_an_asynchronous_run(choose: Any) -> None
 
 def test_a_choice_serves_the_structured_answer_too(call: Any) -> None:
     """B21, B42"""
-    answering = model([{"name": "Answer", "args": {"number": 5}}])
-    turns = iter([model("Hello"), answering])
+    answering = scripted([{"name": "Answer", "args": {"number": 5}}])
+    turns = iter([scripted("Hello"), answering])
     agent = create_react_agent(lambda state, runtime: next(turns), [], response_format=Answer)
     assert call(agent, ASK)["structured_response"] == Answer(number=5)
 
@@ -304,7 +294,7 @@ def test_the_structured_answer_says_so_where_its_choice_is_awaited() -> None:
     assert str(caught.value) == ASYNC_MODEL
 
 
-@pytest.mark.parametrize("chosen", [None, "openai:gpt-4o", [model]])
+@pytest.mark.parametrize("chosen", [None, "openai:gpt-4o", [scripted]])
 def test_a_choice_that_is_not_a_model_is_refused(chosen: Any, call: Any) -> None:
     agent = create_react_agent(lambda state, runtime: chosen, [])
     with pytest.raises(BadReturn, match="the function given as model: must return"):

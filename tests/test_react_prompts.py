@@ -1,4 +1,4 @@
-"""What the model of create_react_agent is told: prompts and histories (B29-B36, B12, B32)."""
+"""What the model of create_react_agent reads: prompts and histories (B29-B36, B12, B32)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from agent_factory.errors import BadReturn, HistoryError
 from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import scripted
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
-
-
-def model(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(steps or ["Hello"])
 
 
 def shown(asked: ScriptedChatModel, index: int = 0) -> list[tuple[str, str]]:
@@ -57,31 +54,31 @@ class Prompter:
     ],
     ids=lambda p: type(p).__name__,
 )
-def test_every_form_of_prompt_tells_the_model_first(prompt: Any, call: Any) -> None:
+def test_every_form_of_prompt_comes_first(prompt: Any, call: Any) -> None:
     """B29"""
-    asked = model()
+    asked = scripted()
     call(create_react_agent(asked, [], prompt=prompt), ASK)
     assert shown(asked) == [("system", "Be brief."), ("human", "2 + 3?")]
 
 
 def test_without_a_prompt_the_messages_are_shown_as_they_are(call: Any) -> None:
     """B29, B31"""
-    asked = model()
+    asked = scripted()
     call(create_react_agent(asked, []), ASK)
     assert shown(asked) == [("human", "2 + 3?")]
 
 
 @pytest.mark.parametrize("prompt", [3, ["Be brief."], {"system": "x"}, HumanMessage("x")])
-def test_another_type_is_no_prompt(prompt: Any) -> None:
+def test_another_type_is_refused_as_a_prompt(prompt: Any) -> None:
     """B29"""
     with pytest.raises(ValueError, match="Got unexpected type") as caught:
-        create_react_agent(model(), [], prompt=prompt)
+        create_react_agent(scripted(), [], prompt=prompt)
     assert str(caught.value) == f"Got unexpected type for `prompt`: {type(prompt)}"
 
 
 async def test_a_coroutine_function_prompts_an_asynchronous_run() -> None:
     """B29"""
-    asked = model()
+    asked = scripted()
 
     async def later(state: Any) -> list[BaseMessage]:
         return first(state)
@@ -96,7 +93,7 @@ async def test_a_coroutine_function_prompts_an_asynchronous_run() -> None:
 
 def test_a_prompt_gives_all_that_the_model_sees(call: Any) -> None:
     """B30: also what is not in the state."""
-    asked = model()
+    asked = scripted()
     agent = create_react_agent(asked, [], prompt=lambda state: [("user", "Other")])
     result = call(agent, ASK)
     assert shown(asked) == [("human", "Other")]
@@ -106,14 +103,14 @@ def test_a_prompt_gives_all_that_the_model_sees(call: Any) -> None:
 @pytest.mark.parametrize("given", ["Only this", HumanMessage("Only this")])
 def test_a_prompt_may_give_one_message(given: Any, call: Any) -> None:
     """B30"""
-    asked = model()
+    asked = scripted()
     call(create_react_agent(asked, [], prompt=lambda state: given), ASK)
     assert shown(asked) == [("human", "Only this")]
 
 
 @pytest.mark.parametrize("given", [None, 3, {"a": 1}])
 def test_what_a_prompt_gives_must_be_messages(given: Any, call: Any) -> None:
-    agent = create_react_agent(model(), [], prompt=lambda state: given)
+    agent = create_react_agent(scripted(), [], prompt=lambda state: given)
     with pytest.raises(BadReturn, match="prompt: must return messages"):
         call(agent, ASK)
 
@@ -124,11 +121,11 @@ def test_a_prompt_sees_the_full_state(call: Any) -> None:
     class Moody(AgentStatePydantic):
         mood: str = "calm"
 
-    def told(state: Moody) -> list[Any]:
+    def instructions(state: Moody) -> list[Any]:
         return [SystemMessage(f"Be {state.mood}: {state.remaining_steps}."), *state.messages]
 
-    asked = model()
-    agent = create_react_agent(asked, [], prompt=told, state_schema=Moody)
+    asked = scripted()
+    agent = create_react_agent(asked, [], prompt=instructions, state_schema=Moody)
     call(agent, {**ASK, "mood": "kind"}, {"recursion_limit": 10})
     assert shown(asked)[0] == ("system", "Be kind: 9.")
 
@@ -136,14 +133,14 @@ def test_a_prompt_sees_the_full_state(call: Any) -> None:
 def test_a_prompt_may_ask_for_more_by_name(call: Any) -> None:
     """B29: as LangGraph gives it to any function of a node."""
 
-    def told(
+    def instructions(
         state: Any, config: RunnableConfig, *, runtime: Runtime[Any], **_: Any
     ) -> list[BaseMessage]:
         user = config["configurable"]["user"]
         return [SystemMessage(f"{user}, {runtime.context['at']}"), *state["messages"]]
 
-    asked = model()
-    agent = create_react_agent(asked, [], prompt=told)
+    asked = scripted()
+    agent = create_react_agent(asked, [], prompt=instructions)
     call(agent, ASK, {"configurable": {"user": "Ada"}}, context={"at": "home"})
     assert shown(asked)[0] == ("system", "Ada, home")
 
@@ -151,19 +148,19 @@ def test_a_prompt_may_ask_for_more_by_name(call: Any) -> None:
 def test_tokens_of_models_that_a_prompt_calls_are_not_streamed(collect: Any) -> None:
     """Their words are not the agent's."""
 
-    def told(state: Any) -> Any:
-        return [("system", model("Aside.").invoke("Hm?").text), *state["messages"]]
+    def instructions(state: Any) -> Any:
+        return [("system", scripted("Aside.").invoke("Hm?").text), *state["messages"]]
 
-    agent = create_react_agent(model(), [], prompt=told)
+    agent = create_react_agent(scripted(), [], prompt=instructions)
     assert "".join(c.text for c, _ in collect(agent, ASK, stream_mode="messages")) == "Hello"
 
 
-def test_nothing_to_tell_the_model_is_an_error(call: Any) -> None:
+def test_an_empty_prompt_is_an_error(call: Any) -> None:
     with pytest.raises(
         HistoryError, match="must not be empty for an agent without a system prompt"
     ):
-        call(create_react_agent(model(), []), {"messages": []})
-    agent = create_react_agent(model(), [], prompt="Begin.")
+        call(create_react_agent(scripted(), []), {"messages": []})
+    agent = create_react_agent(scripted(), [], prompt="Begin.")
     assert call(agent, {"messages": []})["messages"][-1].text == "Hello"
 
 
@@ -173,7 +170,7 @@ def test_nothing_to_tell_the_model_is_an_error(call: Any) -> None:
 @pytest.mark.parametrize("prompt", [None, "Be brief.", first])
 def test_chosen_messages_are_shown_in_place_of_the_states(prompt: Any, call: Any) -> None:
     """B12, B31, B32: and under `messages` to the prompt; the state keeps its own."""
-    asked = model()
+    asked = scripted()
 
     def choose(state: Any) -> dict[str, Any]:
         return {"llm_input_messages": [HumanMessage("Short")]}
@@ -191,7 +188,7 @@ def test_where_nothing_is_chosen_the_states_messages_are_shown(
     schema: Any, chosen: Any, call: Any
 ) -> None:
     """B31: an empty choice is none."""
-    asked = model()
+    asked = scripted()
     hook = {"pre_model_hook": lambda state: chosen, "state_schema": schema}
     call(create_react_agent(asked, [], prompt="Be brief.", **hook), ASK)
     assert shown(asked) == [("system", "Be brief."), ("human", "2 + 3?")]
@@ -199,7 +196,7 @@ def test_where_nothing_is_chosen_the_states_messages_are_shown(
 
 def test_a_choice_holds_for_one_call(call: Any) -> None:
     """B32: what was chosen before is not shown again."""
-    asked = model(ADD, "It is 5.")
+    asked = scripted(ADD, "It is 5.")
     choices = iter([{"llm_input_messages": [("user", "Short")]}, {}])
     agent = create_react_agent(asked, [add], pre_model_hook=lambda state: next(choices))
     call(agent, ASK)
@@ -213,9 +210,9 @@ def test_a_prompt_and_a_choice_of_models_see_what_was_chosen(call: Any) -> None:
 
     def choose(state: Any, runtime: Any) -> Any:
         seen.append([m.text for m in state.llm_input_messages])
-        return model()
+        return scripted()
 
-    def told(state: Any) -> Any:
+    def instructions(state: Any) -> Any:
         seen.append([m.text for m in state.messages])
         return state.messages
 
@@ -224,7 +221,7 @@ def test_a_prompt_and_a_choice_of_models_see_what_was_chosen(call: Any) -> None:
         [],
         state_schema=AgentStatePydantic,
         pre_model_hook=lambda state: {"llm_input_messages": [HumanMessage("Short")]},
-        prompt=told,
+        prompt=instructions,
     )
     call(agent, ASK)
     assert seen == [["Short"], ["Short"]]
@@ -248,7 +245,7 @@ KNOWN = (
 
 def test_a_call_without_an_answer_is_named_before_the_model_is_asked(call: Any) -> None:
     """B33, B34, G6: the first three."""
-    asked = model()
+    asked = scripted()
     broken = asking("1", "2", "3", "4", "5")
     history = [broken, ToolMessage("5", tool_call_id="2")]
     with pytest.raises(ValueError, match="Found AIMessages") as caught:
@@ -270,8 +267,8 @@ def test_a_call_without_an_answer_is_named_before_the_model_is_asked(call: Any) 
     ],
 )
 def test_a_history_whose_calls_are_answered_is_shown_as_it_is(history: Any, call: Any) -> None:
-    """B33: nothing is mended here, and nothing moved."""
-    asked = model()
+    """B33: nothing is repaired here, and nothing moved."""
+    asked = scripted()
     call(create_react_agent(asked, [add]), {"messages": history})
     assert shown(asked) == [(m.type, m.text) for m in history]
 
@@ -280,24 +277,24 @@ def test_chosen_messages_are_looked_at_and_those_of_the_state_are_not(call: Any)
     """B33"""
     broken = {"messages": [("user", "Hi"), asking("1")]}
     healthy = {"pre_model_hook": lambda state: {"llm_input_messages": state["messages"][:1]}}
-    agent = create_react_agent(model(), [add], **healthy)  # type: ignore[arg-type]
+    agent = create_react_agent(scripted(), [add], **healthy)  # type: ignore[arg-type]
     assert call(agent, broken)["messages"][-1].text == "Hello"
     breaking: Any = {"pre_model_hook": lambda state: {"llm_input_messages": [asking("1")]}}
     with pytest.raises(ValueError, match="Found AIMessages"):
-        call(create_react_agent(model(), [add], **breaking), ASK)
+        call(create_react_agent(scripted(), [add], **breaking), ASK)
 
 
 def test_a_hook_may_repair_the_history(call: Any) -> None:
     """B33, B60"""
     answer = {"messages": [ToolMessage("5", tool_call_id="1")]}
-    agent = create_react_agent(model(), [add], pre_model_hook=lambda state: answer)
+    agent = create_react_agent(scripted(), [add], pre_model_hook=lambda state: answer)
     assert call(agent, {"messages": [asking("1")]})["messages"][-1].text == "Hello"
 
 
 def test_a_thread_whose_turn_was_left_says_so_in_the_next(call: Any) -> None:
     """B33, D23"""
     agent = create_react_agent(
-        model(ADD, "Hello"), [add], checkpointer=InMemorySaver(), interrupt_before=["tools"]
+        scripted(ADD, "Hello"), [add], checkpointer=InMemorySaver(), interrupt_before=["tools"]
     )
     thread: Any = {"configurable": {"thread_id": "1"}}
     call(agent, ASK, thread)
@@ -310,12 +307,12 @@ def test_a_thread_whose_turn_was_left_says_so_in_the_next(call: Any) -> None:
 
 def test_the_answer_bears_the_agents_name_and_is_added(call: Any) -> None:
     """B7, B35"""
-    agent = create_react_agent(model(ADD, "It is 5."), [add], name="counter")
+    agent = create_react_agent(scripted(ADD, "It is 5."), [add], name="counter")
     messages = call(agent, ASK)["messages"]
     assert [m.name for m in messages if m.type == "ai"] == ["counter", "counter"]
 
 
 def test_the_models_own_message_is_left_alone(call: Any) -> None:
     said = AIMessage("Hello")
-    call(create_react_agent(model(said), [], name="counter"), ASK)
+    call(create_react_agent(scripted(said), [], name="counter"), ASK)
     assert said.name is None

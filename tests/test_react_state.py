@@ -21,18 +21,14 @@ from agent_factory.prebuilt.react_state import (
     model_schema,
     schemas_of,
 )
-from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import scripted
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
-
-
-def model(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(steps or ["Hello"])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +55,7 @@ class Moody(prebuilt.AgentStatePydantic):
 @pytest.mark.parametrize("tools", [[], [add]])
 def test_a_model_of_the_state_refuses_what_does_not_fit(tools: Any, call: Any) -> None:
     """B11"""
-    agent = create_react_agent(model(), tools, state_schema=Moody)
+    agent = create_react_agent(scripted(), tools, state_schema=Moody)
     with pytest.raises(ValidationError, match="mood"):
         call(agent, {**ASK, "mood": "bad"})
 
@@ -79,7 +75,7 @@ def test_a_dataclass_is_a_state_too(call: Any) -> None:
         return {"mood": "kind"}
 
     agent = create_react_agent(
-        model(ADD, "5"), [add], state_schema=Plain, pre_model_hook=look, version="v1"
+        scripted(ADD, "5"), [add], state_schema=Plain, pre_model_hook=look, version="v1"
     )
     assert call(agent, ASK)["mood"] == "kind"
     assert seen == [(Plain, "calm", 1), (Plain, "kind", 3)]
@@ -108,7 +104,7 @@ def test_the_models_input_is_the_state_and_what_a_hook_chose(schema: Any) -> Non
     assert issubclass(made, BaseModel) == issubclass(schema, BaseModel)
 
 
-def test_a_state_may_have_the_key_of_its_own() -> None:
+def test_a_state_may_have_its_own_key() -> None:
     """B12: then its author says how it is kept."""
     assert model_schema(Chosen, hooked=True) is Chosen
     kept = keys_of(schemas_of(Chosen, has_tools=False, hooked=True).state)
@@ -126,7 +122,7 @@ def test_a_view_has_the_keys_of_its_schema_alone() -> None:
 
 def test_what_a_hook_chose_outlives_a_pause(call: Any) -> None:
     """B32, B58"""
-    asked = model()
+    asked = scripted()
     agent = create_react_agent(
         asked,
         [],
@@ -142,7 +138,7 @@ def test_what_a_hook_chose_outlives_a_pause(call: Any) -> None:
 
 def test_threads_remember(call: Any) -> None:
     """D36"""
-    asked = model("Hello", "Again")
+    asked = scripted("Hello", "Again")
     agent = create_react_agent(asked, [], checkpointer=InMemorySaver())
     for _ in range(2):
         call(agent, ASK, THREAD)
@@ -151,11 +147,11 @@ def test_threads_remember(call: Any) -> None:
 
 def test_it_is_a_node_of_another_graph(call: Any) -> None:
     """B6: with the steps of that graph's run as its own limit."""
-    inner = create_react_agent(model(ADD, "It is 5."), [add], name="counter")
+    inner = create_react_agent(scripted(ADD, "It is 5."), [add], name="counter")
     graph = StateGraph(MessagesState).add_node("counter", inner).add_edge(START, "counter")
     outer = graph.compile()
     assert call(outer, ASK)["messages"][-1].text == "It is 5."
-    short = create_react_agent(model(ADD), [add])
+    short = create_react_agent(scripted(ADD), [add])
     graph = StateGraph(MessagesState).add_node("counter", short).add_edge(START, "counter")
     said = call(graph.compile(), ASK, {"recursion_limit": 3})["messages"][-1].text
     assert said == "Sorry, need more steps to process this request."

@@ -1,4 +1,4 @@
-"""A run of create_react_agent whose steps do not suffice ends with words, and in time (E7)."""
+"""A run of create_react_agent whose steps do not suffice ends with a message, and in time (E7)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,15 @@ from langchain_core.tools import tool
 from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import InjectedState
-from pydantic import BaseModel
 
 from agent_factory import create_react_agent
 from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, nothing, show
 from samples import add_tool as add
 
 SORRY = "Sorry, need more steps to process this request."
 ASK = {"messages": [("user", "2 + 3?")]}
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text."""
-    return f"<{text}>"
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
 
 
 ARGS: dict[str, dict[str, Any]] = {
@@ -61,10 +49,6 @@ class Restless(BaseChatModel):
         names = ["Answer"] if "Answer" in offered else self.calls
         calls = [{"name": name, "args": ARGS[name], "id": uuid4().hex} for name in names]
         return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
-
-
-def nothing(state: Any) -> dict[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True)
@@ -189,8 +173,8 @@ class Unmanaged(TypedDict):
     remaining_steps: int
 
 
-def test_steps_that_nobody_counts_are_no_limit(call: Any) -> None:
-    """B38: None says nothing; B41: a number is taken as it is, whoever wrote it."""
+def test_steps_that_nobody_counts_do_not_limit_a_run(call: Any) -> None:
+    """B38: None says nothing; B41: a number is taken as it is, from any source."""
     ask = [{"name": "add", "args": ARGS["add"]}]
     agent = create_react_agent(
         ScriptedChatModel([ask, "It is 5.", ask]), [add], state_schema=Unmanaged
@@ -210,7 +194,7 @@ def test_tools_see_the_steps_that_are_left(version: Any, schema: Any, call: Any)
         """Tell the steps."""
         get = state.get if isinstance(state, dict) else lambda key: getattr(state, key)
         seen.append(get("remaining_steps"))
-        return "told"
+        return "reported"
 
     model = ScriptedChatModel([[{"name": "steps", "args": {}}], "Done."])
     agent = create_react_agent(model, [steps], version=version, state_schema=schema)

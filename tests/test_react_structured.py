@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from agent_factory import create_react_agent
@@ -18,22 +18,11 @@ from agent_factory.prebuilt import (
     AgentStateWithStructuredResponsePydantic,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, show
 from samples import add_tool as add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text."""
-    return f"<{text}>"
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
 
 
 class AnswerDict(TypedDict):
@@ -69,7 +58,7 @@ def answer(name: str = "Answer", number: int = 5) -> list[dict[str, Any]]:
 def test_the_model_is_asked_once_more_for_the_answer(
     schema: Any, name: str, expected: Any, call: Any
 ) -> None:
-    """B42, B44, G17: in a call of its own, without the agent's tools, that leaves no message."""
+    """B42, B44, G17: in its own call, without the agent's tools, that leaves no message."""
     asked = ScriptedChatModel([ADD, "It is 5.", answer(name)])
     agent = create_react_agent(asked, [add], response_format=schema)
     result = call(agent, ASK)
@@ -80,7 +69,7 @@ def test_the_model_is_asked_once_more_for_the_answer(
     assert [m.text for m in asked.requests[2].messages] == ["2 + 3?", "", "5", "It is 5."]
 
 
-def test_a_prompt_of_its_own_comes_first_and_the_agents_does_not(call: Any) -> None:
+def test_its_own_prompt_comes_first_and_the_agents_does_not(call: Any) -> None:
     """B43"""
     asked = ScriptedChatModel(["It is 5.", answer()])
     agent = create_react_agent(asked, [], prompt="Be brief.", response_format=("Be exact.", Answer))
@@ -171,14 +160,14 @@ def test_a_hook_cleans_the_message_before_it_is_read(call: Any) -> None:
 
 
 def test_the_tokens_of_the_answer_are_streamed(collect: Any) -> None:
-    """It is the agent's own model that speaks, in a node of its own."""
+    """It is the agent's own model that speaks, in its own node."""
     agent = create_react_agent(ScriptedChatModel(["Hm.", answer()]), [], response_format=Answer)
     nodes = {about["langgraph_node"] for _, about in collect(agent, ASK, stream_mode="messages")}
     assert nodes == {"agent", "generate_structured_response"}
 
 
 def test_a_tool_that_writes_the_key_does_not_end_the_run(call: Any) -> None:
-    """B53, B54: where a run goes after tools is told by return_direct alone."""
+    """B53, B54: return_direct alone decides where a run goes after tools."""
 
     @tool
     def guess() -> Command[Any]:

@@ -17,25 +17,12 @@ from agent_factory import ToolNode, create_react_agent
 from agent_factory.errors import SpecError, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
 from agent_factory.prebuilt.react_middleware import ReactRules
-from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology.model import TOOLS
+from react_tools import add, forget, ran  # noqa: F401  forget is a fixture
+from samples import scripted, texts
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def forget() -> None:
-    ran.clear()
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    ran.append("add")
-    return a + b
 
 
 @tool(return_direct=True)
@@ -66,14 +53,6 @@ ADD = called("add", a=2, b=3)
 SHOW = called("show", text="it")
 
 
-def model(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(steps or ["Hello"])
-
-
-def texts(result: Any) -> list[str]:
-    return [m.text for m in result["messages"]]
-
-
 both = pytest.mark.parametrize("version", ["v1", "v2"])
 
 
@@ -94,7 +73,7 @@ def test_all_calls_of_a_turn_are_run_in_one_step_and_answered_in_their_order(
         return who
 
     calls = [called("wait", "1", who="one"), called("wait", "2", who="two")]
-    agent = create_react_agent(model(calls, "Done."), [wait], version=version)
+    agent = create_react_agent(scripted(calls, "Done."), [wait], version=version)
     assert texts(call(agent, ASK))[2:] == ["one", "two", "Done."]
 
 
@@ -104,12 +83,15 @@ def test_a_version_is_how_many_tasks_run_the_calls(
 ) -> None:
     """B47-B49, D21, D35, E35: v1 runs them in one task, v2 each in its own."""
     agent = create_react_agent(
-        model([ADD, {**ADD, "id": "b"}], "5"), [add], version=version, checkpointer=InMemorySaver()
+        scripted([ADD, {**ADD, "id": "b"}], "5"),
+        [add],
+        version=version,
+        checkpointer=InMemorySaver(),
     )
     updates = collect(agent, ASK, THREAD, stream_mode="updates")
     assert [len(u["tools"]["messages"]) for u in updates if "tools" in u] == chunks
     paused = create_react_agent(
-        model([ADD, {**ADD, "id": "b"}]),
+        scripted([ADD, {**ADD, "id": "b"}]),
         [add],
         version=version,
         checkpointer=InMemorySaver(),
@@ -124,12 +106,12 @@ def test_a_version_is_how_many_tasks_run_the_calls(
     ("version", "expected"),
     [("v1", ["add", "add", "ask", "ask"]), ("v2", ["add", "ask", "ask"])],
 )
-def test_a_call_beside_one_that_asks_is_kept_where_it_is_a_task_of_its_own(
+def test_a_call_next_to_one_that_asks_is_kept_where_it_is_its_own_task(
     version: Any, expected: list[str], call: Any
 ) -> None:
     """B48, D29"""
     agent = create_react_agent(
-        model([ADD, called("ask")], "Done."),
+        scripted([ADD, called("ask")], "Done."),
         [add, ask],
         version=version,
         checkpointer=InMemorySaver(),
@@ -155,7 +137,7 @@ def test_tools_are_given_the_state_as_its_schema_makes_it(
         return "seen"
 
     agent = create_react_agent(
-        model([called("look")], "Done."), [look], version=version, state_schema=schema
+        scripted([called("look")], "Done."), [look], version=version, state_schema=schema
     )
     call(agent, ASK)
     keys = {"messages", "remaining_steps"}
@@ -172,7 +154,7 @@ def test_unknown_tools_and_invalid_arguments_are_reported_to_the_model(
 ) -> None:
     """C43, C45, as in any agent."""
     wrong = [called("sub", a=1), {**ADD, "args": {"a": "two"}}]
-    agent = create_react_agent(model(wrong, "Done."), [add], version=version)
+    agent = create_react_agent(scripted(wrong, "Done."), [add], version=version)
     unknown, bad, last = texts(call(agent, ASK))[2:]
     assert unknown == "Error: sub is not a valid tool, try one of [add]."
     assert "Error invoking tool 'add'" in bad
@@ -182,7 +164,7 @@ def test_unknown_tools_and_invalid_arguments_are_reported_to_the_model(
 @both
 def test_what_a_tool_raises_ends_the_run(version: Any, call: Any) -> None:
     """E1"""
-    agent = create_react_agent(model([called("fail")]), [fail], version=version)
+    agent = create_react_agent(scripted([called("fail")]), [fail], version=version)
     with pytest.raises(ValueError, match="failed"):
         call(agent, ASK)
 
@@ -190,7 +172,7 @@ def test_what_a_tool_raises_ends_the_run(version: Any, call: Any) -> None:
 def test_a_call_without_an_id_gets_one(call: Any) -> None:
     """It could not be answered otherwise."""
     asked = AIMessage("", tool_calls=[{**ADD, "id": None}])
-    said = call(create_react_agent(model(asked, "Done."), [add]), ASK)["messages"]
+    said = call(create_react_agent(scripted(asked, "Done."), [add]), ASK)["messages"]
     assert said[2].tool_call_id == said[1].tool_calls[0]["id"]
 
 
@@ -200,7 +182,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
         """Do something else."""
 
     with pytest.raises(SpecError, match=r"^\[AF113\]"):
-        create_react_agent(model(), [add, other])
+        create_react_agent(scripted(), [add, other])
 
 
 # Which results end the run
@@ -224,7 +206,7 @@ def test_one_result_that_is_the_answer_ends_the_run(
     version: Any, calls: Any, ends: bool, call: Any
 ) -> None:
     """B16, B53, B54, E2: any, and not all."""
-    agent = create_react_agent(model(calls, "Done."), [add, show], version=version)
+    agent = create_react_agent(scripted(calls, "Done."), [add, show], version=version)
     result = call(agent, ASK)
     assert len(result["messages"]) == 2 + len(calls) + (not ends)
     assert (result["messages"][-1].text == "Done.") == (not ends)
@@ -234,7 +216,7 @@ def test_one_result_that_is_the_answer_ends_the_run(
 def test_a_failed_result_is_the_answer_too(version: Any, call: Any) -> None:
     """B54: what counts is the name."""
     node = ToolNode([fail], handle_tool_errors="It failed.")
-    agent = create_react_agent(model([called("fail")]), node, version=version)
+    agent = create_react_agent(scripted([called("fail")]), node, version=version)
     assert texts(call(agent, ASK))[-1] == "It failed."
 
 
@@ -299,7 +281,7 @@ def test_a_tool_writes_the_state(version: Any, call: Any) -> None:
         return Command(update={"note": "here", "messages": [message]}, goto=END)
 
     agent = create_react_agent(
-        model([called("note"), ADD], "Done."), [note, add], version=version, state_schema=Noting
+        scripted([called("note"), ADD], "Done."), [note, add], version=version, state_schema=Noting
     )
     result = call(agent, ASK)
     assert result["note"] == "here"
@@ -313,7 +295,7 @@ def test_a_key_that_no_schema_has_is_named(call: Any) -> None:
         """Write a note."""
         return Command(update={"note": "", "messages": [ToolMessage("noted", tool_call_id=id)]})
 
-    agent = create_react_agent(model([called("note")]), [note])
+    agent = create_react_agent(scripted([called("note")]), [note])
     with pytest.raises(UnknownStateKey, match="wrote 'note'"):
         call(agent, ASK)
 
@@ -335,15 +317,15 @@ def team(agent: Any) -> Any:
 
 @both
 @pytest.mark.parametrize("given", ["tools", "node"])
-@pytest.mark.parametrize("beside", [[], [ADD], [SHOW]], ids=["alone", "add", "show"])
+@pytest.mark.parametrize("others", [[], [ADD], [SHOW]], ids=["alone", "add", "show"])
 def test_tools_hand_over_to_nodes_of_the_parent_graph(
-    version: Any, given: str, beside: Any, call: Any
+    version: Any, given: str, others: Any, call: Any
 ) -> None:
     """C63, C65: all of them, with what they write, in a task of their own or not."""
     tools = [transfer, add, show]
-    calls = [called("transfer", "1", to="ada"), called("transfer", "2", to="bob"), *beside]
+    calls = [called("transfer", "1", to="ada"), called("transfer", "2", to="bob"), *others]
     agent = create_react_agent(
-        model(calls), tools if given == "tools" else ToolNode(tools), version=version
+        scripted(calls), tools if given == "tools" else ToolNode(tools), version=version
     )
     result = call(team(agent), ASK)
     said = texts(result)[1:]
@@ -354,7 +336,7 @@ def test_tools_hand_over_to_nodes_of_the_parent_graph(
 def test_a_handover_passes_a_hook_that_would_run_again(version: Any, call: Any) -> None:
     hooks: list[str] = []
     agent = create_react_agent(
-        model([called("transfer", "1", to="ada")]),
+        scripted([called("transfer", "1", to="ada")]),
         [transfer],
         version=version,
         pre_model_hook=lambda state: hooks.append("ran"),

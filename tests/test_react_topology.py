@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import tool
-from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -20,6 +19,7 @@ from agent_factory import (
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import AgentStyle, Topology
 from agent_factory.topology.load import TopologyFileError
+from samples import Answer, nothing
 from samples import add_tool as add
 
 START, END = "__start__", "__end__"
@@ -30,16 +30,6 @@ PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structure
 def show(text: str) -> str:
     """Show a text."""
     return text
-
-
-class Answer(BaseModel):
-    """The structured answer."""
-
-    number: int
-
-
-def nothing(state: Any) -> dict[str, Any]:
-    return {}
 
 
 def agent(

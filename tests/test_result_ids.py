@@ -23,6 +23,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import named_calls, results_by_id
 
 GO: Any = {"messages": "Go"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -30,15 +31,6 @@ CallId = Annotated[str, InjectedToolCallId]
 State = Annotated[dict[str, Any], InjectedState]
 
 MODES = pytest.mark.parametrize("fused", [True, False])
-
-
-def calls(*names: str) -> list[dict[str, Any]]:
-    """Calls of these tools, whose ids are the names."""
-    return [{"name": name, "args": {}, "id": name} for name in names]
-
-
-def results(result: Any) -> dict[str, str]:
-    return {m.tool_call_id: m.text for m in result["messages"] if m.type == "tool"}
 
 
 class Ran:
@@ -122,7 +114,7 @@ def test_a_result_of_a_tool_for_another_call_is_its_error(
     """Also where tool errors are reported: the model must not read that it may try again."""
     ran = Ran(FORMS[form](wrong))
     agent = create_agent(
-        ScriptedChatModel([calls(*order), "Not asked."]),
+        ScriptedChatModel([named_calls(*order), "Not asked."]),
         ran.tools,
         handle_tool_errors=True,
         fused=fused,
@@ -141,7 +133,7 @@ def test_a_result_of_a_layer_for_another_call_is_its_error(
 ) -> None:
     ran = Ran("paid")
     agent = create_agent(
-        ScriptedChatModel([calls(*order), "Not asked."]),
+        ScriptedChatModel([named_calls(*order), "Not asked."]),
         ran.tools,
         middleware=[ToolErrorMiddleware(), layer_of(FORMS[form](wrong), kind)],
         ignore=["AF207"],
@@ -170,7 +162,7 @@ class Raw(BaseTool):
 
 
 def test_a_tool_of_any_class_is_checked(call: Any) -> None:
-    agent = create_agent(ScriptedChatModel([calls("pay"), "Not asked."]), [Raw()])
+    agent = create_agent(ScriptedChatModel([named_calls("pay"), "Not asked."]), [Raw()])
     with pytest.raises(BadReturn, match="expected 'pay', got 'typo'"):
         call(agent, GO)
 
@@ -184,7 +176,7 @@ def test_a_tool_node_of_the_author_is_checked(
 ) -> None:
     """In the first version it runs all calls of a turn at once."""
     ran = Ran(FORMS[form](wrong))
-    model = ScriptedChatModel([calls(*order), "Not asked."])
+    model = ScriptedChatModel([named_calls(*order), "Not asked."])
     agent = create_react_agent(model, kind(ran.tools), version=version)
     with pytest.raises(BadReturn, match=rf"\[AF317\] pay: .*'pay', got '{wrong}'"):
         call(agent, GO)
@@ -192,23 +184,23 @@ def test_a_tool_node_of_the_author_is_checked(
 
 def test_an_earlier_call_keeps_its_result(call: Any) -> None:
     ran = Ran(message("look"))
-    model = ScriptedChatModel([calls("look"), calls("pay"), "Not asked."])
+    model = ScriptedChatModel([named_calls("look"), named_calls("pay"), "Not asked."])
     agent = create_agent(model, ran.tools, checkpointer=InMemorySaver())
     with pytest.raises(BadReturn, match="'pay', got 'look'"):
         call(agent, GO, THREAD)
-    assert results(agent.get_state(THREAD).values) == {"look": "seen"}
+    assert results_by_id(agent.get_state(THREAD).values) == {"look": "seen"}
 
 
 @MODES
 def test_the_thread_says_afterwards_that_the_call_may_have_run(call: Any, fused: Any) -> None:
     ran = Ran(message("typo"))
-    model = ScriptedChatModel([calls("pay", "look"), "Done."])
+    model = ScriptedChatModel([named_calls("pay", "look"), "Done."])
     agent = create_agent(model, ran.tools, checkpointer=InMemorySaver(), fused=fused)
     with pytest.raises(BadReturn):
         call(agent, GO, THREAD)
     result = call(agent, GO, THREAD)
     assert_valid_history(result["messages"])
-    assert "may have run" in results(result)["pay"]
+    assert "may have run" in results_by_id(result)["pay"]
     assert ran.names.count("pay") == 1
 
 
@@ -218,7 +210,7 @@ def test_the_thread_says_afterwards_that_the_call_may_have_run(call: Any, fused:
 def test_a_call_whose_result_has_a_wrong_id_is_not_repeated(call: Any) -> None:
     ran = Ran(message("typo"))
     agent = create_agent(
-        ScriptedChatModel([calls("pay")]), ran.tools, middleware=[ToolRetryMiddleware()]
+        ScriptedChatModel([named_calls("pay")]), ran.tools, middleware=[ToolRetryMiddleware()]
     )
     with pytest.raises(BadReturn):
         call(agent, GO)
@@ -231,7 +223,7 @@ def test_an_effect_whose_result_has_a_wrong_id_may_have_happened(call: Any, sour
     ran = Ran(message("typo") if source == "tool" else "paid")
     inside = [layer_of(message("typo"), "flow")] if source == "layer" else []
     agent = create_agent(
-        ScriptedChatModel([calls("pay"), "It is uncertain."]),
+        ScriptedChatModel([named_calls("pay"), "It is uncertain."]),
         ran.tools,
         middleware=[OnceMiddleware({"pay": "fail"}, store=InMemoryEffects()), *inside],
         checkpointer=InMemorySaver(),
@@ -239,7 +231,7 @@ def test_an_effect_whose_result_has_a_wrong_id_may_have_happened(call: Any, sour
     with pytest.raises(BadReturn):
         call(agent, GO, THREAD, durability="sync")
     result = call(agent, None, THREAD, durability="sync")
-    assert "it may have been done" in results(result)["pay"]
+    assert "it may have been done" in results_by_id(result)["pay"]
     assert ran.names == ["pay"]
 
 
@@ -268,7 +260,10 @@ def delegate(tool_call_id: CallId) -> Command[Any]:
     turns = [
         part
         for id_ in ("look", "inner")
-        for part in (AIMessage("", tool_calls=calls(id_)), ToolMessage("inner", tool_call_id=id_))
+        for part in (
+            AIMessage("", tool_calls=named_calls(id_)),
+            ToolMessage("inner", tool_call_id=id_),
+        )
     ]
     return Command(update={"messages": [ToolMessage("ok", tool_call_id=tool_call_id), *turns]})
 
@@ -290,14 +285,14 @@ def test_messages_of_the_state_and_calls_that_come_along_keep_their_results(
 
     ran = Ran("paid")
     agent = create_agent(
-        ScriptedChatModel([calls("look"), calls(name), "Done."]),
+        ScriptedChatModel([named_calls("look"), named_calls(name), "Done."]),
         [*ran.tools, recall, redo, delegate, clear],
         system_prompt="Help.",
         middleware=[Passing()] if layered else [],
     )
     result = call(agent, GO)
     expected = {"recall": "recalled", "redo": "edited", "delegate": "ok"}
-    assert results(result).get(name) == expected.get(name)
+    assert results_by_id(result).get(name) == expected.get(name)
     assert result["messages"][-1].text == "Done."
 
 
@@ -313,13 +308,13 @@ def test_a_layer_may_call_inward_under_another_id(call: Any) -> None:
             return ToolMessage(" ".join(texts), tool_call_id=request.tool_call["id"])
 
     ran = Ran("paid")
-    model = ScriptedChatModel([calls("look"), "Done."])
+    model = ScriptedChatModel([named_calls("look"), "Done."])
     result = call(create_agent(model, ran.tools, middleware=[Twice()]), GO)
-    assert results(result) == {"look": "seen seen"}
+    assert results_by_id(result) == {"look": "seen seen"}
 
 
 def test_a_tool_node_alone_passes_on_what_its_tools_return() -> None:
     """As LangGraph's does."""
     graph = StateGraph(MessagesState).add_node("tools", ToolNode(Ran(message("typo")).tools))
-    ask: Any = {"messages": [AIMessage("", tool_calls=calls("pay"))]}
-    assert results(graph.add_edge(START, "tools").compile().invoke(ask)) == {"typo": "paid"}
+    ask: Any = {"messages": [AIMessage("", tool_calls=named_calls("pay"))]}
+    assert results_by_id(graph.add_edge(START, "tools").compile().invoke(ask)) == {"typo": "paid"}

@@ -17,16 +17,12 @@ from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from reviews import goes_on, payments, question
+from samples import results_by_id
 
 Act = Callable[..., Any]
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-@pytest.fixture(params=["batched", "per_call"])
-def mode(request: pytest.FixtureRequest) -> Any:
-    """How the middleware asks: once for all calls of a turn, or once for each."""
-    return request.param
 
 
 class Till:
@@ -52,15 +48,7 @@ class Till:
         return f"{about}: {answer}"
 
 
-def wish(*euros: int) -> list[dict[str, Any]]:
-    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
-
-
 LOOK = {"name": "look", "args": {}, "id": "look"}
-
-
-def asks(about: str) -> dict[str, Any]:
-    return {"name": "ask", "args": {"about": about}, "id": about}
 
 
 def asked(till: Till, *script: Any, mode: Any = "batched", **options: Any) -> Any:
@@ -77,25 +65,9 @@ def asked(till: Till, *script: Any, mode: Any = "batched", **options: Any) -> An
     return agent
 
 
-def said(result: Any) -> dict[str, str]:
-    """The results by the ids of their calls."""
-    return {m.tool_call_id: m.text for m in result["messages"] if m.type == "tool"}
-
-
-def goes_on(agent: Any) -> bool:
-    """The thread has come to its end, and the user can write again."""
-    assert agent.get_state(THREAD).next == ()
-    assert_valid_history(agent.get_state(THREAD).values["messages"])
-    model = ScriptedChatModel(["You are welcome."])
-    again = create_agent(model, checkpointer=agent.checkpointer)
-    result = again.invoke({"messages": [("user", "Thanks")]}, THREAD)
-    # What the model is shown is what the thread holds: nothing had to be mended.
-    return bool(model.requests[0].messages == result["messages"][:-1])
-
-
 def test_pending_calls_are_listed_by_id(act: Act, mode: Any) -> None:
     config = {"allowed_decisions": ["approve", "reject"], "description": "Is it right?"}
-    agent = asked(Till(), [LOOK, *wish(1, 2)], mode=mode, on=config)
+    agent = asked(Till(), [LOOK, *payments(1, 2)], mode=mode, on=config)
     calls = act("pending", agent).calls
     assert [(c.id, c.name, c.args, c.kind, c.question) for c in calls] == [
         ("call_1", "pay", {"euros": 1}, "review", "Is it right?"),
@@ -110,24 +82,24 @@ def test_two_identical_calls_are_distinguished(act: Act) -> None:
     agent = asked(till, alike, "Done.")
     result = act("decide", agent, {"a": {"type": "reject"}, "b": {"type": "approve"}})
     assert till.done == [1]
-    assert said(result)["b"] == "paid 1"
+    assert results_by_id(result)["b"] == "paid 1"
 
 
-def test_identical_calls_of_which_some_are_reviewed_are_told_apart_by_id(act: Act) -> None:
+def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
     till = Till()
     only_b = {"when": lambda request: request.tool_call["id"] == "b"}
     agent = asked(till, alike, "Done.", on=only_b)
     assert [call.id for call in act("pending", agent).calls] == ["b"]
     result = act("reject", agent, "no", "b")
-    assert said(result) == {"a": "paid 1", "b": "no"}
+    assert results_by_id(result) == {"a": "paid 1", "b": "no"}
 
 
 def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act: Act) -> None:
     theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
     till = Till()
     agent = create_agent(
-        ScriptedChatModel([wish(1, 2), "Done."]),
+        ScriptedChatModel([payments(1, 2), "Done."]),
         [till.pay],
         middleware=[theirs.middleware.HumanInTheLoopMiddleware({"pay": True})],
         checkpointer=InMemorySaver(),
@@ -138,12 +110,12 @@ def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act:
     assert till.done == [2]
 
 
-def test_calls_of_parallel_subagents_with_one_id_are_told_apart(act: Act) -> None:
+def test_calls_of_parallel_subagents_with_one_id_are_distinguished(act: Act) -> None:
     till = Till()
 
     def clerk() -> Any:
         return create_agent(
-            ScriptedChatModel([wish(1), "Paid."]),
+            ScriptedChatModel([payments(1), "Paid."]),
             [till.pay],
             middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")],
             ignore=["AF211"],
@@ -169,7 +141,7 @@ def test_calls_of_parallel_subagents_with_one_id_are_told_apart(act: Act) -> Non
 
 def test_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    agent = asked(till, payments(1, 2), "Done.", mode=mode)
     assert act("approve", agent)["messages"][-1].text == "Done."
     assert sorted(till.done) == [1, 2]
     assert goes_on(agent)
@@ -178,20 +150,20 @@ def test_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
 @pytest.mark.parametrize("first", ["call_1", "call_2"])
 def test_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, first: str) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    agent = asked(till, payments(1, 2), "Done.", mode=mode)
     act("approve", agent, first)
     (left,) = act("pending", agent).open
     assert {first, left.id} == {"call_1", "call_2"}
     result = act("reject", agent, "Too much.", left.id)
     assert till.done == [int(first[-1])]
-    assert said(result)[left.id] == "Too much."
+    assert results_by_id(result)[left.id] == "Too much."
     assert result["messages"][-1].text == "Done."
     assert goes_on(agent)
 
 
 def test_a_recorded_decision_can_be_changed_until_all_are_made(act: Act) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.")
+    agent = asked(till, payments(1, 2), "Done.")
     act("approve", agent, "call_1")
     act("reject", agent, "no", "call_1")
     act("approve", agent, "call_2")
@@ -202,7 +174,7 @@ def test_a_recorded_decision_can_be_changed_until_all_are_made(act: Act) -> None
 def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
     """The middleware asks about the calls, and then the run stops before the tools as well."""
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.", interrupt_before=["tools"])
+    agent = asked(till, payments(1, 2), "Done.", interrupt_before=["tools"])
     act("approve", agent, "call_1")
     act("approve", agent, "call_2")
     waiting = act("pending", agent)
@@ -214,40 +186,42 @@ def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
 
 def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "I did not pay.", mode=mode)
+    agent = asked(till, payments(1, 2), "I did not pay.", mode=mode)
     result = act("reject", agent, "No money.")
-    assert said(result) == {"call_1": "No money.", "call_2": "No money."}
+    assert results_by_id(result) == {"call_1": "No money.", "call_2": "No money."}
     assert result["messages"][-1].text == "I did not pay."
     assert not till.done
     assert goes_on(agent)
 
 
 def test_a_rejection_without_a_reason_gets_the_text_of_the_middleware(act: Act, mode: Any) -> None:
-    agent = asked(Till(), wish(1), "Well.", mode=mode)
-    assert said(act("reject", agent))["call_1"].startswith("A reviewer rejected this call of pay")
+    agent = asked(Till(), payments(1), "Well.", mode=mode)
+    assert results_by_id(act("reject", agent))["call_1"].startswith(
+        "A reviewer rejected this call of pay"
+    )
 
 
 def test_an_edited_call_runs_and_the_model_reads_about_the_edit(act: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(100), "Done.", mode=mode)
+    agent = asked(till, payments(100), "Done.", mode=mode)
     result = act("edit", agent, {"euros": 10})
     assert till.done == [10]
-    assert said(result)["call_100"].startswith("paid 10\n\n[A reviewer changed this call")
+    assert results_by_id(result)["call_100"].startswith("paid 10\n\n[A reviewer changed this call")
     assert goes_on(agent)
 
 
 def test_a_response_replaces_the_result(act: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    agent = asked(till, payments(1, 2), "Done.", mode=mode)
     act("respond", agent, "paid in cash", "call_1")
-    assert said(act("approve", agent)) == {"call_1": "paid in cash", "call_2": "paid 2"}
+    assert results_by_id(act("approve", agent)) == {"call_1": "paid in cash", "call_2": "paid 2"}
     assert till.done == [2]
     assert goes_on(agent)
 
 
 def test_a_new_message_keeps_the_results_of_parallel_calls(act: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, [LOOK, *wish(1)], "Stopped.", mode=mode)
+    agent = asked(till, [LOOK, *payments(1)], "Stopped.", mode=mode)
     result = act("add_input", agent, "Stop!")
     assert 1 not in till.done
     # The tools may have begun where a layer around one of them asks.
@@ -255,9 +229,9 @@ def test_a_new_message_keeps_the_results_of_parallel_calls(act: Act, mode: Any) 
     for id_, name in (("call_1", "pay"), ("look", "look")):
         expected = f"This call of {name} {known}: the user sent a new message"
         if id_ not in till.done:
-            assert said(result)[id_].startswith(expected)
-    assert ("may have run" in said(result)["call_1"]) == (mode == "per_call")
-    assert said(result)["look"] == "all there" or "look" not in till.done
+            assert results_by_id(result)[id_].startswith(expected)
+    assert ("may have run" in results_by_id(result)["call_1"]) == (mode == "per_call")
+    assert results_by_id(result)["look"] == "all there" or "look" not in till.done
     assert result["messages"][-2].text == "Stop!"
     assert goes_on(agent)
 
@@ -298,7 +272,7 @@ def test_a_new_message_keeps_what_a_finished_step_has_written(fused: bool) -> No
 def test_a_decision_that_is_not_allowed_raises_and_the_thread_stays_paused(
     act: Act, mode: Any
 ) -> None:
-    agent = asked(Till(), wish(1), mode=mode, on={"allowed_decisions": ["approve"]})
+    agent = asked(Till(), payments(1), mode=mode, on={"allowed_decisions": ["approve"]})
     with pytest.raises(review.DecisionNotAllowed, match=r"pay: .*Allowed: approve\."):
         act("reject", agent)
     assert act("pending", agent).open
@@ -308,7 +282,7 @@ def test_a_decision_that_is_given_again_does_not_apply_to_the_next_review(
     act: Act, mode: Any
 ) -> None:
     till = Till()
-    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    agent = asked(till, payments(1), payments(2), "Done.", mode=mode)
     act("approve", agent, "call_1")
     for again in ("call_1", act("pending", agent).calls[0].interrupt_id[::-1]):
         with pytest.raises(review.UnknownCall, match=r"is not a pending call\. Pending: 'call_2'"):
@@ -321,7 +295,7 @@ def test_an_answer_by_interrupt_id_that_is_given_again_does_not_answer_the_next_
     call: Any, mode: Any
 ) -> None:
     till = Till()
-    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    agent = asked(till, payments(1), payments(2), "Done.", mode=mode)
     (first,) = agent.get_state(THREAD).interrupts
     approval = {"type": "approve"}
     answer = {first.id: {"decisions": [approval]} if mode == "batched" else approval}
@@ -351,7 +325,7 @@ def test_a_digest_names_one_call_even_if_the_model_repeats_its_id(act: Act, mode
 
 def test_a_digest_stays_while_other_calls_are_decided(act: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    agent = asked(till, payments(1, 2), "Done.", mode=mode)
     one, two = sorted(act("pending", agent).calls, key=lambda call: call.id)
     act("approve", agent, one.digest)
     act("reject", agent, None, two.digest)
@@ -361,7 +335,7 @@ def test_a_digest_stays_while_other_calls_are_decided(act: Act, mode: Any) -> No
 
 def test_the_id_of_an_interrupt_about_several_calls_names_none_of_them(act: Act) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.")
+    agent = asked(till, payments(1, 2), "Done.")
     one, _ = act("pending", agent).calls
     with pytest.raises(review.UnknownCall, match=r"asks about 2 calls"):
         act("approve", agent, one.interrupt_id)
@@ -387,7 +361,7 @@ def stream(request: pytest.FixtureRequest) -> Act:
 
 def test_a_streamed_run_is_decided_about_and_streams_on(stream: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    agent = asked(till, payments(1), payments(2), "Done.", mode=mode)
     parts = stream(agent, "approve", "call_1", stream_mode="updates")
     nodes = [node for part in parts for node in part]
     assert "tools" in nodes
@@ -400,7 +374,7 @@ def test_a_streamed_run_is_decided_about_and_streams_on(stream: Act, mode: Any) 
 
 def test_an_action_that_runs_nothing_streams_nothing(stream: Act) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.", on=False, interrupt_before=["tools"])
+    agent = asked(till, payments(1, 2), "Done.", on=False, interrupt_before=["tools"])
     assert stream(agent, "approve", "call_1", stream_mode="updates") == []
     parts = stream(agent, "edit", {"euros": 3}, "call_2", stream_mode="updates")
     assert sorted(till.done) == [1, 3]
@@ -421,7 +395,7 @@ def test_every_action_streams(
     stream: Act, mode: Any, action: str, more: Any, done: list[int]
 ) -> None:
     till = Till()
-    agent = asked(till, wish(1), "Done.", mode=mode)
+    agent = asked(till, payments(1), "Done.", mode=mode)
     parts = stream(agent, action, *more, stream_mode="values")
     assert parts[-1]["messages"][-1].text == "Done."
     assert till.done == done
@@ -430,7 +404,7 @@ def test_every_action_streams(
 
 def test_an_earlier_review_is_decided_differently_in_a_stream(mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(1), "Done.", "Well.", mode=mode)
+    agent = asked(till, payments(1), "Done.", "Well.", mode=mode)
     moment = agent.get_state(THREAD).config
     review.approve(agent, THREAD)
     parts = list(review.reject(agent, moment, "No!", stream=True, stream_mode="values"))
@@ -440,7 +414,7 @@ def test_an_earlier_review_is_decided_differently_in_a_stream(mode: Any) -> None
 
 def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:
     till = Till()
-    agent = asked(till, [LOOK, asks("size")], "Done.")
+    agent = asked(till, [LOOK, question("size")], "Done.")
     (call,) = act("pending", agent).calls
     assert (call.id, call.name, call.kind, call.question) == (
         "size",
@@ -449,7 +423,7 @@ def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:
         {"about": "size"},
     )
     result = act("respond", agent, ["big", "wide"])
-    assert said(result) == {"look": "all there", "size": "size: ['big', 'wide']"}
+    assert results_by_id(result) == {"look": "all there", "size": "size: ['big', 'wide']"}
     assert till.done.count("look") == 1
     assert goes_on(agent)
 
@@ -458,29 +432,29 @@ def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:
 def test_an_interrupt_in_a_tool_of_a_react_agent_is_answered(act: Act, version: Any) -> None:
     """Under v1 one task runs all calls: the sibling of a tool that asked runs again with it."""
     till = Till()
-    model = ScriptedChatModel([[LOOK, asks("size")], "Done."])
+    model = ScriptedChatModel([[LOOK, question("size")], "Done."])
     saver = InMemorySaver()
     agent = create_react_agent(model, [till.look, till.ask], version=version, checkpointer=saver)
     agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
-    assert said(act("respond", agent, "big")) == {"look": "all there", "size": "size: big"}
+    assert results_by_id(act("respond", agent, "big")) == {"look": "all there", "size": "size: big"}
     assert till.done.count("look") == (2 if version == "v1" else 1)
     assert goes_on(agent)
 
 
 def test_several_interrupts_are_answered_one_by_one(act: Act) -> None:
     till = Till()
-    agent = asked(till, [asks("size"), LOOK, asks("mode")], "Done.")
+    agent = asked(till, [question("size"), LOOK, question("mode")], "Done.")
     assert [call.id for call in act("pending", agent).calls] == ["size", "mode"]
     act("respond", agent, "red", "mode")
     (left,) = act("pending", agent).calls
     result = act("respond", agent, "big", left.interrupt_id)
-    assert said(result) == {"size": "size: big", "look": "all there", "mode": "mode: red"}
+    assert results_by_id(result) == {"size": "size: big", "look": "all there", "mode": "mode: red"}
     assert till.done.count("look") == 1
     assert goes_on(agent)
 
 
 def test_an_interrupt_in_a_tool_can_not_be_approved_or_edited(act: Act) -> None:
-    agent = asked(Till(), [asks("size")])
+    agent = asked(Till(), [question("size")])
     for name, more in (("approve", ()), ("reject", ()), ("edit", ({},))):
         with pytest.raises(review.DecisionNotAllowed, match=r"respond\(\) answers it"):
             act(name, agent, *more)
@@ -488,28 +462,31 @@ def test_an_interrupt_in_a_tool_can_not_be_approved_or_edited(act: Act) -> None:
 
 def test_a_new_message_drops_an_interrupt_in_a_tool(act: Act) -> None:
     till = Till()
-    agent = asked(till, [LOOK, asks("size")], "Fine.")
+    agent = asked(till, [LOOK, question("size")], "Fine.")
     result = act("add_input", agent, "Never mind.")
-    assert said(result)["look"] == "all there"
+    assert results_by_id(result)["look"] == "all there"
     assert till.done == ["look"]
     assert goes_on(agent)
 
 
 def test_parallel_reviews_and_interrupts_are_decided_together(act: Act) -> None:
     till = Till()
-    agent = asked(till, [*wish(1), asks("size")], "Done.", mode="per_call")
+    agent = asked(till, [*payments(1), question("size")], "Done.", mode="per_call")
     decisions = {"call_1": {"type": "approve"}, "size": {"type": "respond", "message": "big"}}
-    assert said(act("decide", agent, decisions)) == {"call_1": "paid 1", "size": "size: big"}
+    assert results_by_id(act("decide", agent, decisions)) == {
+        "call_1": "paid 1",
+        "size": "size: big",
+    }
     assert goes_on(agent)
 
 
 def test_an_earlier_review_can_be_decided_differently(act: Act, mode: Any) -> None:
     till = Till()
-    agent = asked(till, wish(1, 2), "Done.", "Well.", mode=mode)
+    agent = asked(till, payments(1, 2), "Done.", "Well.", mode=mode)
     moment = agent.get_state(THREAD).config
     act("approve", agent)
     result = review.reject(agent, moment, "No!")
-    assert said(result) == {"call_1": "No!", "call_2": "No!"}
+    assert results_by_id(result) == {"call_1": "No!", "call_2": "No!"}
     assert result["messages"][-1].text == "Well."
     assert sorted(till.done) == [1, 2]
     assert goes_on(agent)
@@ -537,7 +514,7 @@ def around(mode: Any) -> Callable[[Till], Any]:
 
     def build(till: Till) -> Any:
         agent = create_agent(
-            ScriptedChatModel([wish(1, 2), "Done."]),
+            ScriptedChatModel([payments(1, 2), "Done."]),
             [till.pay],
             middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
             checkpointer=True,
@@ -572,7 +549,7 @@ def test_an_agent_inside_a_graph_is_answered_through_the_graph(
 def test_a_nested_agents_question_about_several_calls_is_answered_as_a_whole(act: Act) -> None:
     till = Till()
     clerk = create_agent(
-        ScriptedChatModel([wish(1, 2), "Paid."]),
+        ScriptedChatModel([payments(1, 2), "Paid."]),
         [till.pay],
         middleware=[HumanInTheLoopMiddleware({"pay": True})],
         ignore=["AF211"],  # the agent around it has a checkpointer
@@ -591,6 +568,6 @@ def test_a_nested_agents_question_about_several_calls_is_answered_as_a_whole(act
     first, _ = act("pending", agent).calls
     with pytest.raises(review.DecideTogether, match=r"Decide about all its calls at once"):
         act("approve", agent, first.id)
-    assert said(act("approve", agent)) == {"outer": "Paid."}
+    assert results_by_id(act("approve", agent)) == {"outer": "Paid."}
     assert sorted(till.done) == [1, 2]
     assert goes_on(agent)

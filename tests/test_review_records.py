@@ -8,10 +8,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.types import Command
 
 from agent_factory.review.records import with_notice, with_review
-
-
-def tool_call(name: str, id: str, **args: Any) -> Any:
-    return {"name": name, "args": args, "id": id}
+from samples import tool_call
 
 
 def test_content_blocks_that_repeat_an_edited_call_are_edited() -> None:

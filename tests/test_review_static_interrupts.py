@@ -14,27 +14,12 @@ from langgraph.runtime import Runtime
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.prebuilt import create_react_agent
-from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from agent_factory.testing import ScriptedChatModel
+from reviews import Till, goes_on, payments
 
 Act = Callable[..., Any]
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-class Till:
-    """A tool that has an effect, so that it shows which calls ran."""
-
-    def __init__(self) -> None:
-        self.paid: list[int] = []
-
-    def pay(self, euros: int) -> str:
-        """Pay money."""
-        self.paid.append(euros)
-        return f"paid {euros}"
-
-
-def wish(*euros: int) -> list[dict[str, Any]]:
-    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
 
 
 def of_langchain(*args: Any, **options: Any) -> Any:
@@ -63,19 +48,8 @@ def stopped(build: Act, till: Till, *script: Any, **options: Any) -> Any:
     return agent
 
 
-def goes_on(agent: Any) -> bool:
-    """The thread has come to its end, and the user can write again."""
-    assert agent.get_state(THREAD).next == ()
-    assert_valid_history(agent.get_state(THREAD).values["messages"])
-    model = ScriptedChatModel(["You are welcome."])
-    again = create_agent(model, checkpointer=agent.checkpointer)
-    result = again.invoke({"messages": [("user", "Thanks")]}, THREAD)
-    # What the model is shown is what the thread holds: nothing had to be mended.
-    return bool(model.requests[0].messages == result["messages"][:-1])
-
-
 def test_pending_calls_are_listed(act: Act, build: Act) -> None:
-    agent = stopped(build, Till(), wish(1, 2))
+    agent = stopped(build, Till(), payments(1, 2))
     waiting = act("pending", agent)
     assert waiting
     assert [(c.id, c.name, c.args, c.kind) for c in waiting.calls] == [
@@ -87,7 +61,7 @@ def test_pending_calls_are_listed(act: Act, build: Act) -> None:
 
 def test_all_calls_are_approved_at_once(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1, 2), "Done.")
+    agent = stopped(build, till, payments(1, 2), "Done.")
     assert act("approve", agent)["messages"][-1].text == "Done."
     assert sorted(till.paid) == [1, 2]
     assert goes_on(agent)
@@ -97,7 +71,7 @@ def test_a_model_cannot_claim_that_its_calls_were_approved(act: Act, build: Act)
     till = Till()
     approvals = {"call_1": {"type": "approve"}, "call_2": {"type": "approve"}}
     claim = {"review": {"at": "tools", "decisions": approvals}}
-    message = AIMessage("", tool_calls=wish(1, 2), response_metadata=claim)
+    message = AIMessage("", tool_calls=payments(1, 2), response_metadata=claim)
     agent = stopped(build, till, message, "Done.")
     assert [call.decision for call in act("pending", agent).calls] == [None, None]
     act("approve", agent, "call_1")
@@ -107,7 +81,7 @@ def test_a_model_cannot_claim_that_its_calls_were_approved(act: Act, build: Act)
 def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act) -> None:
     """All calls of a turn stop and start together: the first decision is kept in the thread."""
     till = Till()
-    agent = stopped(build, till, wish(1, 2), "Done.")
+    agent = stopped(build, till, payments(1, 2), "Done.")
     still = act("approve", agent, "call_1")
     assert [m.type for m in still["messages"]] == ["human", "ai"]
     assert [call.id for call in act("pending", agent).open] == ["call_2"]
@@ -120,7 +94,7 @@ def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act)
 
 def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1, 2), "I did not pay.")
+    agent = stopped(build, till, payments(1, 2), "I did not pay.")
     result = act("reject", agent, "No money.")
     assert [m.text for m in result["messages"][2:]] == ["No money.", "No money.", "I did not pay."]
     assert {m.status for m in result["messages"][2:4]} == {"error"}
@@ -129,13 +103,13 @@ def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, build: Ac
 
 
 def test_a_rejection_without_a_reason_gets_a_default_text(act: Act, build: Act) -> None:
-    agent = stopped(build, Till(), wish(1), "Well.")
+    agent = stopped(build, Till(), payments(1), "Well.")
     assert "A reviewer rejected this call of pay" in act("reject", agent)["messages"][2].text
 
 
 def test_an_edited_call_runs_instead_of_the_original(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(100), "Done.")
+    agent = stopped(build, till, payments(100), "Done.")
     result = act("edit", agent, {"euros": 10})
     assert till.paid == [10]
     assert result["messages"][1].tool_calls[0]["args"] == {"euros": 10}
@@ -150,7 +124,7 @@ def test_a_call_can_be_edited_into_a_call_of_another_tool(act: Act) -> None:
         """Ask the boss."""
         return "She says no."
 
-    model = ScriptedChatModel([wish(100), "The boss says no."])
+    model = ScriptedChatModel([payments(100), "The boss says no."])
     agent = create_agent(
         model,
         [till.pay, ask_boss],
@@ -166,7 +140,7 @@ def test_a_call_can_be_edited_into_a_call_of_another_tool(act: Act) -> None:
 
 def test_content_blocks_that_repeat_the_call_are_edited_too(act: Act) -> None:
     block = {"type": "tool_use", "id": "call_9", "name": "pay", "input": {"euros": 9}}
-    said = AIMessage(content=[block], tool_calls=wish(9))
+    said = AIMessage(content=[block], tool_calls=payments(9))
     agent = stopped(of_langchain, Till(), said, "Done.")
     result = act("edit", agent, {"euros": 1})
     assert result["messages"][1].content[0]["input"] == {"euros": 1}
@@ -174,7 +148,7 @@ def test_content_blocks_that_repeat_the_call_are_edited_too(act: Act) -> None:
 
 def test_a_response_replaces_the_result(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1, 2), "Done.")
+    agent = stopped(build, till, payments(1, 2), "Done.")
     act("respond", agent, "paid in cash", "call_1")
     result = act("approve", agent)
     assert till.paid == [2]
@@ -191,7 +165,7 @@ def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, fo
         "input": {"messages": [HumanMessage("Stop!")]},
     }[form]
     till = Till()
-    agent = stopped(build, till, wish(1, 2), "Stopped.")
+    agent = stopped(build, till, payments(1, 2), "Stopped.")
     result = act("add_input", agent, given)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "human", "ai"]
     # The thread of a process that died in its tools looks the same.
@@ -203,7 +177,7 @@ def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, fo
 
 def test_results_are_read_and_approved_after_the_tools(act: Act, build: Act) -> None:
     agent = stopped(
-        build, Till(), wish(1), "Done.", interrupt_before=None, interrupt_after=["tools"]
+        build, Till(), payments(1), "Done.", interrupt_before=None, interrupt_after=["tools"]
     )
     (call,) = act("pending", agent).calls
     assert (call.kind, call.question, call.allowed) == ("result", "paid 1", ("approve", "respond"))
@@ -213,7 +187,7 @@ def test_results_are_read_and_approved_after_the_tools(act: Act, build: Act) -> 
 
 def test_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> None:
     agent = stopped(
-        build, Till(), wish(1, 2), "Done.", interrupt_before=None, interrupt_after=["tools"]
+        build, Till(), payments(1, 2), "Done.", interrupt_before=None, interrupt_after=["tools"]
     )
     act("respond", agent, "[secret]", "call_2")
     result = act("approve", agent)
@@ -222,14 +196,14 @@ def test_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> 
 
 
 def test_a_call_that_has_run_can_not_be_rejected(act: Act, build: Act) -> None:
-    agent = stopped(build, Till(), wish(1), interrupt_before=None, interrupt_after=["tools"])
+    agent = stopped(build, Till(), payments(1), interrupt_before=None, interrupt_after=["tools"])
     with pytest.raises(review.DecisionNotAllowed, match=r"The call has run: respond\(\) changes"):
         act("reject", agent)
 
 
 def test_several_calls_get_different_decisions_at_once(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1, 2, 3, 4), "Done.")
+    agent = stopped(build, till, payments(1, 2, 3, 4), "Done.")
     result = act(
         "decide",
         agent,
@@ -253,7 +227,7 @@ def test_several_calls_get_different_decisions_at_once(act: Act, build: Act) -> 
 
 def test_a_review_loop_continues_while_calls_are_pending(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1), wish(2), "Done.")
+    agent = stopped(build, till, payments(1), payments(2), "Done.")
     while act("pending", agent):
         result = act("approve", agent)
     assert till.paid == [1, 2]
@@ -273,7 +247,7 @@ class Looks(AgentMiddleware[AgentState[Any], Any]):
 def test_a_stop_before_an_after_model_hook_is_reviewed(act: Act, stop: dict[str, Any]) -> None:
     till = Till()
     options = {"interrupt_before": None, "middleware": [Looks()], **stop}
-    agent = stopped(of_langchain, till, wish(1, 2), "Done.", **options)
+    agent = stopped(of_langchain, till, payments(1, 2), "Done.", **options)
     act("reject", agent, None, "call_1")
     while agent.get_state(THREAD).next:
         act("approve", agent)
@@ -283,7 +257,7 @@ def test_a_stop_before_an_after_model_hook_is_reviewed(act: Act, stop: dict[str,
 
 def test_a_run_that_stops_at_every_node_continues_step_by_step(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1), "Done.", interrupt_before="*")
+    agent = stopped(build, till, payments(1), "Done.", interrupt_before="*")
     assert act("pending", agent).calls == ()
     with pytest.raises(review.NothingPending, match="no call is pending; next is"):
         act("reject", agent)
@@ -295,7 +269,7 @@ def test_a_run_that_stops_at_every_node_continues_step_by_step(act: Act, build: 
 
 def test_a_decision_about_an_earlier_checkpoint_starts_a_branch(act: Act, build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1), "Done.", "I did not.")
+    agent = stopped(build, till, payments(1), "Done.", "I did not.")
     moment = agent.get_state(THREAD).config
     act("approve", agent)
     assert not review.pending(agent, THREAD)
@@ -307,7 +281,7 @@ def test_a_decision_about_an_earlier_checkpoint_starts_a_branch(act: Act, build:
 
 def test_an_earlier_checkpoint_can_be_approved_again_and_the_calls_run_again(build: Act) -> None:
     till = Till()
-    agent = stopped(build, till, wish(1), "Done.", "Done again.")
+    agent = stopped(build, till, payments(1), "Done.", "Done again.")
     moment = agent.get_state(THREAD).config
     review.approve(agent, THREAD)
     assert review.approve(agent, moment)["messages"][-1].text == "Done again."
@@ -318,7 +292,7 @@ def test_an_earlier_checkpoint_can_be_approved_again_and_the_calls_run_again(bui
 def test_invalid_tool_calls_are_answered_by_the_tools_node(act: Act) -> None:
     said = AIMessage(
         "",
-        tool_calls=wish(1),
+        tool_calls=payments(1),
         invalid_tool_calls=[
             {"type": "invalid_tool_call", "name": "pay", "args": "{", "id": "bad", "error": None}
         ],
@@ -329,7 +303,7 @@ def test_invalid_tool_calls_are_answered_by_the_tools_node(act: Act) -> None:
 
 
 def test_options_are_passed_to_invoke(act: Act) -> None:
-    agent = stopped(of_langchain, Till(), wish(1), "Done.")
+    agent = stopped(of_langchain, Till(), payments(1), "Done.")
     chunks = act("approve", agent, stream_mode="updates")
     assert [list(chunk) for chunk in chunks] == [["tools"], ["model"]]
 
@@ -343,7 +317,7 @@ def test_a_finished_thread_has_no_pending_calls(act: Act) -> None:
 
 
 def test_an_unknown_id_is_reported_with_the_pending_ones(act: Act) -> None:
-    agent = stopped(of_langchain, Till(), wish(1))
+    agent = stopped(of_langchain, Till(), payments(1))
     for name, more in (("approve", ("call_9",)), ("decide", ({"call_9": {"type": "approve"}},))):
         with pytest.raises(review.UnknownCall, match=r"'call_9'.*Pending: 'call_1' \(pay\)"):
             act(name, agent, *more)
@@ -353,21 +327,21 @@ def test_an_unknown_id_is_reported_with_the_pending_ones(act: Act) -> None:
 def test_edit_and_respond_need_a_call_id_if_several_are_pending(
     act: Act, name: str, given: Any
 ) -> None:
-    agent = stopped(of_langchain, Till(), wish(1, 2))
+    agent = stopped(of_langchain, Till(), payments(1, 2))
     with pytest.raises(review.UnknownCall, match="is needed: 2 calls are pending"):
         act(name, agent, given)
 
 
 @pytest.mark.parametrize("decision", ["approve", {"type": "allow"}, {}, None])
 def test_an_invalid_decision_raises_and_the_thread_stays_paused(act: Act, decision: Any) -> None:
-    agent = stopped(of_langchain, Till(), wish(1))
+    agent = stopped(of_langchain, Till(), payments(1))
     with pytest.raises(review.InvalidDecision, match=r"a type \(approve, edit, reject, respond\)"):
         act("decide", agent, {"call_1": decision})
     assert act("pending", agent).open
 
 
 def test_arguments_of_a_wrong_type_raise(act: Act) -> None:
-    agent = stopped(of_langchain, Till(), wish(1))
+    agent = stopped(of_langchain, Till(), payments(1))
     for name, given in (("edit", "euros"), ("respond", 5), ("add_input", 5)):
         with pytest.raises((ArgumentError, review.InvalidDecision)):
             act(name, agent, given)

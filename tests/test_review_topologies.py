@@ -13,6 +13,7 @@ from agent_factory import create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from reviews import Till, payments
 
 Act = Callable[..., Any]
 
@@ -30,22 +31,6 @@ def act(request: pytest.FixtureRequest) -> Act:
         return asyncio.run(getattr(review, f"a{name}")(agent, THREAD, *args))
 
     return sync if request.param == "sync" else a
-
-
-class Till:
-    """A tool that has an effect, so that it shows which calls ran."""
-
-    def __init__(self) -> None:
-        self.paid: list[int] = []
-
-    def pay(self, euros: int) -> str:
-        """Pay money."""
-        self.paid.append(euros)
-        return f"paid {euros}"
-
-
-def wish(*euros: int) -> list[dict[str, Any]]:
-    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
 
 
 def asking(agent: Any) -> Any:
@@ -71,7 +56,7 @@ def test_a_react_agent_with_hooks_is_reviewed_before_and_after_them(act: Act, st
     till = Till()
     agent = asking(
         create_react_agent(
-            ScriptedChatModel([wish(1, 2, 3), "Done."]),
+            ScriptedChatModel([payments(1, 2, 3), "Done."]),
             [till.pay],
             pre_model_hook=lambda state: {"llm_input_messages": state["messages"]},
             post_model_hook=lambda state: {},
@@ -92,7 +77,7 @@ def test_all_calls_of_a_react_agent_with_hooks_are_rejected(act: Act, stop: str)
     till = Till()
     agent = asking(
         create_react_agent(
-            ScriptedChatModel([wish(1, 2), "Done."]),
+            ScriptedChatModel([payments(1, 2), "Done."]),
             [till.pay],
             post_model_hook=lambda state: {},
             checkpointer=InMemorySaver(),
@@ -109,7 +94,7 @@ def test_an_id_that_the_model_reuses_is_a_separate_call(act: Act) -> None:
     till = Till()
     agent = asking(
         create_react_agent(
-            ScriptedChatModel([wish(1), wish(1), "Done."]),
+            ScriptedChatModel([payments(1), payments(1), "Done."]),
             [till.pay],
             checkpointer=InMemorySaver(),
             interrupt_before=["tools"],
@@ -126,7 +111,7 @@ def test_a_fused_agent_is_reviewed_like_any_other(act: Act, mode: Any) -> None:
     till = Till()
     agent = asking(
         create_agent(
-            ScriptedChatModel([wish(1, 2), "Done."]),
+            ScriptedChatModel([payments(1, 2), "Done."]),
             [till.pay],
             middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
             checkpointer=InMemorySaver(),

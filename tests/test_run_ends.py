@@ -18,6 +18,7 @@ from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import CommandNotSupported, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
+from samples import ask, numbered_calls
 
 GO = {"messages": "Go"}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -39,19 +40,13 @@ def show() -> str:
 @tool(return_direct=True)
 def tell() -> str:
     """Give another result that is the answer."""
-    return "told"
+    return "reported"
 
 
 @tool(return_direct=True)
 def fail() -> str:
     """Fail to give the answer."""
     raise ValueError("failed")
-
-
-@tool
-def ask() -> str:
-    """Ask a person."""
-    return f"said {interrupt('?')}"
 
 
 @tool(return_direct=True)
@@ -75,12 +70,8 @@ halt = stopper("halt", update={"jump_to": "end"})
 TOOLS: list[Any] = [add, show, tell, fail, ask, ask_and_show, stop, halt]
 
 
-def calls(*names: str) -> list[dict[str, Any]]:
-    return [{"name": name, "args": {}, "id": f"{i}"} for i, name in enumerate(names)]
-
-
 def logger(log: list[str]) -> AgentMiddleware:
-    """Tells of every hook that ran."""
+    """Logs every hook that ran."""
 
     def logged(phase: Phase) -> Any:
         return lambda self, state, runtime: log.append(phase.value)
@@ -103,18 +94,18 @@ def ran(call: Any, step: Any, *rest: Any, **more: Any) -> tuple[list[str], list[
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [(["show"], ["shown"]), (["show", "tell"], ["shown", "told"])]
+    ("names", "said"), [(["show"], ["shown"]), (["show", "tell"], ["shown", "reported"])]
 )
 def test_direct_results_end_the_run(call: Any, names: list[str], said: list[str]) -> None:
     """A16 rule 1: all of them; the hooks that end a run run once."""
-    said_, log = ran(call, calls(*names))
+    said_, log = ran(call, numbered_calls(*names))
     assert said_ == said
     assert log == ["before_agent", *TURN, "after_agent"]
 
 
 def test_a_direct_result_parallel_to_an_ordinary_one_continues_the_run(call: Any) -> None:
     """A16, E2"""
-    said, log = ran(call, calls("show", "add"), "Done")
+    said, log = ran(call, numbered_calls("show", "add"), "Done")
     assert said == ["shown", "sum", "Done"]
     assert log == ["before_agent", *TURN, *TURN, "after_agent"]
 
@@ -122,7 +113,7 @@ def test_a_direct_result_parallel_to_an_ordinary_one_continues_the_run(call: Any
 @pytest.mark.parametrize("names", [["fail"], ["fail", "show"], ["show", "fail"]])
 def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) -> None:
     """A16: a failed one goes back to the model, which may repair it."""
-    said, log = ran(call, calls(*names), "Sorry", handle_tool_errors="No.")
+    said, log = ran(call, numbered_calls(*names), "Sorry", handle_tool_errors="No.")
     assert sorted(said) == sorted(["No.", *["shown"] * (len(names) - 1), "Sorry"])
     assert log == ["before_agent", *TURN, *TURN, "after_agent"]
 
@@ -131,9 +122,9 @@ def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) 
 def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: str) -> None:
     """A16: with a parallel direct one too, and the run ends once."""
     broken = {"name": name, "args": "{", "id": "b", "error": None, "type": "invalid_tool_call"}
-    message = AIMessage("", tool_calls=calls("tell"), invalid_tool_calls=[broken])
+    message = AIMessage("", tool_calls=numbered_calls("tell"), invalid_tool_calls=[broken])
     said, log = ran(call, message, "Done")
-    assert said[0] == "told"
+    assert said[0] == "reported"
     assert "could not be read" in said[1]
     assert said[2] == "Done"
     assert log == ["before_agent", *TURN, *TURN, "after_agent"]
@@ -141,7 +132,7 @@ def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: s
 
 def test_a_made_up_name_does_not_count(call: Any) -> None:
     """A16 rule 1: only names in the table do."""
-    said, log = ran(call, calls("show", "ghost"))
+    said, log = ran(call, numbered_calls("show", "ghost"))
     assert said[0] == "shown"
     assert said[1].startswith("Error: ghost is not a valid tool")
     assert log == ["before_agent", *TURN, "after_agent"]
@@ -160,7 +151,7 @@ def test_a_redirected_call_counts_as_the_tool_that_ran(call: Any) -> None:
     for names in (["add"], ["show", "add"]):
         log: list[str] = []
         agent = create_agent(
-            ScriptedChatModel([calls(*names)]), TOOLS, middleware=[logger(log), Redirect()]
+            ScriptedChatModel([numbered_calls(*names)]), TOOLS, middleware=[logger(log), Redirect()]
         )
         assert {m.text for m in call(agent, GO)["messages"][2:]} == {"shown"}
         assert log == ["before_agent", *TURN, "after_agent"]
@@ -174,7 +165,7 @@ def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
     """A33: the hooks that end a run run, and the model is not asked again."""
     log: list[str] = []
     agent = create_agent(
-        ScriptedChatModel([calls("leave")]),
+        ScriptedChatModel([numbered_calls("leave")]),
         [stopper("leave", goto=goto)],
         middleware=[logger(log)],
     )
@@ -190,14 +181,14 @@ def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
         (["add", "halt"], ["sum", "stopped"]),
         (["stop", "halt"], ["stopped", "stopped"]),
         (["stop", "show"], ["stopped", "shown"]),
-        (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "told"]),
+        (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "reported"]),
     ],
 )
 def test_a_stop_keeps_the_results_of_parallel_calls(
     call: Any, names: list[str], said: list[str]
 ) -> None:
     """A33: other tools of the turn finish; no hook of the loop runs again."""
-    said_, log = ran(call, calls(*names))
+    said_, log = ran(call, numbered_calls(*names))
     assert said_ == said
     assert log == ["before_agent", *TURN, "after_agent"]
 
@@ -210,7 +201,9 @@ def test_a_structured_answer_ends_the_run_with_any_parallel_call(
 ) -> None:
     """A16 rule 2"""
     format_ = {"title": "Answer", "type": "object"}
-    said, log = ran(call, calls("Answer", *names), response_format=format_, handle_tool_errors=True)
+    said, log = ran(
+        call, numbered_calls("Answer", *names), response_format=format_, handle_tool_errors=True
+    )
     assert len(said) == 1 + len(names)
     assert log == ["before_agent", *TURN, "after_agent"]
 
@@ -219,7 +212,7 @@ def test_a_stop_parallel_to_a_structured_answer_ends_the_run_once(call: Any) -> 
     """A16 rule 2, A33"""
     said, log = ran(
         call,
-        calls("Answer", "stop", "add"),
+        numbered_calls("Answer", "stop", "add"),
         response_format={"title": "Answer", "type": "object"},
     )
     assert said[1:] == ["stopped", "sum"]
@@ -230,7 +223,7 @@ def test_a_stop_waits_for_a_parallel_tool_that_interrupts(call: Any) -> None:
     """D29: the answer of the person arrives, and the stop is not forgotten."""
     log: list[str] = []
     agent = create_agent(
-        ScriptedChatModel([calls("stop", "ask")]),
+        ScriptedChatModel([numbered_calls("stop", "ask")]),
         TOOLS,
         middleware=[logger(log)],
         checkpointer=InMemorySaver(),
@@ -247,7 +240,7 @@ def test_signals_of_tools_outlive_a_pause(
     call: Any, names: list[str], pause: dict[str, Any]
 ) -> None:
     """D20, D26"""
-    model = ScriptedChatModel([calls(*names)])
+    model = ScriptedChatModel([numbered_calls(*names)])
     agent = create_agent(model, TOOLS, checkpointer=InMemorySaver(), **pause)
     call(agent, GO, THREAD)
     while agent.get_state(THREAD).next:
@@ -261,7 +254,7 @@ def test_a_stop_passes_hooks_without_an_edge_to_the_exit(call: Any) -> None:
         def after_model(self, state: Any, runtime: Any) -> None:
             return None
 
-    model = ScriptedChatModel([calls("stop", "add")])
+    model = ScriptedChatModel([numbered_calls("stop", "add")])
     agent = create_agent(model, [stop, add], middleware=[Back(name="a"), Back(name="b")])
     assert [message.type for message in call(agent, GO)["messages"]][1:] == ["ai", "tool", "tool"]
     model.assert_done()
@@ -275,7 +268,9 @@ def test_a_stop_from_a_list_of_commands(call: Any) -> None:
         """Stop the run."""
         return [Command(goto=END), ToolMessage("left", tool_call_id=tool_call_id)]
 
-    result = call(create_agent(ScriptedChatModel([calls("leave", "add")]), [leave, add]), GO)
+    result = call(
+        create_agent(ScriptedChatModel([numbered_calls("leave", "add")]), [leave, add]), GO
+    )
     assert [m.text for m in result["messages"]][2:] == ["left", "sum"]
 
 
@@ -291,7 +286,7 @@ def test_a_layer_may_stop_the_run(call: Any, names: list[str]) -> None:
 
     log: list[str] = []
     agent = create_agent(
-        ScriptedChatModel([calls(*names), "Hello"]),
+        ScriptedChatModel([numbered_calls(*names), "Hello"]),
         TOOLS,
         middleware=[logger(log), Stop()],
         checkpointer=InMemorySaver(),
@@ -307,16 +302,16 @@ def test_a_stop_may_write_to_the_state(call: Any) -> None:
     """C60: what its command updates is kept."""
     wrong = stopper("wrong", goto=END, update={"typo": 1})
     with pytest.raises(UnknownStateKey, match="'typo'"):
-        call(create_agent(ScriptedChatModel([calls("wrong")]), [wrong]), GO)
+        call(create_agent(ScriptedChatModel([numbered_calls("wrong")]), [wrong]), GO)
     answer = stopper("answer", goto=END, update={"structured_response": {"a": 1}})
-    result = call(create_agent(ScriptedChatModel([calls("answer")]), [answer]), GO)
+    result = call(create_agent(ScriptedChatModel([numbered_calls("answer")]), [answer]), GO)
     assert result["structured_response"] == {"a": 1}
 
 
 @pytest.mark.parametrize("goto", ["model", "nowhere", [END, "model"]])
 def test_a_tool_cannot_go_to_another_node(call: Any, goto: Any) -> None:
     """C65: the tools' own edge would be taken as well."""
-    agent = create_agent(ScriptedChatModel([calls("go")]), [stopper("go", goto=goto)])
+    agent = create_agent(ScriptedChatModel([numbered_calls("go")]), [stopper("go", goto=goto)])
     with pytest.raises(CommandNotSupported) as caught:
         call(agent, GO)
     assert "graph=Command.PARENT" in caught.value.hint
@@ -339,7 +334,7 @@ def test_a_finished_tool_is_not_run_again_by_a_resume(
             ran_.append(request.tool_call["name"])
             return (yield request)
 
-    model = ScriptedChatModel([calls(first, second), *([last] if last else [])])
+    model = ScriptedChatModel([numbered_calls(first, second), *([last] if last else [])])
     agent = create_agent(model, TOOLS, middleware=[Count()], checkpointer=InMemorySaver())
     (asked,) = call(agent, GO, THREAD)["__interrupt__"]
     assert asked.value == "?"
@@ -372,7 +367,7 @@ def test_any_stack_runs_its_after_agent_hooks_once_and_in_order(
         for i, phases in enumerate(stack)
     ]
     over = {"stop", "halt"} & set(names) or set(names) == {"show"}
-    model = ScriptedChatModel([calls(*names), *([] if over else ["Done"])])
+    model = ScriptedChatModel([numbered_calls(*names), *([] if over else ["Done"])])
     call(create_agent(model, TOOLS, middleware=middleware, ignore=["AF212"]), GO)
 
     def having(phase: Phase) -> list[str]:

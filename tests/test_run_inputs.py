@@ -25,6 +25,7 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, UnknownInput
 from agent_factory.middleware import HumanInTheLoopMiddleware, TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
+from reviews import ask
 from samples import add, last_text, tool_results
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -33,7 +34,7 @@ ADD = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
 
 
 class Around(AgentMiddleware):
-    """A layer around runs, which hears of none that does not start."""
+    """A layer around runs, which sees none that does not start."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,11 +43,6 @@ class Around(AgentMiddleware):
     def around_agent(self, state: Any) -> Any:
         self.runs += 1
         return (yield state)
-
-
-def ask(question: str) -> str:
-    """Ask the user."""
-    return str(interrupt(question))
 
 
 def made(kind: str, *steps: Any, **options: Any) -> Any:
@@ -128,12 +124,12 @@ def test_another_unknown_key_is_a_warning(call: Any, kind: str) -> None:
     assert [error.code for error in warning.warnings] == ["AF323"]
 
 
-def test_a_key_beside_the_one_that_it_is_like_is_a_warning(call: Any) -> None:
+def test_a_key_next_to_the_one_that_it_is_like_is_a_warning(call: Any) -> None:
     with pytest.warns(AgentFactoryWarning, match="has 'message'"):
         call(made("fused"), {**HI, "message": "Hi"})
 
 
-def test_what_front_ends_send_to_any_agent_is_no_misspelling(call: Any) -> None:
+def test_what_front_ends_send_to_any_agent_is_not_a_misspelling(call: Any) -> None:
     agent = made("fused", middleware=[TodoListMiddleware()])
     with pytest.warns(AgentFactoryWarning, match="'tools', 'copilotkit'"):
         call(agent, {**HI, "tools": [], "copilotkit": {}})
@@ -184,7 +180,7 @@ def waiting_for_review(kind: str, **options: Any) -> Any:
 @pytest.mark.parametrize(
     "answer", [{"decisions": [{"type": "approve"}]}, {"type": "approve"}, {**HI, "answer": "Yes"}]
 )
-def test_an_answer_that_is_no_command_leaves_the_review_as_it_is(
+def test_an_answer_that_is_not_a_command_leaves_the_review_as_it_is(
     way: str, kind: str, answer: Any
 ) -> None:
     agent = waiting_for_review(kind)
@@ -330,7 +326,7 @@ def test_without_a_checkpointer_langgraph_says_what_is_missing(call: Any) -> Non
             call(made(kind), Command(resume="Yes"))
 
 
-def test_what_is_no_answer_needs_nothing_that_waits(call: Any) -> None:
+def test_what_is_not_an_answer_needs_nothing_that_waits(call: Any) -> None:
     for kind in KINDS:
         agent = made(kind, "Hello.", checkpointer=InMemorySaver())
         call(agent, HI, THREAD)
@@ -357,7 +353,7 @@ def test_every_mode_of_langgraph_is_known(collect: Any, kind: str) -> None:
         assert collect(made(kind), HI, stream_mode=modes)
 
 
-def test_a_layer_hears_of_no_run_that_does_not_start(call: Any, collect: Any) -> None:
+def test_a_layer_sees_no_run_that_does_not_start(call: Any, collect: Any) -> None:
     around = Around()
     agent = made("fused", checkpointer=InMemorySaver(), middleware=[around])
     inputs: list[Any] = [{"mesages": []}, Command(resume="Yes")]

@@ -49,6 +49,7 @@ from agent_factory.testing import (
     aassert_stable_prefix,
     assert_stable_prefix,
 )
+from samples import cancel
 
 LONG = "You answer questions about orders. " * 20
 TURNS = ["Where is order A1?", "And order A2?", "Thank you."]
@@ -70,12 +71,6 @@ class Verdict(BaseModel):
 def find(query: str) -> str:
     """Find something."""
     return f"found {query}"
-
-
-@tool
-def cancel(query: str) -> str:
-    """Cancel an order."""
-    return f"cancelled {query}"
 
 
 @tool
@@ -392,7 +387,7 @@ def test_a_hook_that_starts_over(check: Any) -> None:
     ]
 
 
-def test_a_history_that_is_written_again_as_it_was_is_no_change(check: Any) -> None:
+def test_a_history_that_is_written_again_as_it_was_is_not_a_change(check: Any) -> None:
     @before_model
     def same(state: Any, runtime: Any) -> Any:
         kept = [m.model_copy() for m in state["messages"]]
@@ -589,17 +584,17 @@ def test_who_writes_what_is_there_already_is_not_blamed(check: Any, everything: 
     )
 
 
-# What is no change
+# What is not a change
 
 
-def test_what_is_shown_in_the_last_message_only_is_no_change(check: Any) -> None:
+def test_what_is_shown_in_the_last_message_only_is_not_a_change(check: Any) -> None:
     todos: Any = [
         {"name": "write_todos", "args": {"todos": [{"content": "x", "status": "pending"}]}}
     ]
     check(built(TodoListMiddleware(), steps=[todos, CALL, *answers()]), TURNS)
 
 
-def test_marks_for_the_cache_are_no_change(check: Any) -> None:
+def test_marks_for_the_cache_are_not_a_change(check: Any) -> None:
     @wrap_model_call
     def marks(request: Any) -> Any:
         *before, last = request.messages
@@ -612,7 +607,7 @@ def test_marks_for_the_cache_are_no_change(check: Any) -> None:
     check(built(marks), TURNS)
 
 
-def test_sampling_settings_and_equal_objects_are_no_change(check: Any) -> None:
+def test_sampling_settings_and_equal_objects_are_not_a_change(check: Any) -> None:
     number = count()
 
     @wrap_model_call
@@ -634,7 +629,7 @@ def _copy(tool: BaseTool) -> BaseTool:
     return tool.model_copy()
 
 
-def test_a_layer_that_repeats_a_call_is_no_change(check: Any) -> None:
+def test_a_layer_that_repeats_a_call_is_not_a_change(check: Any) -> None:
     @wrap_model_call
     def twice(request: Any) -> Any:
         yield request
@@ -643,7 +638,7 @@ def test_a_layer_that_repeats_a_call_is_no_change(check: Any) -> None:
     check(built(twice), TURNS)
 
 
-def test_a_review_that_resumes_is_no_change(check: Any) -> None:
+def test_a_review_that_resumes_is_not_a_change(check: Any) -> None:
     @before_model
     def asks(state: Any, runtime: Any) -> None:
         if len(state["messages"]) == 3:

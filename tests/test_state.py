@@ -23,13 +23,10 @@ from agent_factory import (
 )
 from agent_factory.errors import AgentFactoryWarning, HistoryError, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
+from samples import Naming, greeting_agent
 
 GO = {"messages": "Go"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-class Naming(AgentState):
-    name: NotRequired[str]
 
 
 class Views(AgentState):
@@ -70,10 +67,6 @@ class Writer(AgentMiddleware[Any, Any]):
         self.seen.append(dict(state))
 
 
-def agent(*middleware: Any, **options: Any) -> Any:
-    return create_agent(ScriptedChatModel(["Hello"] * 3), middleware=list(middleware), **options)
-
-
 # Views
 
 
@@ -81,7 +74,7 @@ def test_each_mark_hides_its_side(call: Any) -> None:
     """D38: what a caller may not pass in is dropped, what it may not see is kept inside."""
     writer = Writer(Views, {"private": "kept", "not_in": "written"})
     given = {**GO, "plain": "p", "not_in": "forged", "not_out": "o", "private": "forged"}
-    result = call(agent(writer), given)
+    result = call(greeting_agent(writer), given)
     assert {k: v for k, v in result.items() if k != "messages"} == {
         "plain": "p",
         "not_in": "written",
@@ -93,7 +86,7 @@ def test_each_mark_hides_its_side(call: Any) -> None:
 
 def test_the_views_are_in_the_schemas_too() -> None:
     """D38"""
-    views = agent(Writer(Views))
+    views = greeting_agent(Writer(Views))
     assert set(views.get_input_jsonschema()["properties"]) == {"messages", "plain", "not_out"}
     assert set(views.get_output_jsonschema()["properties"]) == {
         "messages",
@@ -110,7 +103,7 @@ class Open(AgentState):
 @pytest.mark.parametrize("stack", [[Views, Open], [Open, Views]])
 def test_a_key_that_one_hides_stays_hidden(stack: list[Any]) -> None:
     """D41: also if others declare it, before or after."""
-    both = agent(*(Writer(schema, name=schema.__name__) for schema in stack))
+    both = greeting_agent(*(Writer(schema, name=schema.__name__) for schema in stack))
     assert "private" not in both.get_input_jsonschema()["properties"]
     assert "private" not in both.get_output_jsonschema()["properties"]
 
@@ -118,7 +111,7 @@ def test_a_key_that_one_hides_stays_hidden(stack: list[Any]) -> None:
 def test_a_private_key_is_kept_in_the_thread(call: Any) -> None:
     """D31: hidden from the caller, not from the next run."""
     writer = Writer(Views, {"private": "kept"})
-    keeper = agent(writer, checkpointer=InMemorySaver())
+    keeper = greeting_agent(writer, checkpointer=InMemorySaver())
     call(keeper, GO, THREAD)
     call(keeper, GO, THREAD)
     assert writer.seen[3]["private"] == "kept"
@@ -128,7 +121,7 @@ def test_a_mark_does_not_take_the_reducer_away(call: Any) -> None:
     """D39: wherever it stands in the annotation."""
     one = {"before": 1, "after": 1, "gone": 1}
     writer = Writer(Marked, one, {"before": 1, "after": 1})
-    call(agent(writer), GO)
+    call(greeting_agent(writer), GO)
     last = writer.seen[-1]
     assert (last["before"], last["after"]) == (2, 2)
     assert "gone" not in last
@@ -140,14 +133,14 @@ def test_a_mark_does_not_take_the_reducer_away(call: Any) -> None:
 def test_managed_values_are_seen_by_hooks_alone(call: Any) -> None:
     """D40: they are in no view, and nobody writes them."""
     writer = Writer(Managed)
-    result = call(agent(writer), {**GO, "remaining_steps": 3}, {"recursion_limit": 10})
+    result = call(greeting_agent(writer), {**GO, "remaining_steps": 3}, {"recursion_limit": 10})
     assert set(result) == {"messages"}
     steps = [state["remaining_steps"] for state in writer.seen]
     assert steps == sorted(steps, reverse=True)
     assert steps[0] == 9
     assert writer.seen[0]["is_last_step"] is False
     with pytest.raises(UnknownStateKey):
-        call(agent(Writer(Managed, {"remaining_steps": 1})), GO)
+        call(greeting_agent(Writer(Managed, {"remaining_steps": 1})), GO)
 
 
 # Keys that nobody declared
@@ -155,7 +148,7 @@ def test_managed_values_are_seen_by_hooks_alone(call: Any) -> None:
 
 def test_a_hook_that_writes_an_unknown_key_is_named_in_the_error(call: Any) -> None:
     with pytest.raises(UnknownStateKey) as caught:
-        call(agent(Writer(Naming, {"nmae": "Ada"})), GO)
+        call(greeting_agent(Writer(Naming, {"nmae": "Ada"})), GO)
     assert caught.value.subject == "M.before_model"
     assert "'nmae'" in caught.value.reason
 
@@ -166,19 +159,19 @@ def test_a_layer_that_writes_an_unknown_key_is_refused(call: Any) -> None:
             return ExtendedModelResponse((yield request), Command(update={"nmae": "Ada"}))
 
     with pytest.raises(UnknownStateKey, match="'nmae'"):
-        call(agent(Layer()), GO)
+        call(greeting_agent(Layer()), GO)
 
 
 def test_a_caller_may_pass_keys_that_nobody_reads(call: Any) -> None:
     """They are dropped, as by any LangGraph graph, and a warning says so."""
     with pytest.warns(AgentFactoryWarning, match="nonsense"):
-        assert set(call(agent(), {**GO, "nonsense": 1})) == {"messages"}
+        assert set(call(greeting_agent(), {**GO, "nonsense": 1})) == {"messages"}
 
 
 @pytest.mark.parametrize("given", [{"messages": []}, {}])
 def test_a_run_without_a_message_is_refused(call: Any, given: dict[str, Any]) -> None:
     with pytest.raises(HistoryError):
-        call(agent(), given)
+        call(greeting_agent(), given)
 
 
 # A structured answer belongs to its run

@@ -104,7 +104,7 @@ def plain(messages: Any) -> Any:
     ]
 
 
-def told(channel: Any, writes: list[Any]) -> Any:
+def value_after(channel: Any, writes: list[Any]) -> Any:
     """What a channel says to the writes of a step, and what it holds then."""
     try:
         changed = channel.update(deepcopy(writes))
@@ -118,7 +118,7 @@ def told(channel: Any, writes: list[Any]) -> Any:
 def test_any_writes_give_what_add_messages_gives(kind: str, steps: list[list[Any]]) -> None:
     theirs, ours = merging(), started(kind)
     for writes in steps:
-        assert told(ours, writes) == told(theirs, writes)
+        assert value_after(ours, writes) == value_after(theirs, writes)
 
 
 @pytest.mark.parametrize("kind", CHANNELS)
@@ -128,11 +128,11 @@ def test_looking_ahead_shows_what_comes_and_changes_nothing(
 ) -> None:
     channel, theirs = started(kind), merging()
     for writes in steps:
-        told(channel, writes)
+        value_after(channel, writes)
         theirs.value = deepcopy(channel.get())
         look, other = channel.copy(), theirs.copy()
         for write in (ahead, again):
-            assert told(look, [write]) == told(other, [write])
+            assert value_after(look, [write]) == value_after(other, [write])
         assert plain(channel.get()) == plain(theirs.get())
 
 
@@ -142,7 +142,7 @@ def test_a_list_that_was_returned_stays_unchanged(kind: str, steps: list[list[An
     channel = started(kind)
     seen: list[tuple[Any, Any]] = []
     for writes in steps:
-        told(channel, writes)
+        value_after(channel, writes)
         seen.append((channel.get(), [*channel.get()]))
     assert all(value == then for value, then in seen)
 
@@ -160,7 +160,7 @@ def test_a_history_that_was_changed_in_place_is_looked_at_again(
     ]
     theirs, ours = merging(), started(kind)
     for writes in steps:
-        assert told(ours, writes) == told(theirs, writes)
+        assert value_after(ours, writes) == value_after(theirs, writes)
         for channel in (ours, theirs):
             changes[how](channel.get())
 
@@ -197,8 +197,8 @@ def test_stored_writes_give_what_they_gave_one_by_one(steps: list[list[Any]]) ->
     stored: list[Any] = []
     for write in (write for step in steps for write in step):
         trial = CHANNELS["delta"]().from_checkpoint(deepcopy(channel.get()))
-        if not isinstance(told(trial, [write])[0], type):  # what fails is not stored
-            told(channel, [write])
+        if not isinstance(value_after(trial, [write])[0], type):  # what fails is not stored
+            value_after(channel, [write])
             stored.append(("task", "messages", deepcopy(write)))
     again = started("delta")
     again.replay_writes(stored)

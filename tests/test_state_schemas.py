@@ -17,17 +17,13 @@ from typing_extensions import TypedDict, TypeVar
 from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, add_tool
+from samples import Answer, Count, Naming, add_tool, greeting_agent
 
 GO = {"messages": "Go"}
 
 
 class Counting(AgentState):
     count: NotRequired[Annotated[int, operator.add]]
-
-
-class Naming(AgentState):
-    name: NotRequired[str]
 
 
 class Bare(TypedDict):
@@ -49,17 +45,15 @@ class Writer(AgentMiddleware[Any, Any]):
         return self.before_model(state, runtime)
 
 
-def agent(*middleware: Any, **options: Any) -> Any:
-    return create_agent(ScriptedChatModel(["Hello"] * 3), middleware=list(middleware), **options)
-
-
 # Merging
 
 
 def test_keys_of_all_schemas_make_one_state(call: Any) -> None:
     """A37: those of every middleware, and the agent's own."""
     stack = [Writer(Counting, {"count": 2}, {"count": 3}), Writer(Bare, name="B")]
-    result = call(agent(*stack, state_schema=Naming), {**GO, "name": "Ada", "extra": 1, "count": 1})
+    result = call(
+        greeting_agent(*stack, state_schema=Naming), {**GO, "name": "Ada", "extra": 1, "count": 1}
+    )
     assert {key: result[key] for key in ("name", "extra", "count")} == {
         "name": "Ada",
         "extra": 1,
@@ -70,15 +64,11 @@ def test_keys_of_all_schemas_make_one_state(call: Any) -> None:
 def test_a_key_is_shared_by_those_who_agree_on_it(call: Any) -> None:
     """D41"""
     stack = [Writer(Counting, {"count": 1}, name=name) for name in "ABC"]
-    assert call(agent(*stack, state_schema=Counting), GO)["count"] == 3
+    assert call(greeting_agent(*stack, state_schema=Counting), GO)["count"] == 3
 
 
 class Text(AgentState):
     name: NotRequired[bytes]
-
-
-class Last(AgentState):
-    count: NotRequired[int]
 
 
 class Otherwise(AgentState):
@@ -119,30 +109,30 @@ class Anything(AgentState):
         (Naming, Text, "name"),
         (MaybeInt, MaybeText, "name"),
         (Ints, Texts, "name"),
-        (Counting, Last, "count"),
+        (Counting, Count, "count"),
         (Counting, Otherwise, "count"),
     ],
 )
 def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> None:
     """A37: on a type, on whether there is a reducer, on which one."""
     with pytest.raises(SpecError, match=r"^\[AF115\]") as caught:
-        agent(Writer(one, name="A"), Writer(other, name="B"), state_schema=Bare)
+        greeting_agent(Writer(one, name="A"), Writer(other, name="B"), state_schema=Bare)
     assert caught.value.subject == f"state key {key!r}"
     assert " in A, and " in caught.value.reason
     assert "state_schema=" in caught.value.hint
 
 
-@pytest.mark.parametrize(("one", "other"), [(Counting, Last), (Otherwise, Counting)])
+@pytest.mark.parametrize(("one", "other"), [(Counting, Count), (Otherwise, Counting)])
 def test_the_schema_of_the_agent_has_the_last_word(call: Any, one: Any, other: Any) -> None:
     """On the type and on the reducer, also if the middleware disagree with each other."""
-    for schema, count in (Counting, 6), (Last, 3), (Otherwise, 0):
+    for schema, count in (Counting, 6), (Count, 3), (Otherwise, 0):
         stack = [Writer(one, {"count": 2}, name="A"), Writer(other, {"count": 3}, name="B")]
-        made = agent(*stack, state_schema=schema)
+        made = greeting_agent(*stack, state_schema=schema)
         assert call(made, {**GO, "count": 1})["count"] == count
 
 
 def test_the_schema_of_the_agent_decides_on_a_type() -> None:
-    made = agent(Writer(Naming, name="A"), Writer(Text, name="B"), state_schema=MaybeInt)
+    made = greeting_agent(Writer(Naming, name="A"), Writer(Text, name="B"), state_schema=MaybeInt)
     assert made.get_output_jsonschema()["properties"]["name"]["anyOf"][0] == {"type": "integer"}
 
 
@@ -151,7 +141,7 @@ def test_the_schema_of_the_agent_decides_on_a_type() -> None:
 )
 def test_what_one_leaves_open_agrees(one: Any, other: Any) -> None:
     """D41: Any, a list of whatever, the same union in another spelling."""
-    agent(Writer(one, name="A"), Writer(other, name="B"))
+    greeting_agent(Writer(one, name="A"), Writer(other, name="B"))
 
 
 def joined(old: list[AnyMessage] | None, new: Any) -> list[AnyMessage]:
@@ -164,7 +154,7 @@ class OwnReducer(TypedDict):
 
 def test_a_middleware_may_define_its_own_reducer_of_messages(call: Any) -> None:
     """A37: a schema that only inherits the key does not take it back."""
-    folding = agent(Writer(OwnReducer), Writer(Naming, name="N"))
+    folding = greeting_agent(Writer(OwnReducer), Writer(Naming, name="N"))
     assert [m.text for m in call(folding, GO)["messages"]] == ["Go", "Hello"]
     assert folding.builder.channels["messages"].operator is joined
 
@@ -190,7 +180,7 @@ class Boxed(AgentState, Generic[T]):
 def test_a_generic_schema_serves(call: Any) -> None:
     """A37: with and without its argument."""
     for schema in (Boxed, Boxed[int]):
-        assert call(agent(state_schema=schema), {**GO, "box": 1})["box"] == 1
+        assert call(greeting_agent(state_schema=schema), {**GO, "box": 1})["box"] == 1
 
 
 # What a schema may be

@@ -161,7 +161,7 @@ def test_no_message_is_streamed_twice(collect: Any) -> None:
 
 
 class Inner(AgentMiddleware):
-    """Asks a model of its own wherever it can."""
+    """Asks its own model wherever it can."""
 
     def __init__(self, secret: Any) -> None:
         self.secret = secret
@@ -428,7 +428,7 @@ def test_events_name_nodes_models_and_tools() -> None:
 
 
 @pytest.mark.parametrize("react", [False, True])
-def test_the_event_of_the_models_node_is_no_state(react: bool) -> None:
+def test_the_event_of_the_models_node_is_not_a_state(react: bool) -> None:
     """Front ends (AG-UI) take a dict for the whole state, and show what it lacks no more.
 
     Code for create_react_agent reads the dict of its node, as LangGraph's agent writes it.

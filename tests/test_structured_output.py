@@ -13,6 +13,8 @@ from agent_factory import ModelResponse, create_agent, wrap_model_call
 from agent_factory.errors import SpecError
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import texts
+from weather import News, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 
@@ -24,25 +26,12 @@ class Weather(BaseModel):
     words: str = "fine"
 
 
-class News(BaseModel):
-    headline: str
-
-
-def look(city: str) -> str:
-    """Look at the weather of a city."""
-    return f"18 degrees in {city}"
-
-
 def answer(degrees: Any = 18, id: str = "out") -> dict[str, Any]:
     return {"name": "Weather", "args": {"degrees": degrees}, "id": id}
 
 
 def looking(id: str = "look") -> dict[str, Any]:
     return {"name": "look", "args": {"city": "Rome"}, "id": id}
-
-
-def texts(result: Any) -> list[str]:
-    return [m.text for m in result["messages"]]
 
 
 # --- a good answer ------------------------------------------------------------------------------
@@ -104,12 +93,12 @@ def test_an_invalid_answer_is_explained_and_asked_for_again(call: Any, tools: An
     model = ScriptedChatModel([[answer(99)], [answer(18)]])
     result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
-    told = model.requests[1].messages[-1]
-    assert isinstance(told, ToolMessage)
-    assert (told.tool_call_id, told.name, told.status) == ("out", "Weather", "error")
-    assert told.text.startswith("Error: Failed to parse structured output for tool 'Weather': ")
-    assert "less than or equal to 60" in told.text
-    assert told.text.endswith(".\n Please fix your mistakes.")
+    message = model.requests[1].messages[-1]
+    assert isinstance(message, ToolMessage)
+    assert (message.tool_call_id, message.name, message.status) == ("out", "Weather", "error")
+    assert message.text.startswith("Error: Failed to parse structured output for tool 'Weather': ")
+    assert "less than or equal to 60" in message.text
+    assert message.text.endswith(".\n Please fix your mistakes.")
 
 
 def test_an_invalid_answer_together_with_a_tool_call_is_reported_too(call: Any) -> None:
@@ -128,12 +117,12 @@ def test_several_answers_at_once_are_all_refused_and_asked_for_again(call: Any) 
     model = ScriptedChatModel([calls, [answer(19, "3")]])
     result = call(create_agent(model, response_format=ToolStrategy(Weather | News)), ASK)
     assert result["structured_response"] == Weather(degrees=19)
-    told = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
-    assert [(m.tool_call_id, m.name, m.status) for m in told] == [
+    messages = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
+    assert [(m.tool_call_id, m.name, m.status) for m in messages] == [
         ("1", "Weather", "error"),
         ("2", "News", "error"),
     ]
-    assert "several structured answers (Weather, News)" in told[0].text
+    assert "several structured answers (Weather, News)" in messages[0].text
 
 
 def test_the_same_answer_twice_is_several_answers(call: Any) -> None:
@@ -149,9 +138,9 @@ def test_prose_instead_of_an_answer_is_noticed(call: Any, tools: Any) -> None:
     model = ScriptedChatModel(["It is fine.", [answer()]])
     result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
-    told = model.requests[1].messages[-1]
-    assert isinstance(told, HumanMessage)
-    assert "Call Weather to give it." in told.text
+    message = model.requests[1].messages[-1]
+    assert isinstance(message, HumanMessage)
+    assert "Call Weather to give it." in message.text
 
 
 @pytest.mark.parametrize("tools", [[], [look]])
@@ -177,7 +166,7 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 def test_an_answer_of_an_earlier_turn_does_not_end_a_later_one(call: Any) -> None:
-    """A21: the value left in the thread is no answer to the new question."""
+    """A21: the value left in the thread is not an answer to the new question."""
     model = ScriptedChatModel([[answer(18, "1")], [looking()], [answer(20, "2")]])
     agent = create_agent(
         model, [look], response_format=ToolStrategy(Weather), checkpointer=InMemorySaver()
@@ -317,10 +306,10 @@ def test_a_layer_sees_the_parsed_answer(call: Any) -> None:
 
 
 @pytest.mark.parametrize("tools", [[], [look]])
-def test_a_layer_that_hands_on_the_message_alone_does_not_lose_the_answer(
+def test_a_layer_that_passes_on_the_message_alone_does_not_lose_the_answer(
     call: Any, tools: Any
 ) -> None:
-    """wanted 2, 5: an unread answer may neither spin nor pass in silence."""
+    """wanted 2, 5: an unread answer may neither spin nor pass unreported."""
 
     @wrap_model_call
     def message_only(request: Any) -> Any:
@@ -334,7 +323,7 @@ def test_a_layer_that_hands_on_the_message_alone_does_not_lose_the_answer(
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
 
 
-def test_a_layer_that_hands_on_the_message_alone_does_not_lose_a_providers_answer(
+def test_a_layer_that_passes_on_the_message_alone_does_not_lose_a_providers_answer(
     call: Any,
 ) -> None:
     @wrap_model_call

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError, field_validator
 
 from agent_factory import OutputError, TurnError, before_model, create_agent, wrap_model_call
 from agent_factory.structured_output import (
@@ -21,22 +21,10 @@ from agent_factory.structured_output import (
     ToolStrategy,
 )
 from agent_factory.testing import ScriptedChatModel
+from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-class Weather(BaseModel):
-    degrees: int = Field(le=60)
-
-
-class News(BaseModel):
-    headline: str
-
-
-def look(city: str) -> str:
-    """Look at the weather of a city."""
-    return f"18 degrees in {city}"
 
 
 def answer(degrees: Any = 18) -> list[dict[str, Any]]:
@@ -65,7 +53,7 @@ def agent(*steps: Any, tools: Any = (), **options: Any) -> tuple[Any, ScriptedCh
     ), model
 
 
-def told(model: ScriptedChatModel) -> list[str]:
+def error_texts(model: ScriptedChatModel) -> list[str]:
     """What was reported to the model about its first answer."""
     after = model.requests[1].messages[2:]
     return [message.text for message in after]
@@ -78,8 +66,8 @@ def test_true_reports_the_error_to_the_model(call: Any, bad: Any) -> None:
     """A38."""
     built, model = agent(bad, answer(), handle_errors=True)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-    assert all(text.startswith("Error: ") for text in told(model))
-    assert all(text.endswith("\n Please fix your mistakes.") for text in told(model))
+    assert all(text.startswith("Error: ") for text in error_texts(model))
+    assert all(text.endswith("\n Please fix your mistakes.") for text in error_texts(model))
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -95,7 +83,7 @@ def test_false_raises(call: Any, kind: str) -> None:
 def test_a_string_is_reported_to_the_model(call: Any, bad: Any) -> None:
     built, model = agent(bad, answer(), handle_errors="Try harder.")
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-    assert set(told(model)) == {"Try harder."}
+    assert set(error_texts(model)) == {"Try harder."}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +99,7 @@ def test_a_string_is_reported_to_the_model(call: Any, bad: Any) -> None:
 def test_exception_types_cover_the_error_and_its_source(call: Any, types: Any) -> None:
     built, model = agent(INVALID, answer(), handle_errors=types)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-    assert "less than or equal to 60" in told(model)[0]
+    assert "less than or equal to 60" in error_texts(model)[0]
 
 
 @pytest.mark.parametrize("types", [KeyError, (KeyError, OSError), MultipleStructuredOutputsError])
@@ -132,7 +120,7 @@ def test_the_result_of_a_function_is_reported_to_the_model(call: Any, bad: Any) 
 
     built, model = agent(bad, answer(), handle_errors=explain)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-    assert set(told(model)) == {"From the function."}
+    assert set(error_texts(model)) == {"From the function."}
     assert len(seen) == 1
     assert isinstance(seen[0], StructuredOutputError)
 
@@ -324,14 +312,14 @@ def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again(
 
 
 def test_without_an_edge_back_to_the_model_an_invalid_answer_raises(call: Any, bad: Any) -> None:
-    """A25: without tools and without a response_format of its own the agent asks but once."""
+    """A25: without tools and without its own response_format the agent asks but once."""
     built = create_agent(ScriptedChatModel([bad]), middleware=[structured])
     with pytest.raises(OutputError):
         call(built, ASK)
 
 
 def test_a_user_message_of_a_hook_does_not_reset_the_count(call: Any, bad: Any) -> None:
-    """wanted 2: a reminder before each call is no new question."""
+    """wanted 2: a reminder before each call is not a new question."""
 
     @before_model
     def remind(state: Any, runtime: Any) -> Any:

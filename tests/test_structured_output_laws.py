@@ -9,23 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, Field
 
 from agent_factory import OutputError, create_agent
 from agent_factory.state.history import is_valid
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from weather import Weather, look
 
 RETRIES = 2
-
-
-class Weather(BaseModel):
-    degrees: int = Field(le=60)
-
-
-def look(city: str) -> str:
-    """Look at the weather of a city."""
-    return f"18 degrees in {city}"
 
 
 def output(degrees: int) -> dict[str, Any]:
@@ -36,8 +27,8 @@ LOOK: dict[str, Any] = {"name": "look", "args": {"city": "Rome"}}
 STRAY: dict[str, Any] = {"name": "serch", "args": {}}
 UNREADABLE: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": "no JSON"}
 
-GOOD = ["good", "good beside a tool"]
-BAD = ["invalid", "invalid beside a tool", "twice", "prose", "unreadable"]
+GOOD = ["good", "good next to a tool"]
+BAD = ["invalid", "invalid next to a tool", "twice", "prose", "unreadable"]
 DETOUR = ["tool", "two tools"]
 
 
@@ -45,9 +36,9 @@ def by_tool(kind: str) -> Any:
     """What the model says, where a tool stands for the schema."""
     return {
         "good": [output(18)],
-        "good beside a tool": [LOOK, output(18)],
+        "good next to a tool": [LOOK, output(18)],
         "invalid": [output(99)],
-        "invalid beside a tool": [output(99), LOOK],
+        "invalid next to a tool": [output(99), LOOK],
         "twice": [output(18), output(18)],
         "prose": "It is fine.",
         "unreadable": AIMessage("", invalid_tool_calls=[UNREADABLE]),
@@ -109,7 +100,7 @@ def check(script: list[str], say: Any, tools: list[Any], format_: Any, a: bool) 
 @settings.get_profile("costly")
 @given(st.lists(st.sampled_from([*GOOD, *BAD, *DETOUR]), max_size=7))
 @example(script=["unreadable"] * 3)
-@example(script=["tool", "prose", "twice", "two tools", "invalid beside a tool"])
+@example(script=["tool", "prose", "twice", "two tools", "invalid next to a tool"])
 def test_with_tools_and_an_output_tool(a: bool, script: list[str]) -> None:
     """wanted 2, 5: never silent, never spinning."""
     format_ = ToolStrategy(Weather, max_retries=RETRIES)

@@ -15,15 +15,11 @@ from langgraph.types import Command, interrupt
 from agent_factory import AgentMiddleware, Sleep, create_agent
 from agent_factory.errors import HookPathNotSupported, PathNotSupported, SpecError
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import add, adding, awrap, wrap
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 HOOKS = ["before_agent", "before_model", "after_model", "after_agent"]
 user: ContextVar[str] = ContextVar("user", default="nobody")
-
-
-def model() -> ScriptedChatModel:
-    return ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "5"])
 
 
 def middleware(**methods: Any) -> AgentMiddleware:
@@ -45,21 +41,13 @@ def ahook(log: list[str]) -> Any:
     return method
 
 
-def wrap(self: Any, request: Any, handler: Any) -> Any:
-    return handler(request)
-
-
-async def awrap(self: Any, request: Any, handler: Any) -> Any:
-    return await handler(request)
-
-
 # --- node hooks -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("phase", HOOKS)
 def test_a_sync_run_refuses_a_hook_that_is_async_only(phase: str) -> None:
     """A6: LangGraph's text, and its TypeError."""
-    agent = create_agent(model(), [add], middleware=[middleware(**{f"a{phase}": ahook([])})])
+    agent = create_agent(adding(), [add], middleware=[middleware(**{f"a{phase}": ahook([])})])
     with pytest.raises(HookPathNotSupported) as caught:
         agent.invoke(ASK)
     error = caught.value
@@ -74,7 +62,7 @@ def test_a_sync_run_refuses_a_hook_that_is_async_only(phase: str) -> None:
 async def test_an_async_run_runs_a_hook_that_is_sync_only(phase: str) -> None:
     """A6: consequence."""
     log: list[str] = []
-    await create_agent(model(), [add], middleware=[middleware(**{phase: hook(log)})]).ainvoke(ASK)
+    await create_agent(adding(), [add], middleware=[middleware(**{phase: hook(log)})]).ainvoke(ASK)
     assert set(log) == {"sync"}
 
 
@@ -162,7 +150,7 @@ async def test_an_async_run_refuses_a_layer_that_is_sync_only(
 ) -> None:
     """A37: NotImplementedError names the missing twin; ours names the class and the flow too."""
     agent = create_agent(
-        model(),
+        adding(),
         [add],
         middleware=[middleware(**{name: wrap})],
         handle_tool_errors=handle_tool_errors,
@@ -183,7 +171,7 @@ def test_a_sync_run_refuses_a_layer_that_is_async_only(
     name: str, flow: str, handle_tool_errors: bool
 ) -> None:
     agent = create_agent(
-        model(),
+        adding(),
         [add],
         middleware=[middleware(**{f"a{name}": awrap})],
         handle_tool_errors=handle_tool_errors,
@@ -198,14 +186,14 @@ def test_a_sync_run_refuses_a_layer_that_is_async_only(
 
 def test_a_layer_that_has_only_the_mode_of_the_run_works() -> None:
     members = [middleware(wrap_model_call=wrap, wrap_tool_call=wrap)]
-    assert create_agent(model(), [add], middleware=members).invoke(ASK)["messages"][-1].text == "5"
+    assert create_agent(adding(), [add], middleware=members).invoke(ASK)["messages"][-1].text == "5"
     members = [middleware(awrap_model_call=awrap, awrap_tool_call=awrap)]
-    result = asyncio.run(create_agent(model(), [add], middleware=members).ainvoke(ASK))
+    result = asyncio.run(create_agent(adding(), [add], middleware=members).ainvoke(ASK))
     assert result["messages"][-1].text == "5"
 
 
 async def test_a_layer_of_the_wrong_mode_is_refused_before_the_model_is_called() -> None:
-    asked = model()
+    asked = adding()
     agent = create_agent(asked, [add], middleware=[middleware(wrap_model_call=wrap)])
     with pytest.raises(PathNotSupported):
         await agent.ainvoke(ASK)
@@ -222,7 +210,7 @@ def test_a_flow_serves_sync_and_async_runs(call: Any) -> None:
             yield Sleep(0)
             return (yield request)
 
-    result = call(create_agent(model(), [add], middleware=[Both()]), ASK)
+    result = call(create_agent(adding(), [add], middleware=[Both()]), ASK)
     assert [m.text for m in result["messages"]][-2:] == ["5", "5"]
 
 
@@ -245,7 +233,7 @@ def test_modes_that_no_run_can_satisfy_are_refused_at_build(
         type("Async", (AgentMiddleware,), async_only)(),
     ]
     with pytest.raises(SpecError, match=r"^\[AF109\]") as caught:
-        create_agent(model(), [add], middleware=members)
+        create_agent(adding(), [add], middleware=members)
     assert (
         caught.value.subject == f"Sync.{next(iter(sync_only))} and Async.{next(iter(async_only))}"
     )
@@ -259,6 +247,6 @@ async def test_a_sync_hook_works_with_anything_async(async_only: Any) -> None:
         type("Sync", (AgentMiddleware,), {"before_model": hook(log)})(),
         type("Async", (AgentMiddleware,), async_only)(),
     ]
-    result = await create_agent(model(), [add], middleware=members).ainvoke(ASK)
+    result = await create_agent(adding(), [add], middleware=members).ainvoke(ASK)
     assert result["messages"][-1].text == "5"
     assert log == ["sync", "sync"]

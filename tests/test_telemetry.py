@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from opentelemetry import context as contexts
 from opentelemetry.trace import SpanKind, StatusCode
 from random_stacks import ACTS, Case, Mode, Trial, cases
@@ -31,6 +31,7 @@ from agent_factory import (
 from agent_factory.prebuilt import agent_tool
 from agent_factory.telemetry import Telemetry
 from agent_factory.testing import ScriptedChatModel
+from reviews import ask
 from samples import add
 
 # The tree
@@ -266,12 +267,6 @@ def test_the_error_of_a_tool_that_the_model_reads_is_the_errors_of_that_call(
     call(agent, ASK, watched(spans))
     assert spans.says("execute_tool divide")["error.type"] == "ZeroDivisionError"
     assert spans.of("invoke_agent desk").status.status_code is StatusCode.UNSET
-
-
-@tool
-def ask(question: str) -> str:
-    """Ask a person."""
-    return str(interrupt(question))
 
 
 def pausing(**options: Any) -> Any:

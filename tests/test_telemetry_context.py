@@ -125,13 +125,13 @@ def test_a_run_is_inside_of_the_current_span_and_sees_its_baggage(call: Any, spa
     assert seen == ["ann"]
 
 
-def test_whoever_reads_a_stream_keeps_the_current_span(spans: Spans) -> None:
+def test_a_reader_of_a_stream_keeps_the_current_span(spans: Spans) -> None:
     agent = create_agent(adding(), [add], middleware=[Flows()])
     for _ in agent.stream(ASK, watched(spans), stream_mode=["updates", "messages"]):
         assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-async def test_whoever_reads_an_async_stream_keeps_the_current_span(spans: Spans) -> None:
+async def test_a_reader_of_an_async_stream_keeps_the_current_span(spans: Spans) -> None:
     agent = create_agent(adding(), [add], middleware=[Flows()])
     async for _ in agent.astream(ASK, watched(spans), stream_mode=["updates", "messages"]):
         assert trace.get_current_span() is trace.INVALID_SPAN
@@ -230,7 +230,7 @@ def test_with_a_current_span_the_trace_in_the_metadata_is_a_link(call: Any, span
     assert [f"{link.context.span_id:x}" for link in span.links] == ["b7ad6b7169203331"]
 
 
-def test_a_traceparent_of_the_current_trace_is_no_link(call: Any, spans: Spans) -> None:
+def test_a_traceparent_of_the_current_trace_is_not_a_link(call: Any, spans: Spans) -> None:
     metadata: dict[str, str] = {}
     with spans.provider.get_tracer("app").start_as_current_span("worker"):
         inject(metadata)

@@ -37,6 +37,7 @@ from agent_factory.testing import (
     run_hook,
     run_layer,
 )
+from samples import Inconsistent
 
 
 class Counted(AgentState[Any]):
@@ -223,14 +224,6 @@ def test_a_sync_layer_refuses_an_async_run() -> None:
 
 
 # --- sync and async -------------------------------------------------------------------------------
-
-
-class Inconsistent(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": [HumanMessage("blue")]}
-
-    async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": [HumanMessage("red")]}
 
 
 def test_both_ways_reports_a_hook_that_differs() -> None:

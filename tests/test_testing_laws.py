@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
+from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import (
@@ -23,6 +23,7 @@ from agent_factory.testing import (
     strategies,
 )
 from agent_factory.topology import Phase
+from samples import Ends, Inconsistent
 
 few = settings(
     max_examples=10, suppress_health_check=list(HealthCheck), deadline=None, derandomize=True
@@ -50,14 +51,6 @@ def test_a_well_made_middleware_keeps_each_law(law: str) -> None:
 
 def test_a_built_in_keeps_all_laws() -> None:
     check_middleware(TodoListMiddleware, max_examples=2)
-
-
-class Inconsistent(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": [HumanMessage("blue")]}
-
-    async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": [HumanMessage("red")]}
 
 
 class Counting(AgentMiddleware):
@@ -150,12 +143,6 @@ class Cutting(AgentMiddleware):
         return {"messages": [RemoveMessage(id=str(answers[0].id))]} if answers else None
 
 
-class Leaving(AgentMiddleware):
-    @hook_config(can_jump_to=["end"])
-    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"jump_to": "end"}
-
-
 class Forgetting(AgentMiddleware):
     def around_model(self, request: Any) -> Any:
         return (yield request.override(messages=request.messages[-1:]))
@@ -196,7 +183,7 @@ class Confusing(AgentMiddleware):
         (DeafLater, "passes_interrupts", r"it swallowed an interrupt"),
         (Stubborn, "passes_interrupts", r"it asked 2 times before it let an interrupt pass"),
         (Cutting, "keeps_histories_valid", r"Cutting.before_model: messages\[1\] calls search"),
-        (Leaving, "keeps_histories_valid", r"nothing answers it before the end"),
+        (Ends, "keeps_histories_valid", r"nothing answers it before the end"),
         (Forgetting, "keeps_histories_valid", r"messages\[0\] answers the call"),
         (Confusing, "keeps_histories_valid", r"nothing answers it before the end|'another'"),
     ],
@@ -215,7 +202,7 @@ SMALL: dict[Any, Any] = {
         (Counting, "before_agent"),
         (Meddling, "after_agent"),
         (Cutting, "before_model"),
-        (Leaving, "after_model"),
+        (Ends, "after_model"),
     )
 }
 

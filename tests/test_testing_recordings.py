@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from pydantic import SecretStr
 
-from agent_factory import AgentMiddleware, create_agent, hook_config
+from agent_factory import AgentMiddleware, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.testing import (
@@ -30,7 +30,7 @@ from agent_factory.testing import (
     replay,
     replay_with,
 )
-from samples import add_tool
+from samples import Ends, add_tool
 
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
 ASKED: dict[str, Any] = {"messages": [("user", "1 + 2?")]}
@@ -315,12 +315,6 @@ class Brief(AgentMiddleware):
         return (yield request.override(system_prompt="Be brief."))
 
 
-class Limit(AgentMiddleware):
-    @hook_config(can_jump_to=["end"])
-    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"jump_to": "end"}
-
-
 class Idle(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> None: ...
 
@@ -364,7 +358,7 @@ def test_a_stack_that_decides_the_same_does_not_differ(compare: Any, stack: list
     ("member", "step", "node", "words"),
     [
         (Brief(), 1, "model", "asked something else: .*'1 \\+ 2?' was rec|'Be brief.' is asked"),
-        (Limit(), 2, "Limit.after_model", "tools writes messages.* in the recorded run, Limit"),
+        (Ends(), 2, "Ends.after_model", "tools writes messages.* in the recorded run, Ends"),
         (Shouting(), 2, "tools", r"content: '3' in the recorded run, '3!' in this one"),
         (Failing(), 4, "Failing.after_agent", "the run ends in the recorded run, .*ValueError"),
     ],

@@ -531,7 +531,7 @@ def test_an_error_that_was_recorded_passes_if_it_is_raised_again(
     assert retrying.verdict is ReplayVerdict.CHANGED
 
 
-def test_files_that_are_no_recordings_are_errors(tmp_path: Path, replay_one: Any) -> None:
+def test_files_that_are_not_recordings_are_errors(tmp_path: Path, replay_one: Any) -> None:
     (tmp_path / "x.jsonl").write_text("{}\n")
     done = replay_one(build, tmp_path / "x.jsonl")
     assert done.verdict is ReplayVerdict.ERROR
@@ -552,7 +552,7 @@ def test_a_redacted_recording_needs_its_function(tmp_path: Path, replay_one: Any
 
 
 @pytest.mark.parametrize("wrong", [None, "shop:agent", lambda model: model])
-def test_what_is_no_agent_is_refused(tmp_path: Path, wrong: Any, replay_one: Any) -> None:
+def test_what_is_not_an_agent_is_refused(tmp_path: Path, wrong: Any, replay_one: Any) -> None:
     with pytest.raises(ArgumentError, match="agent"):
         replay_one(wrong, recorded(tmp_path / "a.jsonl"))
 

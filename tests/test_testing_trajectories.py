@@ -479,7 +479,7 @@ def test_a_react_agent_is_read_too(call: Any) -> None:
             assert_trajectory(log, "search < answer")
 
 
-def test_what_is_no_run_is_refused() -> None:
+def test_what_is_not_a_run_is_refused() -> None:
     for run in (None, 5, [], [5], {"text": "x"}, "nowhere.jsonl"):
         with pytest.raises((ArgumentError, FileNotFoundError)):
             assert_trajectory(run, "search")

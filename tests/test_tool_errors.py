@@ -10,7 +10,8 @@ from langchain_core.tools import tool
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from error_handlers import HandlerObject, later, number, two, values, values_or_keys
+from samples import add, tool_results
 
 GO = {"messages": "Go"}
 
@@ -25,11 +26,6 @@ def asked(name: str, **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args, "id": name}
 
 
-def answers(result: Any) -> list[tuple[str, str]]:
-    """The messages of the tools, and the status of each."""
-    return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
-
-
 def failing(handle: Any, kind: str) -> Any:
     model = ScriptedChatModel([[asked("fail", kind=kind)], "Done"])
     if handle is None:
@@ -42,22 +38,9 @@ def test_by_default_a_raising_tool_raises_and_invalid_arguments_are_reported(cal
     with pytest.raises(ValueError, match="value"):
         call(failing(None, "value"), GO)
     model = ScriptedChatModel([[asked("add", a="one", b=2)], "Done"])
-    ((text, status),) = answers(call(create_agent(model, [add]), GO))
+    ((text, status),) = tool_results(call(create_agent(model, [add]), GO))
     assert status == "error"
     assert text.startswith("Error invoking tool 'add' with kwargs {'a': 'one', 'b': 2}")
-
-
-def only_values(error: ValueError) -> str:
-    return f"bad value {error}"
-
-
-def values_or_keys(error: ValueError | KeyError) -> str:
-    return "one of the two"
-
-
-class Told:
-    def __call__(self, error: ValueError) -> str:
-        return "told by an object"
 
 
 TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
@@ -71,18 +54,18 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
         (ValueError, TEMPLATE),
         ((KeyError, ValueError), TEMPLATE),
         (lambda error: f"said {error}", "said value"),
-        (only_values, "bad value value"),
+        (values, "bad value value"),
         (values_or_keys, "one of the two"),
-        (Told(), "told by an object"),
+        (HandlerObject(), "handled by an object"),
     ],
 )
 def test_a_handled_error_is_reported_to_the_model(call: Any, handle: Any, said: str) -> None:
     """C41, C43, C44"""
-    assert answers(call(failing(handle, "value"), GO)) == [(said, "error")]
+    assert tool_results(call(failing(handle, "value"), GO)) == [(said, "error")]
 
 
 @pytest.mark.parametrize(
-    "handle", [False, "", (), KeyError, (KeyError, TypeError), only_values, Told()]
+    "handle", [False, "", (), KeyError, (KeyError, TypeError), values, HandlerObject()]
 )
 def test_an_error_that_is_not_handled_ends_the_run(call: Any, handle: Any) -> None:
     """C41, C46: a form covers the types it names, and no others."""
@@ -90,21 +73,7 @@ def test_an_error_that_is_not_handled_ends_the_run(call: Any, handle: Any) -> No
         call(failing(handle, "os"), GO)
 
 
-def two(error: Exception, tool_call: Any) -> str:
-    return "never"
-
-
-async def later(error: Exception) -> str:
-    return "never"
-
-
-def no_exception(error: int) -> str:
-    return "never"
-
-
-@pytest.mark.parametrize(
-    "handle", [None, 5, {}, [ValueError], (int,), int, two, later, no_exception]
-)
+@pytest.mark.parametrize("handle", [None, 5, {}, [ValueError], (int,), int, two, later, number])
 def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
     """C41, C47: not when an error occurs."""
     with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
@@ -117,7 +86,7 @@ def test_a_handled_error_does_not_stop_parallel_calls(call: Any) -> None:
     both = [asked("fail", kind="value"), asked("add", a=1, b=2)]
     model = ScriptedChatModel([both, "Done"])
     result = call(create_agent(model, [fail, add], handle_tool_errors="No."), GO)
-    assert answers(result) == [("No.", "error"), ("3", "success")]
+    assert tool_results(result) == [("No.", "error"), ("3", "success")]
 
 
 @pytest.mark.parametrize("handle", [True, KeyError, "It went wrong."])
@@ -133,6 +102,6 @@ def test_an_error_that_an_agent_inside_a_tool_did_not_handle_is_the_outer_ones(
 
     model = ScriptedChatModel([[asked("delegate")], "Done"])
     result = call(create_agent(model, [delegate], handle_tool_errors=handle), GO)
-    ((said, status),) = answers(result)
+    ((said, status),) = tool_results(result)
     assert status == "error"
     assert said == handle if isinstance(handle, str) else "KeyError('key')" in said

@@ -13,7 +13,6 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.managed import RemainingSteps
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from agent_factory import (
@@ -26,6 +25,7 @@ from agent_factory import (
     create_agent,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import prices, tool_texts
 
 THREAD = {"configurable": {"thread_id": "1"}}
 
@@ -81,19 +81,9 @@ def asked(name: str, id_: str = "1", **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args, "id": id_}
 
 
-def prices() -> InMemoryStore:
-    store = InMemoryStore()
-    store.put(("prices",), "lamp", {"price": 39})
-    return store
-
-
 def agent(only: Any, *steps: Any, **options: Any) -> Any:
     model = ScriptedChatModel([*steps, "Done"])
     return create_agent(model, [only] if only else [], **{"state_schema": Shop, **options})
-
-
-def said(result: Any) -> list[str]:
-    return [m.text for m in result["messages"] if m.type == "tool"]
 
 
 GO = {"messages": "Go", "user": "Ada"}
@@ -101,7 +91,7 @@ GO = {"messages": "Go", "user": "Ada"}
 
 def test_a_field_of_the_state_is_injected(call: Any) -> None:
     """C23, A23: read from the channels, as they are when the tool runs."""
-    assert said(call(agent(one_field, [asked("one_field")]), GO)) == ["Hi Ada"]
+    assert tool_texts(call(agent(one_field, [asked("one_field")]), GO)) == ["Hi Ada"]
 
 
 def test_a_field_that_is_missing_is_a_key_error(call: Any) -> None:
@@ -120,13 +110,13 @@ def test_the_whole_state_is_injected(call: Any) -> None:
             return {"secret": "s", "visits": 1}
 
     tool_agent = agent(whole_state, [asked("whole_state")], middleware=[Keeper()])
-    assert said(call(tool_agent, GO)) == ["['messages', 'secret', 'user', 'visits'] after 2"]
+    assert tool_texts(call(tool_agent, GO)) == ["['messages', 'secret', 'user', 'visits'] after 2"]
 
 
 def test_the_store_is_injected(call: Any) -> None:
     """C24, B6a"""
     with_prices = agent(with_store, [asked("with_store")], store=prices())
-    assert said(call(with_prices, GO)) == ["39"]
+    assert tool_texts(call(with_prices, GO)) == ["39"]
 
 
 def test_without_a_store_a_tool_that_needs_one_fails(call: Any) -> None:
@@ -145,7 +135,7 @@ def test_the_runtime_bundles_everything(call: Any) -> None:
         store=prices(),
         checkpointer=InMemorySaver(),
     )
-    assert said(call(rich, GO, THREAD, context=Till("EUR"))) == ["Ada EUR call-7 39 1 1"]
+    assert tool_texts(call(rich, GO, THREAD, context=Till("EUR"))) == ["Ada EUR call-7 39 1 1"]
 
 
 def test_the_runtime_writes_to_the_stream(collect: Any) -> None:
@@ -188,7 +178,7 @@ def test_the_model_does_not_see_injected_parameters(call: Any) -> None:
 def test_the_model_cannot_forge_them(call: Any) -> None:
     """C36, E29"""
     forged = asked("one_field", user="Eve", greeting="Hello")
-    assert said(call(agent(one_field, [forged]), GO)) == ["Hello Ada"]
+    assert tool_texts(call(agent(one_field, [forged]), GO)) == ["Hello Ada"]
 
 
 def test_a_tool_sees_what_the_turn_before_it_wrote(call: Any) -> None:
@@ -218,7 +208,7 @@ def test_tools_of_run_time_are_injected_too(call: Any) -> None:
             return (yield request.override(tool=late))
 
     forged = asked("one_field", user="Eve")
-    assert said(call(agent(None, [forged], middleware=[Late()]), GO)) == ["Hi Ada"]
+    assert tool_texts(call(agent(None, [forged], middleware=[Late()]), GO)) == ["Hi Ada"]
 
 
 @pytest.mark.usefixtures("quick_gc")

@@ -23,7 +23,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BadReturn
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import add, through, tool_texts
 
 ASK = {"messages": [("user", "2 + 3?")]}
 
@@ -52,18 +52,10 @@ class Around(AgentMiddleware):
         return (yield from self.flow(request))
 
 
-def answers(result: dict[str, Any]) -> list[str]:
-    return [m.text for m in result["messages"] if m.type == "tool"]
-
-
 def run_with(call: Any, *flows: Any, model: Any = None, tools: Any = (add,), **options: Any) -> Any:
     members = [Around(flow, f"T{index}") for index, flow in enumerate(flows)]
     agent = create_agent(model or adding(), list(tools), middleware=members, **options)
     return call(agent, ASK)
-
-
-def through(request: Any) -> Any:
-    return (yield request)
 
 
 def test_the_first_tool_layer_is_the_outermost_around_each_call(call: Any) -> None:
@@ -102,7 +94,7 @@ def test_sync_and_async_wraps_and_flows_have_one_order(call: Any) -> None:
         return logged
 
     members = [Around(flow("a"), "a"), Wrap(), Around(flow("b"), "b")]
-    assert answers(call(create_agent(adding(), [add], middleware=members), ASK)) == ["5"]
+    assert tool_texts(call(create_agent(adding(), [add], middleware=members), ASK)) == ["5"]
     assert log == ["a", "wrap", "b"]
 
 
@@ -115,7 +107,7 @@ def test_each_call_of_a_turn_has_its_own_walk_through_the_layers(call: Any) -> N
         return message.model_copy(update={"content": f"= {message.text}"})
 
     result = run_with(call, flow, model=adding((1, 1), (2, 2), (3, 3)))
-    assert answers(result) == ["= 2", "= 4", "= 6"]
+    assert tool_texts(result) == ["= 2", "= 4", "= 6"]
     assert sorted(seen) == ["0", "1", "2"]
 
 
@@ -141,7 +133,7 @@ def test_a_layer_may_change_the_arguments(call: Any) -> None:
         return (yield request.override(tool_call=changed))
 
     result = run_with(call, flow)
-    assert answers(result) == ["20"]
+    assert tool_texts(result) == ["20"]
     assert result["messages"][1].tool_calls[0]["args"] == {"a": 2, "b": 3}, "history is history"
 
 
@@ -155,7 +147,7 @@ def test_a_layer_may_answer_in_the_tools_place(call: Any) -> None:
         """Add two numbers."""
         pytest.fail("the tool ran")
 
-    assert answers(run_with(call, flow, tools=[never])) == ["cached"]
+    assert tool_texts(run_with(call, flow, tools=[never])) == ["cached"]
 
 
 def test_a_layer_may_run_a_tool_again(call: Any) -> None:
@@ -176,7 +168,7 @@ def test_a_layer_may_run_a_tool_again(call: Any) -> None:
             except ConnectionError:
                 yield Sleep(0)
 
-    assert answers(run_with(call, retry, tools=[flaky])) == ["5"]
+    assert tool_texts(run_with(call, retry, tools=[flaky])) == ["5"]
     assert len(attempts) == 3
 
 
@@ -193,7 +185,7 @@ def test_a_layer_may_write_to_the_state(call: Any) -> None:
 
     result = call(create_agent(adding(), [add], middleware=[Auditing()]), ASK)
     assert result["audit"] == "saw 5"
-    assert answers(result) == ["5"]
+    assert tool_texts(result) == ["5"]
 
 
 def test_what_a_layer_returns_is_what_the_next_one_out_receives(call: Any) -> None:
@@ -205,7 +197,7 @@ def test_what_a_layer_returns_is_what_the_next_one_out_receives(call: Any) -> No
         message = yield request
         return message.model_copy(update={"content": f"inner({message.text})"})
 
-    assert answers(run_with(call, outer, through, inner)) == ["outer(inner(5))"]
+    assert tool_texts(run_with(call, outer, through, inner)) == ["outer(inner(5))"]
 
 
 def test_an_injected_runtime_reaches_the_tool_through_layers(call: Any) -> None:
@@ -214,7 +206,7 @@ def test_an_injected_runtime_reaches_the_tool_through_layers(call: Any) -> None:
         """Add two numbers."""
         return f"{a + b} of {runtime.tool_call_id}, {len(runtime.state['messages'])} messages"
 
-    assert answers(run_with(call, through, through, tools=[injected])) == ["5 of 0, 2 messages"]
+    assert tool_texts(run_with(call, through, through, tools=[injected])) == ["5 of 0, 2 messages"]
 
 
 def test_an_unknown_tool_reaches_the_layer_with_no_tool(call: Any) -> None:
@@ -236,14 +228,14 @@ def test_an_unknown_tool_reaches_the_layer_with_no_tool(call: Any) -> None:
 
     model = ScriptedChatModel([[{"name": "multiply", "args": {"a": 2, "b": 3}}], "Six."])
     result = call(create_agent(model, middleware=[offer, execute]), ASK)
-    assert answers(result) == ["6"]
+    assert tool_texts(result) == ["6"]
     assert model.requests[0].tools == ["multiply"]
 
 
 def test_an_unknown_tool_that_no_layer_runs_is_answered_with_an_error(call: Any) -> None:
     model = ScriptedChatModel([[{"name": "nothing", "args": {}}], "Sorry."])
     result = run_with(call, through, model=model)
-    assert answers(result) == ["Error: nothing is not a valid tool, try one of [add]."]
+    assert tool_texts(result) == ["Error: nothing is not a valid tool, try one of [add]."]
 
 
 def test_a_layer_that_forgets_to_return_is_named(call: Any) -> None:
@@ -305,7 +297,7 @@ def test_a_tool_message_of_a_layer_answers_its_call_even_if_it_failed_inside(cal
             return ToolMessage(f"Sorry: {error}", tool_call_id=request.tool_call["id"])
 
     result = run_with(call, soften, tools=[failing])
-    assert answers(result) == ["Sorry: broken"]
+    assert tool_texts(result) == ["Sorry: broken"]
     assert result["messages"][-1].text == "Done."
 
 
@@ -319,7 +311,7 @@ async def test_layers_of_parallel_calls_run_side_by_side() -> None:
         return await handler(request)
 
     agent = create_agent(adding((1, 1), (2, 2)), [add], middleware=[meet])
-    assert answers(await agent.ainvoke({"messages": [HumanMessage("Go.")]})) == ["2", "4"]
+    assert tool_texts(await agent.ainvoke({"messages": [HumanMessage("Go.")]})) == ["2", "4"]
 
 
 def test_a_layer_alone_makes_a_tools_node(call: Any) -> None:
@@ -335,12 +327,12 @@ def test_a_layer_alone_makes_a_tools_node(call: Any) -> None:
     )
     agent = create_agent(model, middleware=[answer])
     assert "tools" in agent.get_graph().nodes
-    assert answers(call(agent, ASK)) == ["dynamic"]
+    assert tool_texts(call(agent, ASK)) == ["dynamic"]
 
 
 def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     """What a layer answers, and what nobody knows, has not started."""
-    heard: list[list[str]] = []
+    observed: list[list[str]] = []
 
     def find(query: str) -> str:
         """Find something."""
@@ -351,13 +343,13 @@ def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
         with ToolCallRecorder() as outer, ToolCallRecorder() as starts:
             result = yield request
         assert outer.names == starts.names
-        heard.append(starts.names)
+        observed.append(starts.names)
         return result
 
     @wrap_tool_call
     def answering(request: Any) -> Any:
         if request.tool_call["args"]["query"] == "known":
-            return ToolMessage("as ever", tool_call_id=request.tool_call["id"])
+            return ToolMessage("as before", tool_call_id=request.tool_call["id"])
         return (yield request)
 
     calls = [
@@ -366,4 +358,4 @@ def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     ]
     model = ScriptedChatModel([[made] for made in calls] + ["Done."])
     call(create_agent(model, [find], middleware=[listening, answering]), {"messages": "Go"})
-    assert heard == [["find"], [], []]
+    assert observed == [["find"], [], []]

@@ -11,12 +11,7 @@ from agent_factory import AgentMiddleware, hook_config, plan_agent
 from agent_factory.topology import plan
 from agent_factory.topology.model import AgentStyle, Call, Hook, Layer, Phase, Shape, Tool
 from agent_factory.topology.model import ToolKind as Kind
-from samples import shapes
-
-
-def find(query: str) -> str:
-    """Find."""
-    return query
+from samples import find, shapes
 
 
 def layer(name: str) -> AgentMiddleware[Any, Any]:

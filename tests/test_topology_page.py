@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from agent_factory import AgentMiddleware, Topology, hook_config, plan_agent
+from samples import find
 
 pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
 
@@ -25,11 +26,6 @@ pytestmark = [
 ]
 
 HOSTILE = "</script><img src=x onerror=document.title='broken'>"
-
-
-def find(query: str) -> str:
-    """Find."""
-    return query
 
 
 class Guard(AgentMiddleware):

@@ -417,8 +417,8 @@ def test_no_arrow_crosses_the_title_of_a_group(stack: Any, tools: Any) -> None:
         height = bottom - LABEL_ROW if group.below else top + LABEL_ROW
         for arrow, route in layout.routes.items():
             points = [*route.points, route.tip]
-            beside = [x for x, y in points if abs(y - height) < LABEL_ROW / 2]
-            assert not [x for x in beside if start < x < end], (group.title, arrow)
+            others = [x for x, y in points if abs(y - height) < LABEL_ROW / 2]
+            assert not [x for x in others if start < x < end], (group.title, arrow)
 
 
 def test_the_arrow_to_the_tools_and_the_one_back_do_not_wind_around_each_other() -> None:

@@ -73,7 +73,7 @@ def test_a_changed_setting_is_one_change_if_both_plans_hold_settings() -> None:
     assert not old.diff(limited(5))
 
 
-def test_settings_of_an_added_middleware_are_no_changes_of_their_own() -> None:
+def test_settings_of_an_added_middleware_are_not_separate_changes() -> None:
     one: list[Any] = [ToolCallLimitMiddleware(run_limit=3)]
     two = [*one, Configured(1)]
     old, new = (plan_agent(tools=[find], middleware=stack, settings=True) for stack in (one, two))

@@ -11,6 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.base import BaseTracer
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
+from spans import Flows
 
 from agent_factory import (
     AgentMiddleware,
@@ -47,17 +48,6 @@ def model() -> ScriptedChatModel:
     return ScriptedChatModel(
         [[{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}], "It is five."]
     )
-
-
-class Flows(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> None:
-        return None
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 class Wraps(PassingWraps, AgentMiddleware):

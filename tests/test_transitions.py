@@ -20,17 +20,12 @@ from agent_factory.topology.model import (
 )
 from agent_factory.topology.model import ToolKind as Kind
 from agent_factory.topology.transitions import Reason, TransitionReason
-from samples import shapes
+from samples import find, shapes
 
 
 def why(plan: Topology, source: str, target: str) -> list[str]:
     (edge,) = (e for e in plan.transitions if (e.source, e.target) == (source, target))
     return [str(reason) for reason in edge.reasons]
-
-
-def find(query: str) -> str:
-    """Find."""
-    return query
 
 
 class Guard(AgentMiddleware):

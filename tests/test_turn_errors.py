@@ -23,7 +23,7 @@ from agent_factory import errors as errors_module
 from agent_factory import structured_output as output_module
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import AsyncHook, add
 
 
 def hook(result: Any, *can: Any) -> list[AgentMiddleware]:
@@ -34,11 +34,6 @@ def hook(result: Any, *can: Any) -> list[AgentMiddleware]:
         return result
 
     return [type("Hook", (AgentMiddleware,), {"before_model": before_model})()]
-
-
-class AsyncHook(AgentMiddleware):
-    async def abefore_model(self, state: Any, runtime: Any) -> None:
-        return None
 
 
 class AsyncLayer(AgentMiddleware):

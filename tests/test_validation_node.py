@@ -127,7 +127,7 @@ def test_d4_d7_an_own_text_is_made_of_the_error_the_call_and_the_schema(call: Ru
         (str, "Expected BaseModel, tool or function. Got: <class 'type'>."),
     ],
 )
-def test_d5_what_is_no_schema_is_refused(schema: Any, words: str) -> None:
+def test_d5_what_is_not_a_schema_is_refused(schema: Any, words: str) -> None:
     with pytest.raises(ValueError, match="AF101") as caught:
         ValidationNode([schema])
     assert words in str(caught.value)
@@ -150,7 +150,7 @@ def test_two_schemas_of_one_name_are_refused_and_one_given_twice_is_not() -> Non
 
 
 @pytest.mark.parametrize("schemas", ["Add", 3, None])
-def test_schemas_that_are_no_list_are_refused(schemas: Any) -> None:
+def test_schemas_that_are_not_a_list_are_refused(schemas: Any) -> None:
     with pytest.raises(ArgumentError, match="schemas"):
         ValidationNode(schemas)
 
@@ -241,7 +241,7 @@ def test_arguments_that_are_injected_are_not_asked_of_the_model(call: Run) -> No
     assert [answer.text for answer in answers] == ['{"x":1}', '{"x":2}']
 
 
-def test_an_exception_of_a_validator_that_is_no_validation_error_arrives(call: Run) -> None:
+def test_an_exception_of_a_validator_that_is_not_a_validation_error_arrives(call: Run) -> None:
     class Broken(BaseModel):
         a: int
 
@@ -255,21 +255,21 @@ def test_an_exception_of_a_validator_that_is_no_validation_error_arrives(call: R
 
 
 class Seen(BaseTracer):
-    """Keeps the runs it hears of."""
+    """Keeps the runs it sees."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[tuple[str, list[str]]] = []
+        self.observed: list[tuple[str, list[str]]] = []
 
     def _persist_run(self, run: Any) -> None:
-        self.heard.append((run.name, run.tags))
+        self.observed.append((run.name, run.tags))
 
 
 def test_d4_name_and_tags_are_those_of_its_run(call: Run) -> None:
     seen = Seen()
     node = ValidationNode([Add], name="checks", tags=["mine"])
     call(node, [asking(GOOD[0][0])], {"callbacks": [seen], "tags": ["yours"]})
-    assert seen.heard == [("checks", ["mine", "yours"])]
+    assert seen.observed == [("checks", ["mine", "yours"])]
 
 
 def route(state: MessagesState) -> str:

@@ -82,7 +82,7 @@ def explain(error: Exception) -> str:
 
 
 @pytest.mark.parametrize(
-    ("handle", "steps", "told"),
+    ("handle", "steps", "report"),
     [
         ("Again.", [BAD, GOOD], "Again."),
         (outputs.StructuredOutputValidationError, [BAD, GOOD], "greater than 0"),
@@ -93,11 +93,11 @@ def explain(error: Exception) -> str:
     ],
 )
 def test_handle_errors_knows_their_exceptions(
-    handle: Any, steps: Any, told: str, call: Any
+    handle: Any, steps: Any, report: str, call: Any
 ) -> None:
     strategy = outputs.ToolStrategy(Sum, handle_errors=handle, tool_message_content="Thanks.")
     done = call(agent_of(steps=steps, response_format=strategy), ASK)
-    assert told in done["messages"][2].text
+    assert report in done["messages"][2].text
     assert done["messages"][-1].text == "Thanks."
 
 

@@ -372,6 +372,7 @@ def test_the_test_kit_takes_them() -> None:
     assert run_layer(loud, handler="quiet").response.result[0].text == "QUIET"
 
 
+@pytest.mark.long
 def test_nothing_of_langchain_is_loaded_for_an_agent_without_it() -> None:
     code = (
         "import sys; from agent_factory import create_agent; "

@@ -16,6 +16,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory.testing import ScriptedChatModel
+from samples import Number
 from samples import add_tool as add
 
 ASK = {"messages": [("user", "Hi")]}
@@ -26,10 +27,6 @@ SCENARIOS: list[Callable[..., Any]] = []
 def scenario(function: Callable[..., Any]) -> Callable[..., Any]:
     SCENARIOS.append(function)
     return function
-
-
-class Number(BaseModel):
-    n: int
 
 
 @tool

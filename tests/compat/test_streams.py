@@ -13,8 +13,8 @@ from pydantic import BaseModel
 import agent_factory.middleware as ours
 import agent_factory.structured_output as our_output
 from agent_factory import create_agent
-from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import scripted
 
 langchain = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
 theirs = pytest.importorskip("langchain.agents.middleware")
@@ -32,10 +32,6 @@ class Answer(BaseModel):
     """The answer."""
 
     value: int
-
-
-def scripted(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(list(steps))
 
 
 def giving(*values: Any) -> list[Any]:

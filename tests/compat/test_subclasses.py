@@ -16,6 +16,7 @@ from langgraph.types import Command
 
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import scripted
 
 ASK = {"messages": [("user", "Hi")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -34,10 +35,6 @@ def flaky(text: str) -> str:
     return f"{text} of ada@example.com"
 
 
-def says(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(list(steps))
-
-
 # Positional arguments, keywords, the steps of the model, the inputs.
 BUILTINS: dict[str, tuple[Callable[[], Any], dict[str, Any], list[Any], list[Any]]] = {
     "HumanInTheLoopMiddleware": (
@@ -48,7 +45,7 @@ BUILTINS: dict[str, tuple[Callable[[], Any], dict[str, Any], list[Any], list[Any
     ),
     "LLMToolEmulator": (lambda: [], {"tools": ["add"]}, [ADDING, "done"], [ASK]),
     "ModelCallLimitMiddleware": (lambda: [], {"run_limit": 1}, [ADDING, "done"], [ASK]),
-    "ModelFallbackMiddleware": (lambda: [says("other")], {}, [ValueError("v")], [ASK]),
+    "ModelFallbackMiddleware": (lambda: [scripted("other")], {}, [ValueError("v")], [ASK]),
     "ModelRetryMiddleware": (lambda: [], NOW, [ValueError("v"), "done"], [ASK]),
     "PIIMiddleware": (
         lambda: ["email"],
@@ -57,7 +54,7 @@ BUILTINS: dict[str, tuple[Callable[[], Any], dict[str, Any], list[Any], list[Any
         [SECRET],
     ),
     "SummarizationMiddleware": (
-        lambda: [says("sum")],
+        lambda: [scripted("sum")],
         {"trigger": ("messages", 4), "keep": ("messages", 2)},
         ["done"],
         [LONG],
@@ -121,7 +118,7 @@ def has_wrap(name: str, method: str) -> bool:
 def played(f: Any, call: Any, name: str, cls: Any) -> Any:
     """The kinds of messages, and what a caller can rely on among their texts."""
     args, options, steps, inputs = BUILTINS[name]
-    keywords = options | ({"model": says("fake")} if name == "LLMToolEmulator" else {})
+    keywords = options | ({"model": scripted("fake")} if name == "LLMToolEmulator" else {})
     if name == "SummarizationMiddleware" and f.agents != "langchain.agents":
         keywords = {**keywords, "keep_thread": False}  # langchain's changes the thread
     model = ScriptedChatModel(list(steps))
@@ -171,7 +168,9 @@ def test_a_subclass_names_itself(same: Any) -> None:
 def request_of(f: Any, *messages: Any, **fields: Any) -> Any:
     history = [*messages] or [HumanMessage("Hi")]
     state = {"messages": history}
-    return f.ModelRequest(model=says(), messages=history, state=state, runtime=Runtime(), **fields)
+    return f.ModelRequest(
+        model=scripted(), messages=history, state=state, runtime=Runtime(), **fields
+    )
 
 
 def tool_request(f: Any) -> Any:

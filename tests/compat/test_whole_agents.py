@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agent_factory.testing import ScriptedChatModel
+from samples import Number
 from samples import add_tool as add
 
 ASK: Any = {"messages": [("user", "Hi")]}
@@ -219,7 +220,7 @@ def what_tools_are_given(f: Any, call: Any) -> Any:
 
 
 @scenario
-def a_tool_interrupts_beside_another(f: Any, call: Any) -> Any:
+def a_tool_interrupts_next_to_another(f: Any, call: Any) -> Any:
     @tool
     def ask(question: str) -> str:
         """Ask."""
@@ -248,12 +249,6 @@ def results_keep_the_order_of_calls(f: Any, call: Any) -> Any:
 def tools_of_a_middleware(f: Any, call: Any) -> Any:
     member = type("Mine", (f.AgentMiddleware,), {"tools": [add]})()
     return [call(agent_of(f, member, steps=[ADDING, "y"], tools=t), ASK) for t in ([], [add])]
-
-
-class Number(BaseModel):
-    """A number."""
-
-    n: int
 
 
 class Text(BaseModel):

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from langchain_core.tools import tool
 from pydantic import PrivateAttr
 
 import agent_factory
@@ -231,7 +232,7 @@ def with_result(agent: Any, chunks: list[Any]) -> Any:
     return result | ({"interrupts": waiting} if waiting else {}), [
         (namespace, mode, simple(mode, chunk))
         for namespace, mode, chunk in chunks
-        # A handoff waits here for the other calls of the turn, so a step of its own follows.
+        # A handoff waits here for the other calls of the turn, so its own step follows.
         if (mode, chunk) != ("updates", {"tools": None})
     ]
 
@@ -299,3 +300,9 @@ def compare(
 def calls(*requests: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Tool calls with ids that are the same in each run: `calls(("ls", {"path": "/"}))`."""
     return [{"name": n, "args": args, "id": f"{n}_{i}"} for i, (n, args) in enumerate(requests)]
+
+
+@tool
+def lookup(topic: str) -> str:
+    """Look a topic up."""
+    return f"All about {topic}."

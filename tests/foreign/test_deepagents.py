@@ -33,7 +33,8 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory import topology_of
-from foreign.stories import RecordingModel, calls, libraries
+from foreign.stories import RecordingModel, calls, libraries, lookup
+from samples import decisions
 
 NOTES = "/notes.txt"
 WRITE = calls(("write_file", {"file_path": NOTES, "content": "one\ntwo\nthree"}))
@@ -44,12 +45,6 @@ class Place(BaseModel):
     """A place."""
 
     city: str
-
-
-@tool
-def lookup(topic: str) -> str:
-    """Look a topic up."""
-    return f"All about {topic}."
 
 
 def ask(agent: str, text: str) -> tuple[str, dict[str, Any]]:
@@ -156,7 +151,7 @@ def test_permissions_decide_on_files(alike: Any, mode: Any) -> None:
             checkpointer=InMemorySaver(),
         )
 
-    story = alike(build, "Write.", *([decide(APPROVE)] if mode == "interrupt" else []))
+    story = alike(build, "Write.", *([decisions(APPROVE)] if mode == "interrupt" else []))
     assert (NOTES in story.state.get("files", {})) == (mode != "deny")
     assert ("interrupts" in story.outcomes[0]) == (mode == "interrupt")
 
@@ -405,10 +400,6 @@ def test_the_model_can_ask_for_a_summary(alike: Any) -> None:
 # Review
 
 
-def decide(*decisions: dict[str, Any]) -> Any:
-    return Command(resume={"decisions": list(decisions)})
-
-
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject", "message": "Not now."}
 EDITED = {"name": "write_file", "args": {"file_path": NOTES, "content": "edited"}}
@@ -434,7 +425,7 @@ def test_calls_are_reviewed(alike: Any, decision: Any, inside: bool) -> None:
             checkpointer=InMemorySaver(),
         )
 
-    story = alike(build, "Write.", decide(decision))
+    story = alike(build, "Write.", decisions(decision))
     (request,) = story.outcomes[0]["interrupts"]
     assert request["action_requests"][0]["name"] == "write_file"
     written = decision["type"] in ("approve", "edit")
@@ -450,7 +441,7 @@ def test_a_subagent_inherits_the_review_of_the_agent(alike: Any) -> None:
             checkpointer=InMemorySaver(),
         )
 
-    story = alike(build, "Write.", decide(APPROVE))
+    story = alike(build, "Write.", decisions(APPROVE))
     assert NOTES in story.state["files"]
 
 
@@ -465,7 +456,7 @@ def test_two_calls_of_a_turn_are_reviewed_together(alike: Any) -> None:
             checkpointer=InMemorySaver(),
         )
 
-    story = alike(build, "Write.", decide(REJECT, APPROVE))
+    story = alike(build, "Write.", decisions(REJECT, APPROVE))
     assert list(story.state["files"]) == ["/b.txt"]
 
 

@@ -15,15 +15,10 @@ from langgraph_swarm import create_swarm
 from pydantic import BaseModel
 
 from foreign.stories import Library, calls
+from samples import add_tool as add
 
 # langgraph's create_react_agent, which langgraph-supervisor calls, is deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

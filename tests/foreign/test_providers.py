@@ -32,7 +32,8 @@ from pydantic import BaseModel, PrivateAttr
 
 from agent_factory import create_agent
 from agent_factory.middleware import PromptCachingMiddleware
-from foreign.stories import Library, RecordingModel, calls
+from foreign.stories import Library, RecordingModel, calls, lookup
+from samples import add_tool as add
 
 
 class Played(BaseModel):
@@ -66,18 +67,6 @@ class Gpt(Played, ChatOpenAI):  # type: ignore[misc]  # it may not be installed
 
 def gpt(script: RecordingModel) -> Any:
     return Gpt(model="gpt-5", api_key="none", disable_streaming=True).played_by(script)
-
-
-@tool
-def lookup(topic: str) -> str:
-    """Look a topic up."""
-    return f"All about {topic}."
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 LOOKUP = calls(("lookup", {"topic": "tea"}))

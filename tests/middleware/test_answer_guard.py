@@ -22,8 +22,8 @@ from agent_factory.middleware import (
     UnusableAnswerError,
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
-from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
-from samples import Answer, last_text
+from agent_factory.testing import assert_valid_history, check_middleware
+from samples import Answer, last_text, scripted, texts
 
 Run = Callable[..., Any]
 GO: Any = {"messages": [HumanMessage("Go")]}
@@ -49,19 +49,11 @@ def agent(model: Any, ran: Any = None, *, stack: Any = (), schema: Any = None, *
     return create_agent(model, [add], middleware=members, response_format=schema)
 
 
-def says(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(list(steps))
-
-
 def cut(text: Any = "", *calls: Any, reason: str = "length", **fields: Any) -> AIMessage:
     metadata = {"finish_reason": reason}
     return AIMessage(
         text, tool_calls=list(calls), response_metadata=metadata, usage_metadata=USAGE, **fields
     )
-
-
-def texts(result: Any) -> list[str]:
-    return [m.text for m in result["messages"]]
 
 
 # Faults
@@ -99,7 +91,7 @@ def test_an_answer_that_its_provider_marks_is_asked_for_again(
     metadata: dict[str, Any], call: Run, ran: list[Any]
 ) -> None:
     bad = AIMessage("It i", tool_calls=[ADD], response_metadata=metadata)
-    model = says(bad, "It is 5.")
+    model = scripted(bad, "It is 5.")
     result = call(agent(model, ran), GO)
     assert texts(result) == ["Go", "It is 5."]
     assert ran == []
@@ -110,7 +102,7 @@ def test_an_answer_that_its_provider_marks_is_asked_for_again(
 @pytest.mark.parametrize("metadata", COMPLETE)
 def test_another_answer_is_left_alone(metadata: dict[str, Any], call: Run) -> None:
     answer = AIMessage("It is 5.", response_metadata=metadata)
-    message = call(agent(says(answer)), GO)["messages"][-1]
+    message = call(agent(scripted(answer)), GO)["messages"][-1]
     assert message.text == "It is 5."
     assert "failed_answers" not in message.response_metadata
 
@@ -120,7 +112,7 @@ def test_another_answer_is_left_alone(metadata: dict[str, Any], call: Run) -> No
     ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "reasoning", "reasoning": "Hm."}]],
 )
 def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
-    model = says(AIMessage(content, usage_metadata=USAGE), "It is 5.")
+    model = scripted(AIMessage(content, usage_metadata=USAGE), "It is 5.")
     message = call(agent(model), GO)["messages"][-1]
     assert message.text == "It is 5."
     failed = {"fault": "empty", "reason": "no text and no calls", "usage_metadata": USAGE}
@@ -138,8 +130,8 @@ def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
         AIMessage("", invalid_tool_calls=[BROKEN]),
     ],
 )
-def test_an_answer_that_is_no_text_is_not_empty(answer: AIMessage, call: Run) -> None:
-    model = says(answer, "It is 5.")
+def test_an_answer_that_is_not_text_is_not_empty(answer: AIMessage, call: Run) -> None:
+    model = scripted(answer, "It is 5.")
     message = call(agent(model), GO)["messages"][1]
     assert "failed_answers" not in message.response_metadata
 
@@ -154,13 +146,13 @@ def test_an_answer_that_is_no_text_is_not_empty(answer: AIMessage, call: Run) ->
     ],
 )
 def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Run) -> None:
-    model = says(refusal)
+    model = scripted(refusal)
     call(agent(model), GO)
     assert len(model.requests) == 1
     for outside in (True, False):
-        other = ModelRefusalMiddleware(says("Gladly."))
+        other = ModelRefusalMiddleware(scripted("Gladly."))
         stack = [other, AnswerGuardMiddleware()] if outside else [AnswerGuardMiddleware(), other]
-        found = call(create_agent(says(refusal), middleware=stack), GO)
+        found = call(create_agent(scripted(refusal), middleware=stack), GO)
         assert last_text(found) == "Gladly."
 
 
@@ -168,7 +160,7 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Run) 
 
 
 def test_a_cut_text_is_asked_for_in_less_words(call: Run) -> None:
-    model = says(cut("Once upon a"), "Once.")
+    model = scripted(cut("Once upon a"), "Once.")
     assert texts(call(agent(model), GO)) == ["Go", "Once."]
     assert [m.text for m in model.requests[1].messages] == [
         "Go",
@@ -179,7 +171,7 @@ def test_a_cut_text_is_asked_for_in_less_words(call: Run) -> None:
 
 def test_a_cut_call_does_not_run_and_is_asked_for_in_parts(call: Run, ran: list[Any]) -> None:
     """Also one that looks complete: integrations close the brackets of what was cut."""
-    model = says(cut("", ADD), [ADD], "It is 5.")
+    model = scripted(cut("", ADD), [ADD], "It is 5.")
     result = call(agent(model, ran), GO)
     assert texts(result) == ["Go", "", "5", "It is 5."]
     assert ran == [(2, 3)]
@@ -193,20 +185,20 @@ def test_of_a_cut_call_with_broken_json_the_model_reads_why(call: Run, ran: list
     bad = AIMessage(
         "", invalid_tool_calls=[BROKEN], response_metadata={"stop_reason": "max_tokens"}
     )
-    model = says(bad, "It is 5.")
+    model = scripted(bad, "It is 5.")
     assert texts(call(agent(model, ran), GO)) == ["Go", "It is 5."]
     assert "with a call of add" in model.requests[1].messages[-1].text
 
 
 def test_a_model_that_only_thought_is_asked_to_think_less(call: Run) -> None:
-    model = says(cut(), "It is 5.")
+    model = scripted(cut(), "It is 5.")
     call(agent(model), GO)
     assert "before it began. Think briefly, then answer.]" in model.requests[1].messages[-1].text
 
 
 def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
     """Some providers reject a message of the user after a result. The thread keeps the result."""
-    model = says([ADD], "", "It is 5.")
+    model = scripted([ADD], "", "It is 5.")
     result = call(agent(model), GO)
     assert texts(result) == ["Go", "", "5", "It is 5."]
     last = model.requests[2].messages[-1]
@@ -215,14 +207,14 @@ def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
 
 
 def test_each_remark_is_about_the_last_answer(call: Run) -> None:
-    model = says("", cut("Once upon"), "Once.")
+    model = scripted("", cut("Once upon"), "Once.")
     call(agent(model), GO)
     assert [len(r.messages) for r in model.requests] == [1, 2, 2]
     assert "cut off" in model.requests[2].messages[-1].text
 
 
 def test_what_failed_is_kept_if_asked(call: Run) -> None:
-    model = says(cut("Once", ADD), "Once.")
+    model = scripted(cut("Once", ADD), "Once.")
     message = call(agent(model, keep_failed=True), GO)["messages"][-1]
     (failed,) = message.response_metadata["failed_answers"]
     assert (failed["text"], failed["tool_calls"]) == ("Once", [ADD])
@@ -232,7 +224,7 @@ def test_what_failed_is_kept_if_asked(call: Run) -> None:
 
 
 def test_a_cut_text_can_be_continued(call: Run) -> None:
-    model = says(cut("Once upon "), cut("a time "), "there was.")
+    model = scripted(cut("Once upon "), cut("a time "), "there was.")
     message = call(agent(model, on_cut="continue"), GO)["messages"][-1]
     assert message.text == "Once upon a time there was."
     assert len(message.response_metadata["failed_answers"]) == 2
@@ -244,13 +236,13 @@ def test_a_cut_text_can_be_continued(call: Run) -> None:
 
 def test_a_continued_text_keeps_the_blocks_of_its_end(call: Run) -> None:
     end = AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "time."}])
-    message = call(agent(says(cut("A "), end), on_cut="continue"), GO)["messages"][-1]
+    message = call(agent(scripted(cut("A "), end), on_cut="continue"), GO)["messages"][-1]
     assert message.text == "A time."
     assert [block["type"] for block in message.content] == ["text", "reasoning", "text"]
 
 
 def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) -> None:
-    model = says(cut("Once ", ADD), cut("upon "), "", "a time.")
+    model = scripted(cut("Once ", ADD), cut("upon "), "", "a time.")
     found = agent(model, ran, on_cut="continue", max_retries=3)
     assert last_text(call(found, GO)) == "upon a time."
     assert ran == []
@@ -263,7 +255,7 @@ def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) 
 
 
 def test_a_continued_answer_that_never_ends_is_kept(call: Run) -> None:
-    model = says(cut("one "), cut("two "), cut("three"))
+    model = scripted(cut("one "), cut("two "), cut("three"))
     assert last_text(call(agent(model, on_cut="continue"), GO)) == (
         "one two three\n\n[The answer was cut off at the limit of output tokens.]"
     )
@@ -275,7 +267,7 @@ def test_a_continued_answer_that_never_ends_is_kept(call: Run) -> None:
 def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: list[Any]) -> None:
     kwargs = {"tool_calls": [{"id": "1"}], "other": 1}
     bad = cut("On", ADD, additional_kwargs=kwargs)
-    result = call(agent(says(cut("Once upon"), cut("Once"), bad), ran), GO)
+    result = call(agent(scripted(cut("Once upon"), cut("Once"), bad), ran), GO)
     message = result["messages"][-1]
     assert message.text == "Once upon\n\n[The answer was cut off at the limit of output tokens.]"
     assert (message.tool_calls, message.additional_kwargs) == ([], {"other": 1})
@@ -294,18 +286,18 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: 
     ],
 )
 def test_a_note_says_what_was_wrong(steps: list[Any], note: str, call: Run) -> None:
-    assert last_text(call(agent(says(*steps)), GO)) == note
+    assert last_text(call(agent(scripted(*steps)), GO)) == note
 
 
 def test_without_retries_a_cut_call_does_not_run_either(call: Run, ran: list[Any]) -> None:
-    model = says(cut("Let me add.", ADD))
+    model = scripted(cut("Let me add.", ADD))
     assert last_text(call(agent(model, ran, max_retries=0), GO)).startswith("Let me add.\n\n[")
     assert ran == []
 
 
 def test_an_error_can_be_raised(call: Run) -> None:
     with pytest.raises(UnusableAnswerError) as caught:
-        call(agent(says("", cut("Once")), max_retries=1, on_failure="error"), GO)
+        call(agent(scripted("", cut("Once")), max_retries=1, on_failure="error"), GO)
     assert str(caught.value).startswith(
         "[AF355] the model: gave no usable answer: empty (no text and no calls), cut "
         "(finish_reason: length)."
@@ -315,8 +307,8 @@ def test_an_error_can_be_raised(call: Run) -> None:
 
 
 def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Run) -> None:
-    fallback = ModelFallbackMiddleware(says("It is 5."))
-    found = agent(says(""), stack=[fallback], max_retries=0, on_failure="error")
+    fallback = ModelFallbackMiddleware(scripted("It is 5."))
+    found = agent(scripted(""), stack=[fallback], max_retries=0, on_failure="error")
     assert last_text(call(found, GO)) == "It is 5."
 
 
@@ -325,28 +317,28 @@ def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Run) -> Non
 
 def test_a_cut_call_of_the_answer_is_asked_for_again(call: Run) -> None:
     wrong = {"name": "Answer", "args": {"number": 1}, "id": "9", "type": "tool_call"}
-    found = agent(says(cut("", wrong), Answer(number=12)), schema=ToolStrategy(Answer))
+    found = agent(scripted(cut("", wrong), Answer(number=12)), schema=ToolStrategy(Answer))
     assert call(found, GO)["structured_response"] == Answer(number=12)
 
 
 @pytest.mark.parametrize("retries", [0, 3])
 def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Run) -> None:
     strategy = ProviderStrategy(Answer, max_retries=retries)
-    model = says(cut('{"number": 1'), '{"number": 12}')
+    model = scripted(cut('{"number": 1'), '{"number": 12}')
     result = call(agent(model, schema=strategy, on_cut="continue"), GO)
     assert result["structured_response"] == Answer(number=12)
     assert texts(result) == ["Go", '{"number": 12}']
 
 
 def test_a_text_that_could_be_parsed_is_complete(call: Run) -> None:
-    model = says(cut('{"number": 12}'))
+    model = scripted(cut('{"number": 12}'))
     result = call(agent(model, schema=ProviderStrategy(Answer)), GO)
     assert result["structured_response"] == Answer(number=12)
 
 
 def test_a_run_ends_without_a_structured_answer(call: Run) -> None:
     strategy = ProviderStrategy(Answer, max_retries=0)
-    result = call(agent(says(*[cut('{"number": 1')] * 3), schema=strategy), GO)
+    result = call(agent(scripted(*[cut('{"number": 1')] * 3), schema=strategy), GO)
     assert result.get("structured_response") is None
     assert "[The answer was cut off" in last_text(result)
 
@@ -354,7 +346,7 @@ def test_a_run_ends_without_a_structured_answer(call: Run) -> None:
 def test_another_error_of_structured_output_is_raised(call: Run) -> None:
     strategy = ProviderStrategy(Answer, max_retries=0)
     with pytest.raises(Exception, match="AF3"):
-        call(agent(says('{"number": "x"}'), schema=strategy), GO)
+        call(agent(scripted('{"number": "x"}'), schema=strategy), GO)
 
 
 # With others
@@ -362,7 +354,7 @@ def test_another_error_of_structured_output_is_raised(call: Run) -> None:
 
 def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
     limit = ModelCallLimitMiddleware(run_limit=1)
-    assert last_text(call(agent(says("", "", "Yes."), stack=[limit]), GO)) == "Yes."
+    assert last_text(call(agent(scripted("", "", "Yes."), stack=[limit]), GO)) == "Yes."
 
 
 @pytest.mark.parametrize(
@@ -373,7 +365,7 @@ def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
     ],
 )
 def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Run) -> None:
-    model = says([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
+    model = scripted([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
     result = call(agent(model, stack=stack), GO)
     assert last_text(result) == "It is 5."
     assert model.requests[3].tools == []
@@ -381,7 +373,7 @@ def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Run) ->
 
 def test_the_decision_log_says_why_it_asked_again(call: Run) -> None:
     log: list[Any] = []
-    model = says("", cut("Once"), "Once.")
+    model = scripted("", cut("Once"), "Once.")
     found = create_agent(model, middleware=[AnswerGuardMiddleware()], decisions=log.append)
     call(found, GO)
     (decision,) = [d for d in log if d.middleware == "AnswerGuardMiddleware"]
@@ -429,7 +421,7 @@ def test_no_call_of_a_failed_answer_runs_and_no_failed_answer_is_kept(
     outcomes = []
     for asynchronous in (False, True):
         ran: list[Any] = []
-        model = says(*script, *["Done."] * 9)
+        model = scripted(*script, *["Done."] * 9)
         found = agent(model, ran, max_retries=retries, on_cut=on_cut)
         result = asyncio.run(found.ainvoke(GO)) if asynchronous else found.invoke(GO)
         assert_valid_history(result["messages"])

@@ -60,19 +60,10 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from stack_tools import break_down, find
 
 Member = AgentMiddleware[Any, Any]
 TOOLS = ("find", "break_down", "write_todos", "nobody")
-
-
-def find(query: str) -> str:
-    """Find something."""
-    return f"found {query} for ada@example.com"
-
-
-def break_down(query: str) -> str:
-    """Fail."""
-    raise ConnectionError(query)
 
 
 class Talker(FakeListChatModel):

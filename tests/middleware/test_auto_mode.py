@@ -23,6 +23,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import tool_messages
 
 Run = Callable[..., Any]
 GO: Any = {"messages": "Delete the file a.txt"}
@@ -59,10 +60,6 @@ def agent(*stack: Any, calls: Any = None, **settings: Any) -> Any:
     return create_agent(model, [delete, read], middleware=stack, **settings)
 
 
-def results(result: Any) -> list[ToolMessage]:
-    return [m for m in result["messages"] if isinstance(m, ToolMessage)]
-
-
 def document(judge: ScriptedChatModel, request: int = 0) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(judge.requests[request].messages[1].text)
     return read
@@ -70,13 +67,13 @@ def document(judge: ScriptedChatModel, request: int = 0) -> dict[str, Any]:
 
 def test_a_call_of_low_risk_runs(call: Run) -> None:
     judge, auto = judged(judgement(0.1))
-    assert [m.text for m in results(call(agent(auto), GO))] == ["deleted a.txt"]
+    assert [m.text for m in tool_messages(call(agent(auto), GO))] == ["deleted a.txt"]
     judge.assert_done()
 
 
 def test_a_risky_call_does_not_run_and_the_model_reads_why(call: Run) -> None:
     judge, auto = judged(judgement(0.9))
-    (blocked,) = results(call(agent(auto), GO))
+    (blocked,) = tool_messages(call(agent(auto), GO))
     assert (blocked.status, blocked.name, blocked.tool_call_id) == ("error", "delete", "a.txt")
     assert "did not run: its risk was judged as 0.9: Nobody asked for it." in blocked.text
     assert "deleted" not in blocked.text
@@ -86,14 +83,16 @@ def test_a_risky_call_does_not_run_and_the_model_reads_why(call: Run) -> None:
 
 def test_a_tool_that_is_not_listed_is_not_judged(call: Run) -> None:
     judge, auto = judged()
-    assert [m.text for m in results(call(agent(auto, calls=[ask("read")]), GO))] == ["read a.txt"]
+    assert [m.text for m in tool_messages(call(agent(auto, calls=[ask("read")]), GO))] == [
+        "read a.txt"
+    ]
     assert judge.requests == []
 
 
 @pytest.mark.parametrize("tools", [["delete"], [delete], ("delete",), None])
 def test_tools_are_listed_by_name_or_object_and_none_means_all(call: Run, tools: Any) -> None:
     _, auto = judged(judgement(1), tools=tools)
-    assert results(call(agent(auto), GO))[0].status == "error"
+    assert tool_messages(call(agent(auto), GO))[0].status == "error"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_a_call_is_blocked_at_the_threshold(
     call: Run, probability: float, threshold: float, runs: bool
 ) -> None:
     _, auto = judged(judgement(probability), threshold=threshold)
-    (result,) = results(call(agent(auto), GO))
+    (result,) = tool_messages(call(agent(auto), GO))
     assert (result.status == "success") is runs
 
 
@@ -140,7 +139,7 @@ def test_a_call_is_blocked_at_the_threshold(
 )
 def test_an_answer_without_a_probability_blocks_the_call(call: Run, answer: Any) -> None:
     _, auto = judged(answer, threshold=1)
-    (blocked,) = results(call(agent(auto), GO))
+    (blocked,) = tool_messages(call(agent(auto), GO))
     assert blocked.status == "error"
     assert "could not be judged" in blocked.text
     assert "a probability from 0 to 1" in blocked.text
@@ -148,7 +147,7 @@ def test_an_answer_without_a_probability_blocks_the_call(call: Run, answer: Any)
 
 def test_an_error_of_the_judge_blocks_the_call_and_names_the_error(call: Run) -> None:
     _, auto = judged(RuntimeError("the judge is down"), threshold=1)
-    (blocked,) = results(call(agent(auto), GO))
+    (blocked,) = tool_messages(call(agent(auto), GO))
     assert blocked.status == "error"
     assert "could not be judged (RuntimeError: the judge is down)" in blocked.text
 
@@ -180,7 +179,7 @@ def test_parallel_calls_are_judged_each(call: Run) -> None:
         *[lambda messages: judgement(0.9 if '"path": "b"' in messages[1].text else 0.1)] * 3
     )
     calls = [ask("delete", path) for path in "abc"]
-    made = results(call(agent(auto, calls=calls), GO))
+    made = tool_messages(call(agent(auto, calls=calls), GO))
     assert [(m.tool_call_id, m.status) for m in made] == [
         ("a", "success"),
         ("b", "error"),
@@ -274,7 +273,7 @@ def test_instructions_and_criteria_are_part_of_the_prompt(
 
 def test_the_blocked_message_may_be_chosen(call: Run) -> None:
     _, auto = judged(judgement(1, "{tool}"), blocked_message="No {tool}, {x}: {reason}")
-    assert results(call(agent(auto), GO))[0].text == (
+    assert tool_messages(call(agent(auto), GO))[0].text == (
         "No delete, {x}: its risk was judged as 1: {tool}"
     )
 
@@ -291,7 +290,7 @@ def test_a_model_without_structured_output_answers_in_text(
     call: Run, answer: str, status: str
 ) -> None:
     auto = AutoModeMiddleware(tools=["delete"], classifier=FakeListChatModel(responses=[answer]))
-    assert results(call(agent(auto), GO))[0].status == status
+    assert tool_messages(call(agent(auto), GO))[0].status == status
 
 
 def test_the_tokens_of_the_judge_are_not_streamed(collect: Run) -> None:
@@ -329,7 +328,7 @@ def test_a_tool_that_is_only_known_at_run_time_is_judged_without_a_description()
 def test_a_blocked_call_is_not_retried_and_a_blocked_call_is_not_emulated(call: Run) -> None:
     judge, auto = judged(judgement(0.9))
     stack = [auto, ToolRetryMiddleware(), LLMToolEmulator(model=ScriptedChatModel([]))]
-    assert results(call(agent(*stack), GO))[0].status == "error"
+    assert tool_messages(call(agent(*stack), GO))[0].status == "error"
     judge.assert_done()
 
 

@@ -15,7 +15,6 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
 from agent_factory.middleware import ModelRetryMiddleware
@@ -30,20 +29,11 @@ from agent_factory.middleware.budget import (
 )
 from agent_factory.review import InvalidAnswer
 from agent_factory.testing import ScriptedChatModel
-from samples import PassingWraps
+from samples import Answer, AsksTwice, PassingWraps, in_memory, look, types
 
 Ask = Callable[..., Any]
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 ONE: Any = {"configurable": {"thread_id": "1"}}
-
-
-def thread() -> dict[str, Any]:
-    return {"checkpointer": InMemorySaver()}
-
-
-def look() -> str:
-    """Look around."""
-    return "a tree"
 
 
 _numbers: Iterator[int] = iter(range(10**9))
@@ -58,12 +48,6 @@ def response(text: str = "", *, looks: int = 0, read: int = 90, written: int = 1
 
 def turns(count: int, **usage: int) -> list[Any]:
     return [lambda _, n=n: response(f"look {n}", looks=1, **usage) for n in range(count)]
-
-
-@pytest.fixture
-def ask(call: Callable[..., Any]) -> Ask:
-    """Give an agent another message."""
-    return lambda agent, config=None: call(agent, {"messages": [HumanMessage("Go on")]}, config)
 
 
 class Clock:
@@ -87,10 +71,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def types(result: Any) -> list[str]:
-    return [message.type for message in result["messages"]]
-
-
 def last_texts(model: ScriptedChatModel) -> list[str]:
     """What each request ended with."""
     return [request.messages[-1].text for request in model.requests]
@@ -101,11 +81,11 @@ def last_texts(model: ScriptedChatModel) -> list[str]:
     [Limits(turns=3), Limits(total_tokens=360), Limits(usd=0.36), Limits(input_tokens=340)],
     ids=lambda limits: str(limits.given()),
 )
-def test_the_last_call_that_fits_answers_from_the_work_so_far(ask: Ask, limits: Limits) -> None:
+def test_the_last_call_that_fits_answers_from_the_work_so_far(send: Ask, limits: Limits) -> None:
     steps = [response(looks=1, read=90), response(looks=1, read=110), response("A tree.", read=128)]
     model = ScriptedChatModel(steps)
     budget = BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)
-    result = ask(create_agent(model, [look], middleware=[budget]))
+    result = send(create_agent(model, [look], middleware=[budget]))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert result["messages"][-1].text == "A tree."
     assert [request.tools for request in model.requests] == [["look"], ["look"], []]
@@ -141,7 +121,7 @@ def test_far_limits_choose_calls_as_near_ones_do(
         ]
         model = ScriptedChatModel(steps * 2)
         budget = BudgetMiddleware(**limits, **choices, ledger=ledger)
-        agent = create_agent(model, [look], middleware=[budget], **thread())
+        agent = create_agent(model, [look], middleware=[budget], **in_memory())
         for _ in range(2):
             with suppress(BudgetExceededError):
                 agent.invoke({"messages": [HumanMessage("Go on")]}, ONE)
@@ -156,10 +136,10 @@ def test_far_limits_choose_calls_as_near_ones_do(
     assert seen[0] == seen[1]
 
 
-def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(ask: Ask) -> None:
+def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(send: Ask) -> None:
     model = ScriptedChatModel(turns(2))
     budget = BudgetMiddleware(run=Limits(turns=2))
-    last = ask(create_agent(model, [look], middleware=[budget]))["messages"][-1]
+    last = send(create_agent(model, [look], middleware=[budget]))["messages"][-1]
     assert (last.text, last.tool_calls) == ("look 1", [])
 
 
@@ -173,113 +153,113 @@ def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(ask: Ask) -> None
     ],
 )
 def test_the_last_words_of_a_run_name_what_its_last_call_has_spent_too(
-    ask: Ask, limits: Limits, numbers: str, shared: bool
+    send: Ask, limits: Limits, numbers: str, shared: bool
 ) -> None:
     model = ScriptedChatModel([response(looks=1), response(looks=1, read=95, written=5)])
     where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
     budget = BudgetMiddleware(**where, prices=PRICES, warn_at=None)
-    last = ask(create_agent(model, [look], middleware=[budget]))["messages"][-1]
+    last = send(create_agent(model, [look], middleware=[budget]))["messages"][-1]
     assert last.text.startswith(f"I had to stop here: {numbers} in ")
 
 
-def test_a_run_within_its_budget_is_unchanged(ask: Ask) -> None:
+def test_a_run_within_its_budget_is_unchanged(send: Ask) -> None:
     model = ScriptedChatModel([*turns(1), response("A tree.")])
     budget = BudgetMiddleware(run=Limits(usd=10, turns=10, seconds=60), prices=PRICES)
-    result = ask(create_agent(model, [look], middleware=[budget]))
+    result = send(create_agent(model, [look], middleware=[budget]))
     assert result["messages"][-1].text == "A tree."
     assert last_texts(model) == ["Go on", "a tree"]
 
 
-def test_a_subclass_that_wraps_calls_keeps_the_budget(ask: Ask) -> None:
+def test_a_subclass_that_wraps_calls_keeps_the_budget(send: Ask) -> None:
     class Mine(PassingWraps, BudgetMiddleware):
         pass
 
     model = ScriptedChatModel([response(looks=2), response("Half a tree.")])
     budget = Mine(run=Limits(turns=2, tool_calls=1))
-    result = ask(create_agent(model, [look], middleware=[budget]))
+    result = send(create_agent(model, [look], middleware=[budget]))
     assert [m.status for m in result["messages"] if m.type == "tool"] == ["success", "error"]
     model = ScriptedChatModel(turns(2))
-    ask(create_agent(model, [look], middleware=[budget]))
+    send(create_agent(model, [look], middleware=[budget]))
     assert len(model.requests) == 2
 
 
-def test_if_no_call_fits_the_run_ends_with_the_numbers(ask: Ask) -> None:
+def test_if_no_call_fits_the_run_ends_with_the_numbers(send: Ask) -> None:
     model = ScriptedChatModel(turns(1, read=500))
     budget = BudgetMiddleware(run=Limits(total_tokens=400))
-    result = ask(create_agent(model, [look], middleware=[budget]))
+    result = send(create_agent(model, [look], middleware=[budget]))
     assert types(result) == ["human", "ai", "tool", "ai"]
     assert "510 of 400 tokens in this run are used up" in result["messages"][-1].text
 
 
-def test_exit_behavior_end_spends_all_turns_on_work(ask: Ask) -> None:
+def test_exit_behavior_end_spends_all_turns_on_work(send: Ask) -> None:
     model = ScriptedChatModel(turns(2))
     budget = BudgetMiddleware(run=Limits(turns=2), exit_behavior="end")
-    result = ask(create_agent(model, [look], middleware=[budget]))
+    result = send(create_agent(model, [look], middleware=[budget]))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert (
         result["messages"][-1].text == "I had to stop here: 2 of 2 turns in this run are used up."
     )
 
 
-def test_an_error_carries_the_numbers_and_the_work_is_kept(ask: Ask) -> None:
+def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="error")
-    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **thread())
+    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **in_memory())
     with pytest.raises(BudgetExceededError, match=r"\[AF342\].* 1 of 1 turns") as caught:
-        ask(agent, ONE)
+        send(agent, config=ONE)
     assert isinstance(caught.value, TurnError)
     assert caught.value.reached == {"run": {"turns": 1}}
     assert caught.value.spent["run"].total_tokens == 100
     assert [m.type for m in agent.get_state(ONE).values["messages"]] == ["human", "ai", "tool"]
 
 
-def test_every_run_has_its_budget_and_a_thread_has_one_for_all(ask: Ask) -> None:
+def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Ask) -> None:
     model = ScriptedChatModel([response("a"), response("b"), response("c")])
     budget = BudgetMiddleware(run=Limits(total_tokens=150), thread=Limits(total_tokens=250))
-    agent = create_agent(model, middleware=[budget], **thread())
-    assert ask(agent, ONE)["messages"][-1].text == "a"
-    assert ask(agent, ONE)["messages"][-1].text == "b"
-    assert "200 of 250 tokens in this thread" in ask(agent, ONE)["messages"][-1].text
-    other = ask(agent, {"configurable": {"thread_id": "2"}})
+    agent = create_agent(model, middleware=[budget], **in_memory())
+    assert send(agent, config=ONE)["messages"][-1].text == "a"
+    assert send(agent, config=ONE)["messages"][-1].text == "b"
+    assert "200 of 250 tokens in this thread" in send(agent, config=ONE)["messages"][-1].text
+    other = send(agent, config={"configurable": {"thread_id": "2"}})
     assert other["messages"][-1].text == "c"
 
 
-def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(ask: Ask) -> None:
+def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(send: Ask) -> None:
     model = ScriptedChatModel([*turns(9), response("done")])
     budget = BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])
-    result = ask(create_agent(model, [look], middleware=[budget]))
+    result = send(create_agent(model, [look], middleware=[budget]))
     warned = [n for n, text in enumerate(last_texts(model)) if text.startswith("[Of the budget")]
     assert warned == [4, 8]
     assert "4 of 20 turns in this run are used" in last_texts(model)[4]
     assert not any("budget" in message.text for message in result["messages"])
 
 
-def test_a_cheaper_model_takes_over_at_its_mark(ask: Ask) -> None:
+def test_a_cheaper_model_takes_over_at_its_mark(send: Ask) -> None:
     usual, cheap = ScriptedChatModel(turns(2)), ScriptedChatModel([response("done")])
     budget = BudgetMiddleware(
         run=Limits(total_tokens=1000), cheaper=cheap, cheaper_at=0.2, warn_at=None
     )
-    result = ask(create_agent(usual, [look], middleware=[budget]))
+    result = send(create_agent(usual, [look], middleware=[budget]))
     assert result["messages"][-1].text == "done"
     assert cheap.requests[0].tools == ["look"]
     usual.assert_done()
 
 
 class Cheap(ScriptedChatModel):
-    """Has a name, and so a price, of its own."""
+    """Has its own name, and so its own price."""
 
 
-def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(ask: Ask) -> None:
+def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Ask) -> None:
     usual, cheap = ScriptedChatModel([]), Cheap(steps=[response("done", read=10)])
     prices = {**PRICES, "Cheap": Price(input=1, output=1)}
     budget = BudgetMiddleware(run=Limits(usd=0.001), cheaper=cheap, prices=prices)
-    assert ask(create_agent(usual, [look], middleware=[budget]))["messages"][-1].text == "done"
+    assert send(create_agent(usual, [look], middleware=[budget]))["messages"][-1].text == "done"
     assert cheap.requests[0].tools == ["look"]
 
 
-def test_parallel_calls_over_the_limit_get_one_error_each(ask: Ask) -> None:
+def test_parallel_calls_over_the_limit_get_one_error_each(send: Ask) -> None:
     model = ScriptedChatModel([response(looks=2), response(looks=3), response("done")])
     budget = BudgetMiddleware(run=Limits(tool_calls=3))
-    result = ask(create_agent(model, [look], middleware=[budget]))
+    result = send(create_agent(model, [look], middleware=[budget]))
     answers = [m for m in result["messages"] if m.type == "tool"]
     assert [m.status for m in answers] == ["success"] * 3 + ["error"] * 2
     assert "refused this call of look: 2 of 3 tool calls" in answers[-1].text
@@ -290,15 +270,15 @@ def test_parallel_calls_over_the_limit_get_one_error_each(ask: Ask) -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_run_that_may_call_no_more_tools_still_reads_their_results(
-    ask: Ask, shared: bool
+    send: Ask, shared: bool
 ) -> None:
     limits = Limits(tool_calls=1)
     where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
     model = ScriptedChatModel([*turns(1), response("A tree.")])
     budget = BudgetMiddleware(**where, exit_behavior="end")
-    assert ask(create_agent(model, [look], middleware=[budget]))["messages"][-1].text == "A tree."
+    assert send(create_agent(model, [look], middleware=[budget]))["messages"][-1].text == "A tree."
     model = ScriptedChatModel(turns(2))
-    refused = ask(create_agent(model, [look], middleware=[budget]))["messages"]
+    refused = send(create_agent(model, [look], middleware=[budget]))["messages"]
     assert refused[-2].status == "error"
     assert "1 of 1 tool calls" in refused[-1].text
 
@@ -325,12 +305,12 @@ class NeverContent(AgentMiddleware[Any, Any]):
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("exit_behavior", ["answer", "end"])
 def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
-    ask: Ask, first: bool, exit_behavior: Any
+    send: Ask, first: bool, exit_behavior: Any
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=3), exit_behavior=exit_behavior)
     stack = [budget, NeverContent()] if first else [NeverContent(), budget]
     model = ScriptedChatModel(["1", "2", "3"])
-    result = ask(create_agent(model, middleware=stack))
+    result = send(create_agent(model, middleware=stack))
     text = result["messages"][-1].text
     assert text == (
         "I had to stop here: the budget of this run is used up: 3 of 3 turns in this run."
@@ -338,85 +318,75 @@ def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
     model.assert_done()
 
 
-def test_a_run_that_bypasses_the_hook_still_ends(ask: Ask, call: Ask) -> None:
+def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1))
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], **in_memory())
+    send(agent, config=ONE)
     update = {"messages": [HumanMessage("Hurry!")]}
     agent.update_state(ONE, update, as_node="BudgetMiddleware.before_model")
     assert "used up" in call(agent, None, ONE)["messages"][-1].text
 
 
-def test_the_reservation_of_a_failed_call_is_released(ask: Ask) -> None:
+def test_the_reservation_of_a_failed_call_is_released(send: Ask) -> None:
     ledger = Ledger(Limits(turns=1))
     model = ScriptedChatModel([RuntimeError("down"), "up"])
     agent = create_agent(model, middleware=[BudgetMiddleware(ledger=ledger)])
     with pytest.raises(RuntimeError, match="down"):
-        ask(agent)
+        send(agent)
     assert (ledger.spent.turns, ledger.reserved) == (0, Spent())
-    assert ask(agent)["messages"][-1].text == "up"
+    assert send(agent)["messages"][-1].text == "up"
 
 
-class AsksTwice(AgentMiddleware[Any, Any]):
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        yield request
-        return (yield request)
-
-
-def test_innermost_counts_each_attempt_and_outermost_counts_the_last(ask: Ask) -> None:
+def test_innermost_counts_each_attempt_and_outermost_counts_the_last(send: Ask) -> None:
     for inside, count in ((True, 2), (False, 1)):
         budget = BudgetMiddleware(run=Limits(turns=9))
         stack = [AsksTwice(), budget] if inside else [budget, AsksTwice()]
-        agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=stack, **thread())
-        ask(agent, ONE)
+        agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=stack, **in_memory())
+        send(agent, config=ONE)
         assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == count
 
 
-def test_a_thread_is_written_once_a_run_and_includes_the_current_run(ask: Ask) -> None:
+def test_a_thread_is_written_once_a_run_and_includes_the_current_run(send: Ask) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
     script = [*turns(1), "a", "b", "c"]
-    agent = create_agent(ScriptedChatModel(script), [look], middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(ScriptedChatModel(script), [look], middleware=[budget], **in_memory())
+    send(agent, config=ONE)
     assert agent.get_state(ONE).values["budget_thread"] == {}
-    assert ask(agent, ONE)["messages"][-1].text == "b"
+    assert send(agent, config=ONE)["messages"][-1].text == "b"
     records = agent.get_state(ONE).values
     written = [records[key]["BudgetMiddleware"]["turns"] for key in ("budget_thread", "budget_run")]
     assert written == [2, 1]
-    assert "3 of 3 turns in this thread" in ask(agent, ONE)["messages"][-1].text
+    assert "3 of 3 turns in this thread" in send(agent, config=ONE)["messages"][-1].text
 
 
-def test_instances_have_separate_records(ask: Ask) -> None:
+def test_instances_have_separate_records(send: Ask) -> None:
     stack = [
         BudgetMiddleware(run=Limits(turns=9), name="wide"),
         BudgetMiddleware(run=Limits(turns=2), name="narrow", exit_behavior="end"),
     ]
-    agent = create_agent(ScriptedChatModel(turns(2)), [look], middleware=stack, **thread())
-    assert "2 of 2 turns" in ask(agent, ONE)["messages"][-1].text
+    agent = create_agent(ScriptedChatModel(turns(2)), [look], middleware=stack, **in_memory())
+    assert "2 of 2 turns" in send(agent, config=ONE)["messages"][-1].text
     records = agent.get_state(ONE).values["budget_run"]
     assert (records["wide"]["turns"], records["narrow"]["turns"]) == (2, 2)
 
 
-class Answer(BaseModel):
-    number: int
-
-
-def test_a_structured_answer_is_not_a_tool_call(ask: Ask) -> None:
+def test_a_structured_answer_is_not_a_tool_call(send: Ask) -> None:
     fits = [{"name": "Answer", "args": {"number": 1}}]
     budget = BudgetMiddleware(run=Limits(tool_calls=0))
     agent = create_agent(
         ScriptedChatModel([fits]), [look], middleware=[budget], response_format=Answer
     )
-    assert ask(agent)["structured_response"] == Answer(number=1)
+    assert send(agent)["structured_response"] == Answer(number=1)
 
 
-def test_a_structured_answer_that_never_fits_ends_at_the_limit(ask: Ask) -> None:
+def test_a_structured_answer_that_never_fits_ends_at_the_limit(send: Ask) -> None:
     wrong = [{"name": "Answer", "args": {"number": "many"}}]
     agent = create_agent(
         ScriptedChatModel([wrong, wrong]),
         middleware=[BudgetMiddleware(run=Limits(turns=2))],
         response_format=Answer,
     )
-    result = ask(agent)
+    result = send(agent)
     assert "used up" in result["messages"][-1].text
     assert result.get("structured_response") is None
 
@@ -426,28 +396,30 @@ def wait() -> str:
     return str(interrupt("Well?"))
 
 
-def test_a_resumed_run_continues_with_what_it_has_spent(ask: Ask, call: Ask) -> None:
+def test_a_resumed_run_continues_with_what_it_has_spent(send: Ask, call: Ask) -> None:
     waits = [{"name": "wait", "args": {}}]
     budget = BudgetMiddleware(run=Limits(turns=2, tool_calls=2), exit_behavior="end")
-    agent = create_agent(ScriptedChatModel([waits, waits]), [wait], middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(
+        ScriptedChatModel([waits, waits]), [wait], middleware=[budget], **in_memory()
+    )
+    send(agent, config=ONE)
     call(agent, Command(resume="yes"), ONE)
     result = call(agent, Command(resume="yes"), ONE)
     assert "2 of 2 turns in this run" in result["messages"][-1].text
 
 
-def test_an_interrupt_releases_the_reservation(ask: Ask, call: Ask) -> None:
+def test_an_interrupt_releases_the_reservation(send: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(tool_calls=1))
     model = ScriptedChatModel([[{"name": "wait", "args": {}}], "done"])
-    agent = create_agent(model, [wait], middleware=[BudgetMiddleware(ledger=ledger)], **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [wait], middleware=[BudgetMiddleware(ledger=ledger)], **in_memory())
+    send(agent, config=ONE)
     assert (ledger.spent.tool_calls, ledger.reserved) == (0, Spent())
     assert call(agent, Command(resume="yes"), ONE)["messages"][-1].text == "done"
     assert ledger.spent.tool_calls == 1
 
 
 def test_seconds_count_while_the_run_works_and_not_while_it_waits(
-    ask: Ask, call: Ask, clock: Clock
+    send: Ask, call: Ask, clock: Clock
 ) -> None:
     def slow() -> str:
         """Be slow."""
@@ -457,8 +429,8 @@ def test_seconds_count_while_the_run_works_and_not_while_it_waits(
     steps = [[{"name": "wait"}], [{"name": "slow"}], [{"name": "slow"}]]
     model = ScriptedChatModel(steps)
     budget = BudgetMiddleware(run=Limits(seconds=50), exit_behavior="end")
-    agent = create_agent(model, [wait, slow], middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [wait, slow], middleware=[budget], **in_memory())
+    send(agent, config=ONE)
     clock.sleep(60)
     result = call(agent, Command(resume="yes"), ONE)
     assert "60 of 50 seconds in this run are used up" in result["messages"][-1].text
@@ -472,7 +444,7 @@ def seconds_of(agent: Any) -> dict[str, float]:
 
 
 def test_each_instance_records_the_time_of_a_run_that_is_resumed(
-    ask: Ask, call: Ask, clock: Clock
+    send: Ask, call: Ask, clock: Clock
 ) -> None:
     """One of them is new, so their records differ when the run goes on."""
 
@@ -486,7 +458,7 @@ def test_each_instance_records_the_time_of_a_run_that_is_resumed(
         return create_agent(model, [wait], middleware=stack, checkpointer=saver)
 
     saver = InMemorySaver()
-    ask(agent("old"), ONE)
+    send(agent("old"), config=ONE)
     clock.sleep(1000)
     both = agent("old", "new")
     call(both, Command(resume="yes"), ONE)
@@ -494,7 +466,7 @@ def test_each_instance_records_the_time_of_a_run_that_is_resumed(
     clock.sleep(1000)
     call(both, Command(resume="yes"), ONE)
     assert seconds_of(both) == {"old": 30, "new": 20}
-    ask(both, ONE)
+    send(both, config=ONE)
     assert seconds_of(both) == {"old": 10, "new": 10}
 
 
@@ -508,7 +480,7 @@ class AnswersAfterTimeouts(AgentMiddleware[Any, Any]):
             return response(looks=1)
 
 
-def test_the_time_of_a_call_that_timed_out_counts_once(ask: Ask, clock: Clock) -> None:
+def test_the_time_of_a_call_that_timed_out_counts_once(send: Ask, clock: Clock) -> None:
     def late(_: Any) -> AIMessage:
         clock.sleep(10)
         raise TimeoutError
@@ -518,12 +490,12 @@ def test_the_time_of_a_call_that_timed_out_counts_once(ask: Ask, clock: Clock) -
         return response("done")
 
     stack: list[Any] = [AnswersAfterTimeouts(), BudgetMiddleware(run=Limits(turns=9))]
-    agent = create_agent(ScriptedChatModel([late, slow]), [look], middleware=stack, **thread())
-    ask(agent, ONE)
+    agent = create_agent(ScriptedChatModel([late, slow]), [look], middleware=stack, **in_memory())
+    send(agent, config=ONE)
     assert seconds_of(agent) == {"BudgetMiddleware": 15}
 
 
-def test_time_is_reserved_for_the_last_answer(ask: Ask, clock: Clock) -> None:
+def test_time_is_reserved_for_the_last_answer(send: Ask, clock: Clock) -> None:
     def slow() -> str:
         """Be slow."""
         clock.sleep(10)
@@ -534,12 +506,12 @@ def test_time_is_reserved_for_the_last_answer(ask: Ask, clock: Clock) -> None:
         return [{"name": "slow"}]
 
     model = ScriptedChatModel([answer] * 3)
-    ask(create_agent(model, [slow], middleware=[BudgetMiddleware(run=Limits(seconds=60))]))
+    send(create_agent(model, [slow], middleware=[BudgetMiddleware(run=Limits(seconds=60))]))
     assert [request.tools for request in model.requests] == [["slow"], ["slow"], []]
     assert clock.now == 1050
 
 
-def test_the_time_of_a_tool_after_its_interrupt_counts(ask: Ask, call: Ask, clock: Clock) -> None:
+def test_the_time_of_a_tool_after_its_interrupt_counts(send: Ask, call: Ask, clock: Clock) -> None:
     def wait_and_work() -> str:
         """Wait for a person, then work."""
         interrupt("Well?")
@@ -548,30 +520,30 @@ def test_the_time_of_a_tool_after_its_interrupt_counts(ask: Ask, call: Ask, cloc
 
     model = ScriptedChatModel([[{"name": "wait_and_work"}]])
     budget = BudgetMiddleware(run=Limits(seconds=50), exit_behavior="end")
-    agent = create_agent(model, [wait_and_work], middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [wait_and_work], middleware=[budget], **in_memory())
+    send(agent, config=ONE)
     result = call(agent, Command(resume="yes"), ONE)
     assert "60 of 50 seconds in this run are used up" in result["messages"][-1].text
 
 
-def test_a_tool_does_not_start_when_the_time_is_used_up(ask: Ask, clock: Clock) -> None:
+def test_a_tool_does_not_start_when_the_time_is_used_up(send: Ask, clock: Clock) -> None:
     def late(_: Any) -> AIMessage:
         clock.sleep(30)
         return response(looks=1)
 
     budget = BudgetMiddleware(run=Limits(seconds=20), exit_behavior="end")
-    result = ask(create_agent(ScriptedChatModel([late]), [look], middleware=[budget]))
+    result = send(create_agent(ScriptedChatModel([late]), [look], middleware=[budget]))
     assert result["messages"][-2].status == "error"
     assert "seconds in this run are used up" in result["messages"][-1].text
 
 
-def test_people_raise_the_limits_and_the_run_continues(ask: Ask, call: Ask) -> None:
+def test_people_raise_the_limits_and_the_run_continues(send: Ask, call: Ask) -> None:
     budget = BudgetMiddleware(
         run=Limits(turns=1), thread=Limits(usd=5), prices=PRICES, exit_behavior="ask"
     )
     model = ScriptedChatModel([*turns(2), response("done")])
-    agent = create_agent(model, [look], middleware=[budget], **thread())
-    question = ask(agent, ONE)["__interrupt__"][0]
+    agent = create_agent(model, [look], middleware=[budget], **in_memory())
+    question = send(agent, config=ONE)["__interrupt__"][0]
     assert question.value["reason"] == "1 of 1 turns in this run are used up."
     assert question.value["needed"] == {"turns": 1}
     assert question.value["limits"] == {"run": {"turns": 1}, "thread": {"usd": 5}, "ledger": {}}
@@ -581,10 +553,10 @@ def test_people_raise_the_limits_and_the_run_continues(ask: Ask, call: Ask) -> N
     assert result["messages"][-1].text == "done"
 
 
-def test_people_may_stop_the_run(ask: Ask, call: Ask) -> None:
+def test_people_may_stop_the_run(send: Ask, call: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
-    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **in_memory())
+    send(agent, config=ONE)
     result = call(agent, Command(resume={"type": "stop"}), ONE)
     assert "1 of 1 turns" in result["messages"][-1].text
 
@@ -604,57 +576,57 @@ def test_people_may_stop_the_run(ask: Ask, call: Ask) -> None:
     ],
 )
 def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
-    ask: Ask, call: Ask, answer: Any, problem: str
+    send: Ask, call: Ask, answer: Any, problem: str
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
     model = ScriptedChatModel([*turns(1), response("done")])
-    agent = create_agent(model, [look], middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [look], middleware=[budget], **in_memory())
+    send(agent, config=ONE)
     with pytest.raises(InvalidAnswer, match=problem):
         call(agent, Command(resume=answer), ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 1}}), ONE)
     assert result["messages"][-1].text == "done"
 
 
-def test_people_may_raise_a_shared_ledger(ask: Ask, call: Ask) -> None:
+def test_people_may_raise_a_shared_ledger(send: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(turns=1))
     budget = BudgetMiddleware(ledger=ledger, exit_behavior="ask")
     model = ScriptedChatModel([*turns(1), response("done")])
-    agent = create_agent(model, [look], middleware=[budget], **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [look], middleware=[budget], **in_memory())
+    send(agent, config=ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 2}}), ONE)
     assert result["messages"][-1].text == "done"
     assert (ledger.limits.turns, ledger.spent.turns, ledger.reserved) == (3, 2, Spent())
 
 
-def test_a_model_without_a_known_price_is_not_called(ask: Ask) -> None:
+def test_a_model_without_a_known_price_is_not_called(send: Ask) -> None:
     model = ScriptedChatModel(["never"])
     agent = create_agent(model, middleware=[BudgetMiddleware(run=Limits(usd=1))])
     with pytest.raises(UnknownPriceError, match=r"prices=\{'ScriptedChatModel': Price") as caught:
-        ask(agent)
+        send(agent)
     assert caught.value.model == "ScriptedChatModel"
     assert not model.requests
 
 
-def test_a_model_that_reports_no_usage_is_recorded_by_estimate(ask: Ask) -> None:
+def test_a_model_that_reports_no_usage_is_recorded_by_estimate(send: Ask) -> None:
     ledger = Ledger(Limits(usd=10))
     budget = BudgetMiddleware(ledger=ledger, prices=PRICES, token_counter=len)
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], system_prompt="Be brief.")
-    ask(agent)
+    send(agent)
     assert (ledger.spent.input_tokens, ledger.spent.output_tokens) == (2, 1)
     assert ledger.spent.usd == pytest.approx(0.003)
 
 
 @pytest.mark.parametrize("count", [-1, 2.5, float("nan"), None, True])
-def test_a_token_counter_that_returns_no_amount_is_named(ask: Ask, count: Any) -> None:
+def test_a_token_counter_that_returns_no_amount_is_named(send: Ask, count: Any) -> None:
     budget = BudgetMiddleware(run=Limits(total_tokens=100), token_counter=lambda _: count)
     model = ScriptedChatModel(["never"])
     with pytest.raises(ValueError, match="result of token_counter must be a whole number"):
-        ask(create_agent(model, middleware=[budget]))
+        send(create_agent(model, middleware=[budget]))
     assert not model.requests
 
 
-def test_only_what_came_since_the_last_answer_is_counted(ask: Ask) -> None:
+def test_only_what_came_since_the_last_answer_is_counted(send: Ask) -> None:
     counted: list[int] = []
 
     def count(messages: Any) -> int:
@@ -663,11 +635,11 @@ def test_only_what_came_since_the_last_answer_is_counted(ask: Ask) -> None:
 
     budget = BudgetMiddleware(run=Limits(total_tokens=10**6), token_counter=count)
     model = ScriptedChatModel([*turns(6), response("done")])
-    ask(create_agent(model, [look], middleware=[budget]))
+    send(create_agent(model, [look], middleware=[budget]))
     assert max(counted[1:]) == 1
 
 
-def test_an_answer_is_capped_at_the_limits(ask: Ask) -> None:
+def test_an_answer_is_capped_at_the_limits(send: Ask) -> None:
     model = ScriptedChatModel([response("done", read=100, written=20)])
     budget = BudgetMiddleware(
         run=Limits(total_tokens=150, usd=0.130),
@@ -676,7 +648,7 @@ def test_an_answer_is_capped_at_the_limits(ask: Ask) -> None:
         token_counter=lambda _: 100,
         exit_behavior="end",
     )
-    ask(create_agent(model, middleware=[budget]))
+    send(create_agent(model, middleware=[budget]))
     assert model.requests[0].kwargs == {"max_tokens": 30}
 
 
@@ -738,25 +710,25 @@ def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Ask) -> None
     assert 0.051 <= ledger.spent.usd <= 0.060
 
 
-def test_abandoned_streams_use_up_the_budget_of_their_thread(abandon: Ask, ask: Ask) -> None:
+def test_abandoned_streams_use_up_the_budget_of_their_thread(abandon: Ask, send: Ask) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
-    agent = create_agent(Talks(), middleware=[budget], **thread())
+    agent = create_agent(Talks(), middleware=[budget], **in_memory())
     for _ in range(3):
         abandon(agent, GO_ON, ONE)
-    assert "3 of 3 turns in this thread are used up" in ask(agent, ONE)["messages"][-1].text
+    assert "3 of 3 turns in this thread are used up" in send(agent, config=ONE)["messages"][-1].text
     other: Any = {"configurable": {"thread_id": "2"}}
-    assert ask(agent, other)["messages"][-1].text.startswith("so so")
+    assert send(agent, config=other)["messages"][-1].text.startswith("so so")
 
 
-def test_a_thread_without_a_checkpointer_keeps_no_record(ask: Ask) -> None:
+def test_a_thread_without_a_checkpointer_keeps_no_record(send: Ask) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
     agent = create_agent(ScriptedChatModel(["a", "b", "c"]), middleware=[budget])
-    assert [ask(agent, ONE)["messages"][-1].text for _ in range(3)] == ["a", "b", "c"]
+    assert [send(agent, config=ONE)["messages"][-1].text for _ in range(3)] == ["a", "b", "c"]
 
 
 def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=9))
-    agent = create_agent(Talks(), middleware=[budget], **thread())
+    agent = create_agent(Talks(), middleware=[budget], **in_memory())
 
     async def abandon() -> None:
         for messages in (GO_ON, None):
@@ -774,7 +746,7 @@ def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) ->
     assert records["budget_run"]["BudgetMiddleware"]["turns"] == 1
 
 
-def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(ask: Ask) -> None:
+def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(send: Ask) -> None:
     begun: list[str] = []
 
     async def hang() -> str:
@@ -786,7 +758,7 @@ def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(ask: Ask) -
     hangs = [{"name": "hang", "args": {}}]
     model = ScriptedChatModel([hangs * 2, [{"name": "look", "args": {}}], "Done."])
     budget = BudgetMiddleware(thread=Limits(tool_calls=2), exit_behavior="end")
-    agent = create_agent(model, [hang, look], middleware=[budget], **thread())
+    agent = create_agent(model, [hang, look], middleware=[budget], **in_memory())
 
     async def abandon() -> None:
         task = asyncio.create_task(agent.ainvoke(GO_ON, ONE))
@@ -797,16 +769,16 @@ def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(ask: Ask) -
             await task
 
     asyncio.run(abandon())
-    refused = [m for m in ask(agent, ONE)["messages"] if m.type == "tool"][-1]
+    refused = [m for m in send(agent, config=ONE)["messages"] if m.type == "tool"][-1]
     assert "refused this call of look: 2 of 2 tool calls in this thread are used up" in refused.text
 
 
 def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
+    send: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_factory.middleware.budget.state.LastUpdates.MAX_THREADS", 1)
     budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
-    agent = create_agent(Talks(), middleware=[budget], **thread())
+    agent = create_agent(Talks(), middleware=[budget], **in_memory())
 
     async def abandon() -> None:
         for name in ("1", "2"):
@@ -817,13 +789,15 @@ def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
             await stream.aclose()
 
     asyncio.run(abandon())
-    assert "used up" in ask(agent, {"configurable": {"thread_id": "2"}})["messages"][-1].text
-    assert "used up" not in ask(agent, ONE)["messages"][-1].text
+    assert (
+        "used up" in send(agent, config={"configurable": {"thread_id": "2"}})["messages"][-1].text
+    )
+    assert "used up" not in send(agent, config=ONE)["messages"][-1].text
 
 
 @pytest.mark.parametrize("error", [TimeoutError("slow"), ConnectionError("down")])
 def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_not(
-    ask: Ask, error: Exception
+    send: Ask, error: Exception
 ) -> None:
     ledger = Ledger(Limits(turns=9))
     model = ScriptedChatModel([error, "up"])
@@ -831,14 +805,14 @@ def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_no
         ModelRetryMiddleware(initial_delay=0, jitter=False),
         BudgetMiddleware(run=Limits(turns=9), ledger=ledger),
     ]
-    agent = create_agent(model, middleware=stack, **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, middleware=stack, **in_memory())
+    send(agent, config=ONE)
     spent = 2 if isinstance(error, TimeoutError) else 1
     assert ledger.spent.turns == spent
     assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == spent
 
 
-def test_an_answer_whose_price_cannot_be_computed_was_paid_for(ask: Ask) -> None:
+def test_an_answer_whose_price_cannot_be_computed_was_paid_for(send: Ask) -> None:
     ledger = Ledger(Limits(usd=9))
 
     def price(model: str, usage: Any) -> float:
@@ -849,7 +823,7 @@ def test_an_answer_whose_price_cannot_be_computed_was_paid_for(ask: Ask) -> None
         middleware=[BudgetMiddleware(ledger=ledger, prices=price)],
     )
     with pytest.raises(ValueError, match="must return US dollars or None, got nan"):
-        ask(agent)
+        send(agent)
     assert (ledger.spent.turns, ledger.spent.usd, ledger.reserved) == (1, 0.25, Spent())
 
 
@@ -861,11 +835,11 @@ class AsksFirst(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-def test_an_interrupt_before_a_call_is_not_recorded_as_a_call(ask: Ask, call: Ask) -> None:
+def test_an_interrupt_before_a_call_is_not_recorded_as_a_call(send: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(turns=9))
     stack = [BudgetMiddleware(ledger=ledger), AsksFirst()]
-    agent = create_agent(ScriptedChatModel([response("so")]), middleware=stack, **thread())
-    ask(agent, ONE)
+    agent = create_agent(ScriptedChatModel([response("so")]), middleware=stack, **in_memory())
+    send(agent, config=ONE)
     assert (ledger.spent.turns, ledger.reserved) == (0, Spent())
     call(agent, Command(resume="yes"), ONE)
     assert ledger.spent.turns == 1

@@ -68,7 +68,7 @@ def make(request: pytest.FixtureRequest) -> Make:
     return lambda: BUILT_INS[request.param](**ARGUMENTS.get(request.param, dict)())
 
 
-def test_the_tools_of_a_built_in_are_a_list_of_its_own(make: Make) -> None:
+def test_each_built_in_has_its_own_list_of_tools(make: Make) -> None:
     """Code written for LangChain adds to it."""
     tools = make().tools
     assert isinstance(tools, list)

@@ -24,20 +24,10 @@ from agent_factory.middleware import (
     SummarizationMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from stack_tools import look
 
 Ask = Callable[..., Any]
 CLEARED = "[cleared]"
-
-
-@pytest.fixture
-def ask(call: Callable[..., Any]) -> Ask:
-    """Run an agent on some messages."""
-    return lambda agent, messages, config=None: call(agent, {"messages": messages}, config)
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: " + "long " * 40
 
 
 def note(word: str) -> str:
@@ -81,23 +71,23 @@ def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyM
     return edit.apply(list(messages), count_tokens=lambda some: sum(len(m.text) for m in some))
 
 
-def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(ask: Ask) -> None:
+def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(send: Ask) -> None:
     model = ScriptedChatModel([calls("a"), calls("b"), calls("c"), "done"])
     agent = create_agent(model, [look], middleware=[clearing(trigger=250, keep=1)])
-    result = ask(agent, [HumanMessage("go", id="q")])
+    result = send(agent, [HumanMessage("go", id="q")])
     assert results(model.requests[3].messages) == [CLEARED, CLEARED, "c"]
     assert results(result["messages"]) == [CLEARED, CLEARED, "c"]
     assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
 
 
-def test_what_was_cleared_stays_cleared_and_prompts_continue_each_other(ask: Ask) -> None:
+def test_what_was_cleared_stays_cleared_and_prompts_continue_each_other(send: Ask) -> None:
     words = "abcdefgh"
     model = ScriptedChatModel([*(calls(word) for word in words), "done", "more"])
     edit = clearing(trigger=400, clear_at_least=100, keep=1)
     agent = create_agent(model, [look], middleware=[edit], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
-    ask(agent, [HumanMessage("go")], config)
-    result = ask(agent, [HumanMessage("again")], config)
+    send(agent, [HumanMessage("go")], config)
+    result = send(agent, [HumanMessage("again")], config)
     prompts = [record.messages for record in model.requests]
     broken = [
         number for number, (one, other) in enumerate(pairwise(prompts)) if other[: len(one)] != one
@@ -126,7 +116,7 @@ def test_an_edit_that_would_free_too_little_is_not_made() -> None:
     assert edited(ClearToolUsesEdit(trigger=1, keep=0), turn("a", "x")) == turn("a", "x")
 
 
-def test_the_system_prompt_and_the_tool_schemas_count(ask: Ask) -> None:
+def test_the_system_prompt_and_the_tool_schemas_count(send: Ask) -> None:
     def elaborate(x: int) -> int:
         """Do it."""
         return x
@@ -136,17 +126,17 @@ def test_the_system_prompt_and_the_tool_schemas_count(ask: Ask) -> None:
     steps = ScriptedChatModel(["ok"] * 3)
     edit = clearing(trigger=400, keep=0)
     plain = create_agent(steps, [look], middleware=[edit])
-    assert results(ask(plain, history)["messages"]) == ["long long"]
+    assert results(send(plain, history)["messages"]) == ["long long"]
     prompted = create_agent(steps, [look], middleware=[edit], system_prompt="word " * 500)
-    assert results(ask(prompted, history)["messages"]) == [CLEARED]
+    assert results(send(prompted, history)["messages"]) == [CLEARED]
     equipped = create_agent(steps, [look, elaborate], middleware=[edit])
-    assert results(ask(equipped, history)["messages"]) == [CLEARED]
+    assert results(send(equipped, history)["messages"]) == [CLEARED]
 
 
-def test_results_that_the_model_has_not_read_always_stay(ask: Ask) -> None:
+def test_results_that_the_model_has_not_read_always_stay(send: Ask) -> None:
     model = ScriptedChatModel([calls("a"), calls("b", "c"), "done"])
     agent = create_agent(model, [look], middleware=[clearing(keep=0)])
-    result = ask(agent, [HumanMessage("go")])
+    result = send(agent, [HumanMessage("go")])
     assert results(model.requests[1].messages) == ["a"]
     assert results(model.requests[2].messages) == [CLEARED, "b", "c"]
     assert results(result["messages"]) == [CLEARED, "b", "c"]
@@ -220,20 +210,20 @@ def test_the_inputs_of_cleared_calls_are_removed_wherever_a_provider_repeats_the
     assert said.content == content
 
 
-def test_the_inputs_reach_the_thread_with_their_results(ask: Ask) -> None:
+def test_the_inputs_reach_the_thread_with_their_results(send: Ask) -> None:
     model = ScriptedChatModel([calls("a"), calls("b"), "done"])
     edit = clearing(keep=0, clear_tool_inputs=True)
-    result = ask(create_agent(model, [look], middleware=[edit]), [HumanMessage("go")])
+    result = send(create_agent(model, [look], middleware=[edit]), [HumanMessage("go")])
     asked = [m.tool_calls[0]["args"] for m in result["messages"] if getattr(m, "tool_calls", 0)]
     assert asked == [{}, {"word": "b"}]
 
 
-def test_a_failing_model_keeps_the_whole_thread(ask: Ask) -> None:
+def test_a_failing_model_keeps_the_whole_thread(send: Ask) -> None:
     model = ScriptedChatModel([calls("a"), calls("b"), RuntimeError("down")])
     agent = create_agent(model, [look], middleware=[clearing(keep=0)], checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
     with pytest.raises(RuntimeError, match="down"):
-        ask(agent, [HumanMessage("go")], config)
+        send(agent, [HumanMessage("go")], config)
     assert results(agent.get_state(config).values["messages"]) == ["a", "b"]
 
 
@@ -243,10 +233,10 @@ class AddsContext(AgentMiddleware[Any, Any]):
         return (yield request.override(messages=[*extra, *request.messages]))
 
 
-def test_messages_of_another_layer_are_cleared_but_stay_out_of_the_thread(ask: Ask) -> None:
+def test_messages_of_another_layer_are_cleared_but_stay_out_of_the_thread(send: Ask) -> None:
     model = ScriptedChatModel(["ok"])
     agent = create_agent(model, middleware=[AddsContext(), clearing(keep=0)])
-    result = ask(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
+    result = send(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
     assert results(model.requests[0].messages) == [CLEARED, CLEARED]
     assert [m.type for m in result["messages"]] == ["ai", "tool", "ai", "human", "ai"]
     assert results(result["messages"]) == [CLEARED]
@@ -260,13 +250,13 @@ class CountingModel(ScriptedChatModel):
 @pytest.mark.parametrize(
     "settings", [{"token_count_method": "model"}, {"token_counter": lambda some: 1000 * len(some)}]
 )
-def test_the_model_or_a_function_may_count(ask: Ask, settings: dict[str, Any]) -> None:
+def test_the_model_or_a_function_may_count(send: Ask, settings: dict[str, Any]) -> None:
     history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
     for trigger, expected in ((4000, ["long long"]), (3999, [CLEARED])):
         edits = [ClearToolUsesEdit(trigger=trigger, keep=0)]
         middleware = shortening(edits=edits, **settings)
         agent = create_agent(CountingModel(steps=["ok"]), middleware=[middleware])
-        assert results(ask(agent, history)["messages"]) == expected
+        assert results(send(agent, history)["messages"]) == expected
 
 
 class Shorten:
@@ -284,7 +274,7 @@ class Shorten:
         ]
 
 
-def test_a_custom_edit_reaches_the_thread_and_the_next_edit(ask: Ask) -> None:
+def test_a_custom_edit_reaches_the_thread_and_the_next_edit(send: Ask) -> None:
     seen: list[Any] = []
 
     class Look:
@@ -295,7 +285,7 @@ def test_a_custom_edit_reaches_the_thread_and_the_next_edit(ask: Ask) -> None:
     middleware = shortening(edits=[Shorten(4), Look()])
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     history = [HumanMessage("go"), *turn("a"), HumanMessage("and?")]
-    result = ask(agent, history)
+    result = send(agent, history)
     assert seen == [(["long"], True)]
     assert results(result["messages"]) == ["long"]
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "human", "ai"]
@@ -308,7 +298,7 @@ class DropOldest:
         del messages[:2]
 
 
-def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(ask: Ask) -> None:
+def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(send: Ask) -> None:
     model = ScriptedChatModel(["one", "two"])
     agent = create_agent(
         model,
@@ -316,23 +306,23 @@ def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(ask:
         checkpointer=InMemorySaver(),
     )
     config = {"configurable": {"thread_id": "1"}}
-    result = ask(agent, [HumanMessage("go"), *turn("a"), HumanMessage("and?")], config)
+    result = send(agent, [HumanMessage("go"), *turn("a"), HumanMessage("and?")], config)
     assert [m.type for m in model.requests[0].messages] == ["human"]
     assert [m.type for m in result["messages"]] == ["tool", "human", "ai"]
-    result = ask(agent, [HumanMessage("x"), HumanMessage("y")], config)
+    result = send(agent, [HumanMessage("x"), HumanMessage("y")], config)
     assert [m.text for m in model.requests[1].messages] == ["x", "y"]
     assert [m.text for m in result["messages"]] == ["x", "y", "two"]
 
 
 @pytest.mark.parametrize("given", ["text", [1], {"messages": []}, 7])
-def test_an_edit_that_returns_no_messages_raises(ask: Ask, given: Any) -> None:
+def test_an_edit_that_returns_no_messages_raises(send: Ask, given: Any) -> None:
     class Odd:
         def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> Any:
             return given
 
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[shortening(edits=[Odd()])])
     with pytest.raises(TypeError, match=r"Odd\.apply must return messages"):
-        ask(agent, [HumanMessage("go")])
+        send(agent, [HumanMessage("go")])
 
 
 def summing(**settings: Any) -> SummarizationMiddleware:
@@ -341,23 +331,23 @@ def summing(**settings: Any) -> SummarizationMiddleware:
 
 
 @pytest.mark.parametrize("first", ["edit", "summary"])
-def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(ask: Ask, first: str) -> None:
+def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(send: Ask, first: str) -> None:
     """A message that the summary removed does not come back, cleared, at the end."""
     history = [HumanMessage("go"), *turn("a"), *turn("b"), *turn("c"), AIMessage("so")]
     stack: list[Any] = [clearing(keep=0), summing(keep=("messages", 3))]
     model = ScriptedChatModel(["ok"])
     agent = create_agent(model, middleware=stack if first == "edit" else stack[::-1])
-    result = ask(agent, [*history, HumanMessage("and?")])["messages"]
+    result = send(agent, [*history, HumanMessage("and?")])["messages"]
     assert [m.type for m in result] == ["human", "ai", "tool", "ai", "human", "ai"]
     assert results(result) == [CLEARED]
     assert result[0].text.endswith("S")
     assert result[:-1] == model.requests[0].messages
 
 
-def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(ask: Ask) -> None:
+def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(send: Ask) -> None:
     history = [*turn("a"), *turn("b"), *turn("c"), AIMessage("so"), HumanMessage("and?")]
     stack: list[Any] = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
-    result = ask(create_agent(ScriptedChatModel(["ok"]), middleware=stack), history)["messages"]
+    result = send(create_agent(ScriptedChatModel(["ok"]), middleware=stack), history)["messages"]
     assert [m.type for m in result] == ["human", "ai", "human", "ai"]
     assert result[0].text.endswith("S")
     assert result[0].id == "c-a"
@@ -368,20 +358,20 @@ class DropsFirst:
         return messages[1:]
 
 
-def test_a_summary_that_an_edit_inside_drops_is_not_written(ask: Ask) -> None:
+def test_a_summary_that_an_edit_inside_drops_is_not_written(send: Ask) -> None:
     history = [HumanMessage(text) for text in "abcdefgh"]
     stack: list[Any] = [summing(), shortening(edits=[DropsFirst()])]
     model = ScriptedChatModel(["ok"])
-    result = ask(create_agent(model, middleware=stack), history)["messages"]
+    result = send(create_agent(model, middleware=stack), history)["messages"]
     assert [m.text for m in model.requests[0].messages] == ["f", "g", "h"]
     assert [m.text for m in result] == ["f", "g", "h", "ok"]
 
 
-def test_two_instances_do_not_undo_each_other(ask: Ask) -> None:
+def test_two_instances_do_not_undo_each_other(send: Ask) -> None:
     outer = shortening(edits=[ClearToolUsesEdit(trigger=0, keep=0)], name="outer")
     inner = shortening(edits=[Shorten(2)], name="inner")
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[outer, inner])
-    result = ask(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
+    result = send(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
     assert results(result["messages"]) == ["[c"]
 
 
@@ -558,21 +548,21 @@ def test_a_thread_and_a_history_that_is_sent_again_are_cleared_at_the_same_place
         assert thread == edited(edit, messages[:end])
 
 
-def test_a_history_that_is_sent_again_is_cleared_in_steps(ask: Ask) -> None:
+def test_a_history_that_is_sent_again_is_cleared_in_steps(send: Ask) -> None:
     model = ScriptedChatModel(["ok"] * 12)
     agent = create_agent(model, [look], middleware=[clearing(trigger=2000, keep=1)])
     history: list[AnyMessage] = [HumanMessage("go")]
     for word in "abcdefghijkl":
         history += [*turn(word, "long " * 400), AIMessage("so"), HumanMessage("and?")]
-        ask(agent, history)
+        send(agent, history)
     cleared = [results(record.messages).count(CLEARED) for record in model.requests]
     assert cleared == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9, 9, 11]
 
 
-def test_a_conversation_that_stays_above_the_trigger_is_cleared_in_steps(ask: Ask) -> None:
+def test_a_conversation_that_stays_above_the_trigger_is_cleared_in_steps(send: Ask) -> None:
     words = "abcdefghijkl"
     model = ScriptedChatModel([*(calls(word) for word in words), "done"])
     agent = create_agent(model, [look], middleware=[clearing(trigger=600, keep=1)])
-    ask(agent, [HumanMessage("talk " * 1000)])
+    send(agent, [HumanMessage("talk " * 1000)])
     cleared = [results(record.messages).count(CLEARED) for record in model.requests]
     assert cleared == [0, 0, 1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9]

@@ -290,6 +290,7 @@ def test_invalid_patterns_are_reported(root: Path, rg: bool, arguments: dict[str
     assert grep(**arguments).startswith("Error: the ")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rg", BOTH)
 def test_a_regex_that_backtracks_forever_is_stopped_and_keeps_its_results(
     root: Path, rg: bool

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, Flow, ModelRequest, OutputError, create_agent
 from agent_factory.middleware._shared.final_answer import request_final_answer
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import search
 
 Ask = Callable[..., Any]
 SEARCH: Any = {"name": "search", "args": {"query": "x"}, "id": "s1", "type": "tool_call"}
@@ -30,12 +30,6 @@ class Answer(BaseModel):
     """The answer."""
 
     text: str
-
-
-@tool
-def search(query: str) -> str:
-    """Search."""
-    return f"found {query}"
 
 
 class Ends(AgentMiddleware[Any, Any]):
@@ -219,7 +213,7 @@ def test_an_agent_without_tools_ends_with_a_message_too(ask: Ask) -> None:
 
 
 class AddsTools(AgentMiddleware[Any, Any]):
-    """Offers tools of its own, whatever the request has."""
+    """Offers its own tools, whatever the request has."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request.override(tools=[*request.tools, search], tool_choice="any"))

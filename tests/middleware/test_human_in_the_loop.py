@@ -26,6 +26,7 @@ from agent_factory import (
 from agent_factory.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
 from agent_factory.review import ReviewError
 from agent_factory.testing import ScriptedChatModel
+from samples import decisions, edit, tool_call
 
 Go = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -65,10 +66,6 @@ class Mailbox:
         return [send, delete]
 
 
-def tool_call(name: str, id: str, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args, "id": id}
-
-
 SEND = tool_call("send", "s", to="Ann")
 DELETE = tool_call("delete", "d", number=1)
 
@@ -86,14 +83,6 @@ def agent_with(
         fused=fused,
     )
     return agent, mailbox, model
-
-
-def decided(*decisions: Any) -> Command[Any]:
-    return Command(resume={"decisions": list(decisions)})
-
-
-def edit(name: str, **args: Any) -> dict[str, Any]:
-    return {"type": "edit", "edited_action": {"name": name, "args": args}}
 
 
 def answers(result: dict[str, Any]) -> dict[str, ToolMessage]:
@@ -137,7 +126,7 @@ def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
 def test_approved_calls_run(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], "done")
     go(agent, "Tidy up")
-    result = go(agent, decided(APPROVE, APPROVE))
+    result = go(agent, decisions(APPROVE, APPROVE))
     assert sorted(mailbox.ran) == [("delete", 1), ("send", "Ann")]
     assert result["messages"][-1].text == "done"
     assert answers(result)["s"].content == "sent to Ann"
@@ -146,7 +135,7 @@ def test_approved_calls_run(go: Go) -> None:
 def test_an_edited_call_runs_and_the_edit_is_reported_to_the_model(go: Go) -> None:
     agent, mailbox, model = agent_with([SEND], "done")
     go(agent, "Write to Ann")
-    result = go(agent, decided(edit("send", to="Bob")))
+    result = go(agent, decisions(edit("send", to="Bob")))
     assert mailbox.ran == [("send", "Bob")]
     asked = result["messages"][1]
     assert [(c["id"], c["name"], c["args"]) for c in asked.tool_calls] == [
@@ -164,7 +153,7 @@ def test_an_edit_may_name_another_tool(go: Go, mode: Any) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_on={"send": True}, interrupt_mode=mode)
     go(agent, "Write to Ann")
     change = edit("delete", number=7)
-    result = go(agent, decided(change) if mode == "batched" else Command(resume=change))
+    result = go(agent, decisions(change) if mode == "batched" else Command(resume=change))
     assert mailbox.ran == [("delete", 7)]
     assert answers(result)["s"].name == "delete"
 
@@ -176,7 +165,7 @@ def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
     change = edit("delete", number=7)
-    result = go(agent, decided(change) if mode == "batched" else Command(resume=change))
+    result = go(agent, decisions(change) if mode == "batched" else Command(resume=change))
     (asked,) = result["__interrupt__"]
     assert asked.value["action_request"]["name"] == "delete"
     assert mailbox.ran == []
@@ -189,7 +178,7 @@ def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
 def test_an_edit_that_changes_nothing_is_an_approval(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND], "done")
     go(agent, "Write to Ann")
-    result = go(agent, decided(edit("send", to="Ann")))
+    result = go(agent, decisions(edit("send", to="Ann")))
     assert mailbox.ran == [("send", "Ann")]
     assert answers(result)["s"].text == "sent to Ann"
 
@@ -199,7 +188,7 @@ def test_the_edit_notice_can_be_customized(go: Go) -> None:
     script = [tool_call("send", "s", to="{name}")], "done"
     agent, _, _ = agent_with(*script, interrupt_on={"send": True}, edit_notice=notice)
     go(agent, "Write")
-    result = go(agent, decided(edit("delete", number=2)))
+    result = go(agent, decisions(edit("delete", number=2)))
     expected = 'delete {"number": 2} for send {"to": "{name}"} {else}'
     assert answers(result)["s"].text == f"deleted 2\n\n{expected}"
 
@@ -209,7 +198,7 @@ def test_an_edit_notice_of_none_reports_nothing(go: Go, mode: Any) -> None:
     agent, mailbox, model = agent_with([SEND], "done", edit_notice=None, interrupt_mode=mode)
     go(agent, "Write to Ann")
     change = edit("send", to="Bob")
-    result = go(agent, decided(change) if mode == "batched" else Command(resume=change))
+    result = go(agent, decisions(change) if mode == "batched" else Command(resume=change))
     assert mailbox.ran == [("send", "Bob")]
     assert answers(result)["s"].text == "sent to Bob"
     assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool"]
@@ -218,15 +207,15 @@ def test_an_edit_notice_of_none_reports_nothing(go: Go, mode: Any) -> None:
 def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
     agent, _, _ = agent_with([SEND], [SEND], "done")
     go(agent, "Write to Ann")
-    go(agent, decided(edit("send", to="Bob")))
-    result = go(agent, decided(APPROVE))
+    go(agent, decisions(edit("send", to="Bob")))
+    result = go(agent, decisions(APPROVE))
     assert [m.text for m in result["messages"] if m.type == "tool"][1] == "sent to Ann"
 
 
 def test_a_rejected_call_does_not_run_and_the_model_reads_the_reason(go: Go) -> None:
     agent, mailbox, model = agent_with([SEND, DELETE], "done")
     go(agent, "Tidy up")
-    result = go(agent, decided({"type": "reject", "message": "Not Ann."}, APPROVE))
+    result = go(agent, decisions({"type": "reject", "message": "Not Ann."}, APPROVE))
     assert mailbox.ran == [("delete", 1)]
     assert (answers(result)["s"].text, answers(result)["s"].status) == ("Not Ann.", "error")
     assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
@@ -235,7 +224,7 @@ def test_a_rejected_call_does_not_run_and_the_model_reads_the_reason(go: Go) -> 
 def test_after_all_calls_were_rejected_the_model_is_called_again(go: Go) -> None:
     agent, mailbox, model = agent_with([SEND, DELETE], "Then not.")
     go(agent, "Tidy up")
-    result = go(agent, decided(REJECT, {"type": "reject", "message": None}))
+    result = go(agent, decisions(REJECT, {"type": "reject", "message": None}))
     assert mailbox.ran == []
     assert "rejected this call of send" in answers(result)["s"].text
     assert "rejected this call of delete" in answers(result)["d"].text
@@ -246,10 +235,10 @@ def test_after_all_calls_were_rejected_the_model_is_called_again(go: Go) -> None
 def test_a_reviewer_may_answer_instead_of_the_tool(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND], "done")
     go(agent, "Write to Ann")
-    result = go(agent, decided({"type": "respond", "message": "I told her myself."}))
+    result = go(agent, decisions({"type": "respond", "message": "I wrote her myself."}))
     assert mailbox.ran == []
     answer = answers(result)["s"]
-    assert (answer.text, answer.status, answer.name) == ("I told her myself.", "success", "send")
+    assert (answer.text, answer.status, answer.name) == ("I wrote her myself.", "success", "send")
 
 
 def test_tools_that_are_not_listed_or_disabled_run_at_once(go: Go) -> None:
@@ -264,7 +253,7 @@ def test_only_the_listed_calls_of_a_turn_are_asked_about(go: Go) -> None:
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
     assert [r["name"] for r in asked.value["action_requests"]] == ["delete"]
     assert mailbox.ran == []
-    go(agent, decided(APPROVE))
+    go(agent, decisions(APPROVE))
     assert len(mailbox.ran) == 2
 
 
@@ -284,7 +273,7 @@ def test_when_selects_the_calls_that_need_a_review(go: Go) -> None:
     assert [r["args"] for r in asked.value["action_requests"]] == [{"to": "Eve"}]
     assert seen[0].state["messages"][0].text == "Write to both"
     assert seen[0].runtime.tool_call_id == "s"
-    go(agent, decided(REJECT))
+    go(agent, decisions(REJECT))
     assert mailbox.ran == [("send", "Ann")]
 
 
@@ -367,7 +356,7 @@ def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
         assert is_invalid_resume(caught.value)
     assert mailbox.ran == []
     assert agent.get_state(ONE).interrupts == (asked,)
-    result = go(agent, decided(REJECT, APPROVE))
+    result = go(agent, decisions(REJECT, APPROVE))
     assert mailbox.ran == [("delete", 1)]
     assert result["messages"][-1].text == "done"
 
@@ -383,7 +372,7 @@ def test_a_call_that_is_already_answered_is_not_asked_about(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], "done", more=[Answers()])
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
     assert [r["name"] for r in asked.value["action_requests"]] == ["delete"]
-    result = go(agent, decided(APPROVE))
+    result = go(agent, decisions(APPROVE))
     assert mailbox.ran == [("delete", 1)]
     assert answers(result)["s"].text == "cached"
 
@@ -407,9 +396,9 @@ def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     second = HumanInTheLoopMiddleware({"send": True}, name="second")
     agent, mailbox, _ = agent_with([SEND], "done", more=[second])
     go(agent, "Write to Ann")
-    (asked,) = go(agent, decided(edit("send", to="Bob")))["__interrupt__"]
+    (asked,) = go(agent, decisions(edit("send", to="Bob")))["__interrupt__"]
     assert asked.value["action_requests"][0]["args"] == {"to": "Bob"}
-    (asked,) = go(agent, decided(edit("send", to="Cid")))["__interrupt__"]
+    (asked,) = go(agent, decisions(edit("send", to="Cid")))["__interrupt__"]
     # The one who decided first has not seen this call.
     assert (asked.value["action_request"]["args"], mailbox.ran) == ({"to": "Cid"}, [])
     result = go(agent, Command(resume=APPROVE))
@@ -423,7 +412,7 @@ def test_an_edited_message_is_not_streamed_a_second_time(
 ) -> None:
     agent, _, _ = agent_with([SEND], "done")
     go(agent, "Write to Ann")
-    parts = collect(agent, decided(edit("send", to="Bob")), ONE, stream_mode="messages")
+    parts = collect(agent, decisions(edit("send", to="Bob")), ONE, stream_mode="messages")
     assert "".join(m.text for m, _ in parts if isinstance(m, AIMessageChunk)) == "done"
     assert [m.type for m, _ in parts if not isinstance(m, AIMessageChunk)] == ["tool"]
 
@@ -562,14 +551,14 @@ def test_per_call_decisions_may_come_together(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE, third], "done", interrupt_mode="per_call")
     asked = asked_by_call(go(agent, "Tidy up"))
     decisions = {
-        asked["s"].id: {"type": "respond", "message": "told her"},
+        asked["s"].id: {"type": "respond", "message": "wrote her"},
         asked["d"].id: edit("delete", number=9),
         asked["t"].id: APPROVE,
     }
     result = go(agent, Command(resume=decisions))
     assert sorted(mailbox.ran) == [("delete", 9), ("send", "Cid")]
     given = answers(result)
-    assert given["s"].text == "told her"
+    assert given["s"].text == "wrote her"
     assert given["d"].text.startswith("deleted 9\n\n[A reviewer changed this call")
     assert given["t"].text == "sent to Cid"
 
@@ -602,8 +591,8 @@ def test_an_edit_into_an_unknown_tool_is_refused(go: Go, mode: Any) -> None:
     go(agent, "Write to Ann")
     change = edit("sent")
     with pytest.raises(ReviewError, match=r"there is no tool 'sent' .* Did you mean 'send'\?"):
-        go(agent, decided(change) if mode == "batched" else Command(resume=change))
-    go(agent, decided(APPROVE) if mode == "batched" else Command(resume=APPROVE))
+        go(agent, decisions(change) if mode == "batched" else Command(resume=change))
+    go(agent, decisions(APPROVE) if mode == "batched" else Command(resume=APPROVE))
     assert mailbox.ran == [("send", "Ann")]
 
 
@@ -669,7 +658,7 @@ def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
     review = HumanInTheLoopMiddleware({"note": True})
     agent = create_agent(model, [note], middleware=[review], checkpointer=InMemorySaver())
     go(agent, [HumanMessage("note a")])
-    result = go(agent, decided(edit("note", text="b")))
+    result = go(agent, decisions(edit("note", text="b")))
     assert answers(result)["n"].text.startswith("noted b\n\n[A reviewer changed this call")
 
 
@@ -749,7 +738,7 @@ def test_calls_with_one_id_are_decided_about_separately(go: Go, fused: bool) -> 
         {"to": "Bob"},
         {"number": 1},
     ]
-    result = go(agent, decided(REJECT, edit("send", to="Cid"), APPROVE))
+    result = go(agent, decisions(REJECT, edit("send", to="Cid"), APPROVE))
     assert sorted(mailbox.ran) == [("delete", 1), ("send", "Cid")]
     first, second, _ = result["messages"][1].tool_calls
     assert (first["id"], first["args"]) == ("s", {"to": "Ann"})
@@ -775,7 +764,7 @@ def test_calls_with_one_id_that_a_hook_writes_are_decided_about_separately(go: G
 
     agent, mailbox, _ = agent_with("hello", "done", more=[Writes()])
     go(agent, "Write to both")
-    result = go(agent, decided(REJECT, APPROVE))
+    result = go(agent, decisions(REJECT, APPROVE))
     assert mailbox.ran == [("send", "Bob")]
     assert sorted(a.status for a in answers(result).values()) == ["error", "success"]
 
@@ -911,7 +900,7 @@ def test_a_call_over_a_limit_is_not_shown_to_a_reviewer_in_the_recommended_order
     asked = go(agent, "Write to both")["__interrupt__"]
     if mode == "batched":  # the second call runs if the first is rejected
         assert len(asked[0].value["action_requests"]) == 2
-        result = go(agent, decided(APPROVE, APPROVE))
+        result = go(agent, decisions(APPROVE, APPROVE))
         assert warnings_of(agent) == ()
     else:
         assert len(asked) == (1 if limit_first else 2)

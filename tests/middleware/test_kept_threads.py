@@ -23,7 +23,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, AgentState, Decision, ModelRequest, create_agent
 from agent_factory.middleware import (
@@ -33,6 +33,8 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel, check_middleware
+from samples import AddsContext, Asks
+from stack_tools import look
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -74,11 +76,6 @@ def test_the_model_sees_a_summary_and_the_thread_keeps_everything(call: Call) ->
     asked = writer.requests[1].messages[0].text
     begin = asked.index("<conversation>\n") + 15
     assert asked[begin:].startswith(f"{HEADING}S\n\nWhat followed:\n\nAssistant: f\nUser: g\n")
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: " + "long " * 40
 
 
 def looking(*words: str) -> list[dict[str, Any]]:
@@ -173,11 +170,6 @@ def test_a_summary_survives_a_process(call: Call) -> None:
     result = say(call, later, "g")
     assert seen(model) == [list("Sdefg")]
     assert texts(result["messages"]) == list("abcdefgh")
-
-
-class Asks(AgentMiddleware[Any, Any]):
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        interrupt("Go on?")
 
 
 def test_a_summary_survives_an_interrupt_and_its_resume(call: Call) -> None:
@@ -300,12 +292,6 @@ def test_a_message_that_only_a_layer_knows_has_no_summary(call: Call) -> None:
     later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
     say(call, later, "g")
     assert seen(model) == [["c", "g"]]
-
-
-class AddsContext(AgentMiddleware[Any, Any]):
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        extra = HumanMessage("only for this call")
-        return (yield request.override(messages=[extra, *request.messages]))
 
 
 def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) -> None:

@@ -28,6 +28,7 @@ from agent_factory.middleware.budget import (
 )
 from agent_factory.middleware.summarization import SummarizationMiddleware
 from agent_factory.testing import ScriptedChatModel
+from samples import look
 
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
@@ -36,11 +37,6 @@ def response(text: str = "", *, calls: int = 0, read: int = 90, written: int = 1
     usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
     made = [{"name": "look", "args": {}, "id": uuid4().hex} for _ in range(calls)]
     return AIMessage(text, tool_calls=made, usage_metadata=usage)
-
-
-def look() -> str:
-    """Look around."""
-    return "a tree"
 
 
 def test_a_reservation_is_committed_or_released() -> None:

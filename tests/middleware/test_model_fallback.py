@@ -29,7 +29,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, add, last_text
+from samples import Answer, Gpt, add, last_text
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
@@ -39,10 +39,6 @@ ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
 
 class Claude(ScriptedChatModel):
     model_name: str = "claude-3"
-
-
-class Gpt(ScriptedChatModel):
-    model_name: str = "gpt-5"
 
 
 def down(times: int = 1) -> ScriptedChatModel:

@@ -20,7 +20,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, add
+from samples import Answer, add, scripted
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
@@ -33,10 +33,6 @@ def refusing(text: str = SORRY, **fields: Any) -> AIMessage:
     usage: Any = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
     metadata = {"stop_reason": "refusal", "model_name": "strict"}
     return AIMessage(text, response_metadata=metadata, usage_metadata=usage, **fields)
-
-
-def says(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(list(steps))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +57,7 @@ def test_a_providers_reason_is_a_refusal(metadata: dict[str, Any]) -> None:
 
 def test_another_model_answers_what_one_refused(call: Call) -> None:
     no = AIMessage([{"type": "refusal", "refusal": SORRY}])
-    agent = create_agent(says(no), middleware=[ModelRefusalMiddleware(says("Gladly."))])
+    agent = create_agent(scripted(no), middleware=[ModelRefusalMiddleware(scripted("Gladly."))])
     assert [m.text for m in call(agent, ASK)["messages"]] == ["Go on", "Gladly."]
 
 
@@ -98,17 +94,17 @@ def test_prose_and_other_stop_reasons_do_not_count(answer: AIMessage) -> None:
 
 
 def test_a_predicate_may_judge_the_text(call: Call) -> None:
-    stack = [ModelRefusalMiddleware(says("Gladly."), is_refusal=lambda m: "sorry" in m.text)]
-    result = call(create_agent(says(SORRY), middleware=stack), ASK)
+    stack = [ModelRefusalMiddleware(scripted("Gladly."), is_refusal=lambda m: "sorry" in m.text)]
+    result = call(create_agent(scripted(SORRY), middleware=stack), ASK)
     assert result["messages"][-1].text == "Gladly."
     (refusal,) = result["messages"][-1].response_metadata["refusals"]
     assert refusal["reason"] == "is_refusal"
 
 
 def test_the_answer_lists_the_tokens_of_refusals(call: Call) -> None:
-    second = says(refusing(), "Yes.")
+    second = scripted(refusing(), "Yes.")
     agent = create_agent(
-        says(refusing()), middleware=[ModelRefusalMiddleware(second, says("Gladly."))]
+        scripted(refusing()), middleware=[ModelRefusalMiddleware(second, scripted("Gladly."))]
     )
     with get_usage_metadata_callback() as counted:
         answer = call(agent, ASK)["messages"][-1]
@@ -120,28 +116,28 @@ def test_the_answer_lists_the_tokens_of_refusals(call: Call) -> None:
 
 
 def test_an_answer_without_a_refusal_is_not_changed(call: Call) -> None:
-    agent = create_agent(says(SORRY), middleware=[ModelRefusalMiddleware(says())])
+    agent = create_agent(scripted(SORRY), middleware=[ModelRefusalMiddleware(scripted())])
     answer = call(agent, ASK)["messages"][-1]
     assert answer.text == SORRY
     assert "refusals" not in answer.response_metadata
 
 
 def test_the_next_model_does_not_see_what_was_refused(call: Call) -> None:
-    second = says("Gladly.")
-    call(create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(second)]), ASK)
+    second = scripted("Gladly.")
+    call(create_agent(scripted(refusing()), middleware=[ModelRefusalMiddleware(second)]), ASK)
     assert [m.text for m in second.requests[0].messages] == ["Go on"]
 
 
 def test_when_all_refuse_the_first_refusal_is_the_answer(call: Call) -> None:
-    stack = [ModelRefusalMiddleware(says(refusing("Nor will I.")))]
-    result = call(create_agent(says(refusing()), middleware=stack), ASK)
+    stack = [ModelRefusalMiddleware(scripted(refusing("Nor will I.")))]
+    result = call(create_agent(scripted(refusing()), middleware=stack), ASK)
     assert [m.text for m in result["messages"]] == ["Go on", SORRY]
     assert len(result["messages"][-1].response_metadata["refusals"]) == 2
 
 
 def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
-    stack = [ModelRefusalMiddleware(says(refusing("Nor will I.")), on_refusal="error")]
-    agent = create_agent(says(refusing()), middleware=stack, checkpointer=InMemorySaver())
+    stack = [ModelRefusalMiddleware(scripted(refusing("Nor will I.")), on_refusal="error")]
+    agent = create_agent(scripted(refusing()), middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(ModelRefusalError, match="stop_reason: refusal") as caught:
         call(agent, ASK, ONE)
     error = caught.value
@@ -155,7 +151,7 @@ def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
 def test_without_another_model_a_refusal_may_still_be_an_error(call: Call) -> None:
     stack = [ModelRefusalMiddleware(on_refusal="error")]
     with pytest.raises(ModelRefusalError):
-        call(create_agent(says(refusing()), middleware=stack), ASK)
+        call(create_agent(scripted(refusing()), middleware=stack), ASK)
 
 
 def test_tool_calls_of_a_refusal_do_not_run(call: Call) -> None:
@@ -169,14 +165,14 @@ def test_tool_calls_of_a_refusal_do_not_run(call: Call) -> None:
     calls: Any = [{"name": "note", "args": {"number": 1}, "id": "1", "type": "tool_call"}]
     raw = {"tool_calls": [{"id": "1"}]}
     no = refusing(tool_calls=calls, additional_kwargs=raw)
-    stack = [ModelRefusalMiddleware(says(refusing()))]
-    last = call(create_agent(says(no), [note], middleware=stack), ASK)["messages"][-1]
+    stack = [ModelRefusalMiddleware(scripted(refusing()))]
+    last = call(create_agent(scripted(no), [note], middleware=stack), ASK)["messages"][-1]
     assert (last.text, last.tool_calls, last.additional_kwargs) == (SORRY, [], {})
     assert ran == []
 
 
 def test_another_model_may_use_the_tools(call: Call) -> None:
-    first, second = says(refusing(), "Three."), says(AIMessage("", tool_calls=[ADD]))
+    first, second = scripted(refusing(), "Three."), scripted(AIMessage("", tool_calls=[ADD]))
     agent = create_agent(first, [add], middleware=[ModelRefusalMiddleware(second)])
     result = call(agent, ASK)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
@@ -199,7 +195,7 @@ def test_another_model_gives_the_structured_answer(call: Call, format_: Any, too
         model_name: str = "plain"
 
     stack = [ModelRefusalMiddleware(Plain(steps=[GIVEN]))]
-    agent = create_agent(says(refusing()), tools, middleware=stack, response_format=format_)
+    agent = create_agent(scripted(refusing()), tools, middleware=stack, response_format=format_)
     assert call(agent, ASK)["structured_response"] == Answer(number=3)
 
 
@@ -208,16 +204,16 @@ def test_another_model_gives_the_structured_answer(call: Call, format_: Any, too
 def test_a_final_refusal_is_not_retried_for_a_structured_answer(
     call: Call, format_: Any, tools: Any
 ) -> None:
-    stack = [ModelRefusalMiddleware(says(refusing()))]
-    agent = create_agent(says(refusing()), tools, middleware=stack, response_format=format_)
+    stack = [ModelRefusalMiddleware(scripted(refusing()))]
+    agent = create_agent(scripted(refusing()), tools, middleware=stack, response_format=format_)
     result = call(agent, ASK)
     assert [m.text for m in result["messages"]] == ["Go on", SORRY]
     assert result["structured_response"] is None
 
 
 def test_an_invalid_structured_answer_does_not_count_as_a_refusal(call: Call) -> None:
-    stack = [ModelRefusalMiddleware(says())]
-    agent = create_agent(says("prose", GIVEN), middleware=stack, response_format=Answer)
+    stack = [ModelRefusalMiddleware(scripted())]
+    agent = create_agent(scripted("prose", GIVEN), middleware=stack, response_format=Answer)
     assert call(agent, ASK)["structured_response"] == Answer(number=3)
 
 
@@ -227,28 +223,31 @@ def test_an_interrupt_passes(call: Call) -> None:
         interrupt("Shall I?")
         return (yield request)
 
-    stack = [ModelRefusalMiddleware(says("Gladly.")), asks]
-    agent = create_agent(says(refusing()), middleware=stack, checkpointer=InMemorySaver())
+    stack = [ModelRefusalMiddleware(scripted("Gladly.")), asks]
+    agent = create_agent(scripted(refusing()), middleware=stack, checkpointer=InMemorySaver())
     assert "__interrupt__" in call(agent, ASK, ONE)
     call(agent, Command(resume=True), ONE)
 
 
 def test_an_exception_is_left_to_a_fallback(call: Call) -> None:
     down = ConnectionError("down")
-    alone = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says(down))])
+    alone = create_agent(scripted(refusing()), middleware=[ModelRefusalMiddleware(scripted(down))])
     with pytest.raises(ConnectionError):
         call(alone, ASK)
     for outer in (True, False):
-        refusal = ModelRefusalMiddleware(says("Gladly.", "Gladly."))
-        fallback = ModelFallbackMiddleware(says(refusing(), refusing()))
+        refusal = ModelRefusalMiddleware(scripted("Gladly.", "Gladly."))
+        fallback = ModelFallbackMiddleware(scripted(refusing(), refusing()))
         stack_of_two: Any = [refusal, fallback] if outer else [fallback, refusal]
-        agent = create_agent(says(down), middleware=stack_of_two)
+        agent = create_agent(scripted(down), middleware=stack_of_two)
         assert call(agent, ASK)["messages"][-1].text == "Gladly."
 
 
 def test_a_refusal_by_all_may_lead_to_a_fallback(call: Call) -> None:
-    stack = [ModelFallbackMiddleware(says("Gladly.")), ModelRefusalMiddleware(on_refusal="error")]
-    assert call(create_agent(says(refusing()), middleware=stack), ASK)["messages"][-1].text == (
+    stack = [
+        ModelFallbackMiddleware(scripted("Gladly.")),
+        ModelRefusalMiddleware(on_refusal="error"),
+    ]
+    assert call(create_agent(scripted(refusing()), middleware=stack), ASK)["messages"][-1].text == (
         "Gladly."
     )
 
@@ -258,23 +257,25 @@ def test_settings_of_one_provider_do_not_leak_to_another(call: Call) -> None:
     def cached(request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request.override(model_settings={"cache_control": {}, "temperature": 0}))
 
-    other = says("Gladly.")
+    other = scripted("Gladly.")
     stack: list[Any] = [cached, ModelRefusalMiddleware(other)]
-    result = call(create_agent(says(refusing()), middleware=stack), ASK)
+    result = call(create_agent(scripted(refusing()), middleware=stack), ASK)
     assert other.requests[0].kwargs == {"temperature": 0}
     assert result["messages"][-1].response_metadata["lc_written_by"] == "unknown"
 
 
 def test_thoughts_of_another_model_are_not_sent_to_the_one_that_refused(call: Call) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}], tool_calls=[ADD])
-    first = says(refusing(), "Three.")
-    agent = create_agent(first, [add], middleware=[ModelRefusalMiddleware(says(thought))])
+    first = scripted(refusing(), "Three.")
+    agent = create_agent(first, [add], middleware=[ModelRefusalMiddleware(scripted(thought))])
     call(agent, ASK)
     assert first.requests[1].messages[1].content == ""
 
 
 def test_a_stream_has_both_answers_under_different_ids(collect: Call) -> None:
-    agent = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says("Gladly."))])
+    agent = create_agent(
+        scripted(refusing()), middleware=[ModelRefusalMiddleware(scripted("Gladly."))]
+    )
     streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, stream_mode="messages"):
         streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
@@ -285,9 +286,9 @@ def test_a_stream_has_both_answers_under_different_ids(collect: Call) -> None:
     ("arguments", "settings", "error", "problem"),
     [
         ((), {}, ValueError, "Pass a model to ask after a refusal"),
-        ((says(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),
+        ((scripted(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),
         ((5,), {}, TypeError, "ModelRefusalMiddleware model 1 must be a chat model"),
-        ((says(),), {"is_refusal": "no"}, TypeError, "is_refusal must be a plain function"),
+        ((scripted(),), {"is_refusal": "no"}, TypeError, "is_refusal must be a plain function"),
     ],
 )
 def test_invalid_arguments_are_refused(

@@ -31,15 +31,11 @@ from agent_factory.middleware import (
     SummarizationMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import add, last_text
+from samples import add, last_text, scripted
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
-
-
-def says(*steps: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(list(steps))
 
 
 def ask(text: str = "Go on") -> Any:
@@ -50,15 +46,15 @@ def router(
     classifier: Any, quick: Any = None, deep: Any = None, **settings: Any
 ) -> ModelRouterMiddleware:
     choices = {
-        "quick": ModelChoice(quick or says(), "small talk"),
-        "deep": ModelChoice(deep or says(), "mathematics"),
+        "quick": ModelChoice(quick or scripted(), "small talk"),
+        "deep": ModelChoice(deep or scripted(), "mathematics"),
     }
     return ModelRouterMiddleware(choices=choices, classifier=classifier, **settings)
 
 
 def own(*steps: Any) -> Any:
     """An agent's own model."""
-    return says(*steps)
+    return scripted(*steps)
 
 
 async def deeply(request: ModelRequest[Any]) -> str:
@@ -66,9 +62,9 @@ async def deeply(request: ModelRequest[Any]) -> str:
 
 
 def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
-    classifier = says("deep")
+    classifier = scripted("deep")
     agent = create_agent(
-        own(), middleware=[router(classifier, deep=says("42."))], system_prompt="Secret."
+        own(), middleware=[router(classifier, deep=scripted("42."))], system_prompt="Secret."
     )
     assert last_text(call(agent, ask("6 times 7?"))) == "42."
     (request,) = classifier.requests
@@ -82,7 +78,7 @@ def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
     "answer", ["deep", " deep\n", "Deep", "'deep'", "**deep**.", "I choose deep: it is hard."]
 )
 def test_a_name_is_found_in_what_a_chatty_model_says(call: Call, answer: str) -> None:
-    agent = create_agent(own(), middleware=[router(says(answer), deep=says("42."))])
+    agent = create_agent(own(), middleware=[router(scripted(answer), deep=scripted("42."))])
     assert last_text(call(agent, ask())) == "42."
 
 
@@ -91,19 +87,19 @@ UNPLACED = ["", "neither", "quick or deep", "deeper", AIMessage([{"type": "think
 
 @pytest.mark.parametrize("answer", UNPLACED)
 def test_without_a_named_choice_the_agents_own_model_answers(call: Call, answer: Any) -> None:
-    agent = create_agent(own("Mine."), middleware=[router(says(answer))])
+    agent = create_agent(own("Mine."), middleware=[router(scripted(answer))])
     assert last_text(call(agent, ask())) == "Mine."
 
 
 @pytest.mark.parametrize("answer", UNPLACED)
 def test_without_a_named_choice_the_default_answers(call: Call, answer: Any) -> None:
-    stack = [router(says(answer), quick=says("Hi."), default="quick")]
+    stack = [router(scripted(answer), quick=scripted("Hi."), default="quick")]
     assert last_text(call(create_agent(own(), middleware=stack), ask())) == "Hi."
 
 
 def test_a_choice_whose_name_contains_another_can_be_named(call: Call) -> None:
-    choices = {"deep": ModelChoice(says(), "a"), "deep-math": ModelChoice(says("42."), "b")}
-    stack = [ModelRouterMiddleware(choices=choices, classifier=says("Use deep-math"))]
+    choices = {"deep": ModelChoice(scripted(), "a"), "deep-math": ModelChoice(scripted("42."), "b")}
+    stack = [ModelRouterMiddleware(choices=choices, classifier=scripted("Use deep-math"))]
     assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
 
 
@@ -111,7 +107,7 @@ def test_a_choice_whose_name_contains_another_can_be_named(call: Call) -> None:
 
 
 def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
-    classifier, deep = says("deep"), says(ADD, ADD, "Three.")
+    classifier, deep = scripted("deep"), scripted(ADD, ADD, "Three.")
     agent = create_agent(own(), [add], middleware=[router(classifier, deep=deep)])
     assert last_text(call(agent, ask())) == "Three."
     classifier.assert_done()
@@ -120,14 +116,14 @@ def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
 
 
 def test_the_next_user_message_is_routed_again(call: Call) -> None:
-    stack = [router(says("deep", "quick"), quick=says("Hi."), deep=says("42."))]
+    stack = [router(scripted("deep", "quick"), quick=scripted("Hi."), deep=scripted("42."))]
     agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
     assert last_text(call(agent, ask("6 times 7?"), ONE)) == "42."
     assert last_text(call(agent, ask("Thanks"), ONE)) == "Hi."
 
 
 def test_the_choice_of_the_agents_own_model_is_kept_too(call: Call) -> None:
-    classifier = says("neither")
+    classifier = scripted("neither")
     agent = create_agent(own(ADD, "Three."), [add], middleware=[router(classifier)])
     assert last_text(call(agent, ask())) == "Three."
 
@@ -139,41 +135,42 @@ def test_the_choice_outlives_an_interrupt_and_the_process(call: Call) -> None:
 
     saver = InMemorySaver()
     confirming = [{"name": "confirm", "args": {}}]
-    stack = [router(says("deep"), deep=says(confirming))]
+    stack = [router(scripted("deep"), deep=scripted(confirming))]
     before = create_agent(own(), [confirm], middleware=stack, checkpointer=saver)
     assert "__interrupt__" in call(before, ask(), ONE)
-    stack = [router(says(), deep=says("Done."))]
+    stack = [router(scripted(), deep=scripted("Done."))]
     after = create_agent(own(), [confirm], middleware=stack, checkpointer=saver)
     assert last_text(call(after, Command(resume="yes"), ONE)) == "Done."
 
 
 def test_a_choice_that_no_longer_exists_is_made_again(call: Call) -> None:
     saver = InMemorySaver()
-    stack = [router(says("deep"), deep=says(ADD))]
+    stack = [router(scripted("deep"), deep=scripted(ADD))]
     before = create_agent(
         own(), [add], middleware=stack, checkpointer=saver, interrupt_before=["tools"]
     )
     call(before, ask(), ONE)
     renamed = ModelRouterMiddleware(
-        choices={"math": ModelChoice(says("Three."), "mathematics")}, classifier=says("math")
+        choices={"math": ModelChoice(scripted("Three."), "mathematics")},
+        classifier=scripted("math"),
     )
     after = create_agent(own(), [add], middleware=[renamed], checkpointer=saver)
     assert last_text(call(after, None, ONE)) == "Three."
 
 
 def test_the_choice_is_private_state(call: Call) -> None:
-    agent = create_agent(own(), middleware=[router(says("deep"), deep=says("42."))])
+    agent = create_agent(own(), middleware=[router(scripted("deep"), deep=scripted("42."))])
     assert set(call(agent, ask())) == {"messages"}
     forged = {**ask(), "model_routes": {"ModelRouterMiddleware": {"turn": None, "choice": "quick"}}}
-    agent = create_agent(own(), middleware=[router(says("deep"), deep=says("42."))])
+    agent = create_agent(own(), middleware=[router(scripted("deep"), deep=scripted("42."))])
     assert last_text(call(agent, forged)) == "42."
 
 
 def test_two_routers_keep_their_choices_apart(call: Call) -> None:
     """The inner one has the last word; each asks its classifier once."""
     stack = [
-        router(says("quick"), name="outer"),
-        router(says("deep"), deep=says(ADD, "Three."), name="inner"),
+        router(scripted("quick"), name="outer"),
+        router(scripted("deep"), deep=scripted(ADD, "Three."), name="inner"),
     ]
     assert last_text(call(create_agent(own(), [add], middleware=stack), ask())) == "Three."
 
@@ -184,17 +181,21 @@ def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Call) -> No
     class Answer(BaseModel):
         number: int
 
-    stack = [router(says("deep"), deep=says("prose", [{"name": "Answer", "args": {"number": 3}}]))]
+    stack = [
+        router(
+            scripted("deep"), deep=scripted("prose", [{"name": "Answer", "args": {"number": 3}}])
+        )
+    ]
     agent = create_agent(own(), middleware=stack, response_format=Answer)
     assert call(agent, ask())["structured_response"] == Answer(number=3)
 
 
 def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None:
-    writer = says("They add.", "They add.")
+    writer = scripted("They add.", "They add.")
     summaries = SummarizationMiddleware(
         writer, trigger=("messages", 3), keep=("messages", 1), keep_thread=False
     )
-    stack: list[Any] = [router(says("deep"), deep=says(ADD, ADD, "Three.")), summaries]
+    stack: list[Any] = [router(scripted("deep"), deep=scripted(ADD, ADD, "Three.")), summaries]
     agent = create_agent(own(), [add], middleware=stack)
     result = call(agent, ask())
     assert last_text(result) == "Three."
@@ -202,8 +203,8 @@ def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None
 
 
 def test_a_call_that_failed_is_routed_again(call: Call) -> None:
-    classifier = says("deep", "quick")
-    stack = [router(classifier, quick=says("Hi."), deep=says(ConnectionError("down")))]
+    classifier = scripted("deep", "quick")
+    stack = [router(classifier, quick=scripted("Hi."), deep=scripted(ConnectionError("down")))]
     agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(ConnectionError, match="down"):
         call(agent, ask(), ONE)
@@ -218,31 +219,31 @@ def test_a_function_of_the_request_may_choose(call: Call, text: str) -> None:
     def classify(request: ModelRequest[Any]) -> str:
         return "deep" if "times" in request.messages[-1].text else "quick"
 
-    stack = [router(classify, quick=says("Hi."), deep=says("42."))]
+    stack = [router(classify, quick=scripted("Hi."), deep=scripted("42."))]
     expected = "42." if "times" in text else "Hi."
     assert last_text(call(create_agent(own(), middleware=stack), ask(text))) == expected
 
 
 @pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
 async def test_an_asynchronous_function_may_choose(classifier: Any) -> None:
-    agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
+    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("42."))])
     assert last_text(await agent.ainvoke(ask())) == "42."
 
 
 @pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
 def test_an_async_function_is_refused_in_a_synchronous_run(classifier: Any) -> None:
-    agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
+    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("42."))])
     with pytest.raises(TypeError, match="classifier is a coroutine function"):
         agent.invoke(ask())
 
 
 def test_a_runnable_of_the_request_may_choose(call: Call) -> None:
     chain = RunnableLambda(lambda request: request.messages[-1].text) | (lambda text: text)
-    agent = create_agent(own(), middleware=[router(chain, deep=says("42."))])
+    agent = create_agent(own(), middleware=[router(chain, deep=scripted("42."))])
     assert last_text(call(agent, ask("deep"))) == "42."
 
 
-@pytest.mark.parametrize("wrong", ["Deep", "", None, 5, says()])
+@pytest.mark.parametrize("wrong", ["Deep", "", None, 5, scripted()])
 def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
     agent = create_agent(own(), middleware=[router(lambda request: wrong)])
     with pytest.raises(RoutingError, match="Return one of 'quick', 'deep'") as caught:
@@ -257,14 +258,14 @@ def test_an_exception_of_a_classifier_propagates(call: Call, kind: str) -> None:
     def broken(request: ModelRequest[Any]) -> str:
         raise KeyError("broken")
 
-    classifier: Any = broken if kind == "function" else says(KeyError("broken"))
+    classifier: Any = broken if kind == "function" else scripted(KeyError("broken"))
     with pytest.raises(KeyError, match="broken"):
         call(create_agent(own(), middleware=[router(classifier)]), ask())
 
 
 def test_a_classifier_with_a_fallback_is_still_a_model(call: Call) -> None:
-    classifier = says(KeyError()).with_fallbacks([says("deep")])
-    agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
+    classifier = scripted(KeyError()).with_fallbacks([scripted("deep")])
+    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("42."))])
     assert last_text(call(agent, ask())) == "42."
 
 
@@ -274,8 +275,8 @@ def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Cal
         "Choose.": "Choose.\n\nThe choices:",
     }
     for instructions, start in prompts.items():
-        classifier = says("quick")
-        stack = [router(classifier, quick=says("Hi."), instructions=instructions)]
+        classifier = scripted("quick")
+        stack = [router(classifier, quick=scripted("Hi."), instructions=instructions)]
         call(create_agent(own(), middleware=stack), ask())
         text = classifier.requests[0].messages[0].text
         assert text.startswith(start)
@@ -283,9 +284,9 @@ def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Cal
 
 
 def test_a_classifier_reads_the_end_of_a_long_conversation(call: Call) -> None:
-    classifier = says("quick")
+    classifier = scripted("quick")
     history = [HumanMessage(f"message {n}. " + "x" * 5000) for n in range(20)]
-    agent = create_agent(own(), middleware=[router(classifier, quick=says("Hi."))])
+    agent = create_agent(own(), middleware=[router(classifier, quick=scripted("Hi."))])
     call(agent, {"messages": history})
     text = classifier.requests[0].messages[1].text
     assert "message 14" in text
@@ -294,14 +295,14 @@ def test_a_classifier_reads_the_end_of_a_long_conversation(call: Call) -> None:
 
 
 def test_tokens_of_a_classifier_are_not_streamed(collect: Call) -> None:
-    agent = create_agent(own(), middleware=[router(says("deep"), deep=says("It is 42."))])
+    agent = create_agent(own(), middleware=[router(scripted("deep"), deep=scripted("It is 42."))])
     parts = collect(agent, ask(), stream_mode="messages")
     assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
 
 
 def test_tokens_of_a_model_that_a_function_asks_are_not_streamed(collect: Call) -> None:
     model = FakeListChatModel(responses=["deep"])
-    stack = [router(lambda request: model.invoke("?").text, deep=says("It is 42."))]
+    stack = [router(lambda request: model.invoke("?").text, deep=scripted("It is 42."))]
     parts = collect(create_agent(own(), middleware=stack), ask(), stream_mode="messages")
     assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
 
@@ -316,7 +317,7 @@ def test_names_become_models_when_they_are_needed(
 
     def make(name: str) -> Any:
         made.append(name)
-        return says("deep") if "small" in name else says("42.")
+        return scripted("deep") if "small" in name else scripted("42.")
 
     package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
     models.init_chat_model = make  # type: ignore[attr-defined]
@@ -332,7 +333,7 @@ def test_a_model_that_cannot_be_made_is_named_with_its_choice(
 ) -> None:
     monkeypatch.setitem(sys.modules, "langchain", None)
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    agent = create_agent(own(), middleware=[router(says("deep"), deep="openai:large")])
+    agent = create_agent(own(), middleware=[router(scripted("deep"), deep="openai:large")])
     with pytest.raises(ImportError, match="install langchain") as caught:
         call(agent, ask())
     assert "Raised while making ModelRouterMiddleware choice 'deep', 'openai:large'." in (
@@ -348,8 +349,8 @@ def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Call) ->
     def cached(request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request.override(model_settings={"cache_control": {}}))
 
-    quick, deep = Claude(steps=["Hi."]), says("42.")
-    stack: list[Any] = [cached, router(says("deep", "quick"), quick, (deep, {"seed": 1}))]
+    quick, deep = Claude(steps=["Hi."]), scripted("42.")
+    stack: list[Any] = [cached, router(scripted("deep", "quick"), quick, (deep, {"seed": 1}))]
     agent = create_agent(Claude(steps=[]), middleware=stack, checkpointer=InMemorySaver())
     call(agent, ask(), ONE)
     call(agent, ask(), ONE)
@@ -360,7 +361,7 @@ def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Call) ->
 def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Call) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}, "It is 42."])
     mine = own("Gladly.")
-    stack = [router(says("deep", "neither"), deep=says(thought))]
+    stack = [router(scripted("deep", "neither"), deep=scripted(thought))]
     agent = create_agent(mine, middleware=stack, checkpointer=InMemorySaver())
     call(agent, ask(), ONE)
     call(agent, ask("Thanks"), ONE)
@@ -374,8 +375,11 @@ def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
     class Gpt(ScriptedChatModel):
         model_name: str = "gpt-5"
 
-    for model in (Gpt(steps=['{"number": 3}']), says([{"name": "Answer", "args": {"number": 3}}])):
-        stack = [router(says("deep"), deep=model)]
+    for model in (
+        Gpt(steps=['{"number": 3}']),
+        scripted([{"name": "Answer", "args": {"number": 3}}]),
+    ):
+        stack = [router(scripted("deep"), deep=model)]
         agent = create_agent(own(), [add], middleware=stack, response_format=Answer)
         assert call(agent, ask())["structured_response"] == Answer(number=3)
 
@@ -384,8 +388,8 @@ def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
 def test_inside_the_router_a_retry_asks_the_classifier_once(
     call: Call, inside: bool, asked: int
 ) -> None:
-    classifier = says(*["deep"] * asked)
-    route = router(classifier, deep=says(ConnectionError(), "42."))
+    classifier = scripted(*["deep"] * asked)
+    route = router(classifier, deep=scripted(ConnectionError(), "42."))
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0)
     stack: list[Any] = [route, retry] if inside else [retry, route]
     assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
@@ -393,17 +397,19 @@ def test_inside_the_router_a_retry_asks_the_classifier_once(
 
 
 def test_a_fallback_inside_the_router_replaces_the_chosen_model(call: Call) -> None:
-    fallback = ModelFallbackMiddleware(says("Instead."))
-    stack: list[Any] = [router(says("deep"), deep=says(ConnectionError())), fallback]
+    fallback = ModelFallbackMiddleware(scripted("Instead."))
+    stack: list[Any] = [router(scripted("deep"), deep=scripted(ConnectionError())), fallback]
     assert last_text(call(create_agent(own(), middleware=stack), ask())) == "Instead."
 
 
 def test_a_function_needs_no_criteria(call: Call) -> None:
-    route = ModelRouterMiddleware(choices={"a": ModelChoice(says("Hi."))}, classifier=lambda r: "a")
+    route = ModelRouterMiddleware(
+        choices={"a": ModelChoice(scripted("Hi."))}, classifier=lambda r: "a"
+    )
     assert last_text(call(create_agent(own(), middleware=[route]), ask())) == "Hi."
 
 
-QUICK = {"quick": ModelChoice(says(), "small talk")}
+QUICK = {"quick": ModelChoice(scripted(), "small talk")}
 
 
 @pytest.mark.parametrize(
@@ -411,9 +417,13 @@ QUICK = {"quick": ModelChoice(says(), "small talk")}
     [
         ({"choices": {}}, ValueError, "choices must be a dict"),
         ({"choices": ["quick"]}, ValueError, "choices must be a dict"),
-        ({"choices": {"quick": says()}}, TypeError, "must be a ModelChoice"),
-        ({"choices": {"": ModelChoice(says(), "x")}}, ValueError, "its name must be a string"),
-        ({"choices": {"a": ModelChoice(says(), " ")}}, ValueError, "its criteria must be a string"),
+        ({"choices": {"quick": scripted()}}, TypeError, "must be a ModelChoice"),
+        ({"choices": {"": ModelChoice(scripted(), "x")}}, ValueError, "its name must be a string"),
+        (
+            {"choices": {"a": ModelChoice(scripted(), " ")}},
+            ValueError,
+            "its criteria must be a string",
+        ),
         ({"choices": {"a": ModelChoice(5, "x")}}, TypeError, "choice 'a' must be a chat model"),  # type: ignore[arg-type]
         ({"default": "slow"}, ValueError, "default must be one of quick"),
         ({"instructions": ""}, ValueError, "instructions must be a non-empty string"),
@@ -422,4 +432,4 @@ QUICK = {"quick": ModelChoice(says(), "small talk")}
 )
 def test_invalid_arguments_are_refused(settings: Any, error: Any, problem: str) -> None:
     with pytest.raises(error, match=problem):
-        ModelRouterMiddleware(**{"choices": QUICK, "classifier": says(), **settings})
+        ModelRouterMiddleware(**{"choices": QUICK, "classifier": scripted(), **settings})

@@ -210,7 +210,7 @@ def test_rerun_runs_the_tool_again_with_the_same_key(call: Any) -> None:
     assert len(set(bank.paid)) == 1
 
 
-def test_fail_tells_the_model_that_the_outcome_is_unknown(call: Any) -> None:
+def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any) -> None:
     bank = Bank(Killed())
     agent = agent_of(bank, "fail")
     die(call, agent, GO)
@@ -552,7 +552,7 @@ def test_a_store_can_be_announced_for_a_run(call: Any) -> None:
     assert effect.result.text == "Paid 5."
 
 
-def test_a_store_of_its_own_comes_first(call: Any) -> None:
+def test_a_store_of_the_middleware_comes_first(call: Any) -> None:
     own, announced = InMemoryEffects(), InMemoryEffects()
     with effects_of_run(announced, run="order-17"):
         call(agent_of(Bank(), "ask", store=own), GO, THREAD)
@@ -695,7 +695,7 @@ def test_the_effect_of_a_subagent_happens_once(call: Any) -> None:
     assert len(bank.paid) == 1
 
 
-def test_each_call_of_a_subagent_has_effects_of_its_own(call: Any) -> None:
+def test_each_call_of_a_subagent_has_its_own_effects(call: Any) -> None:
     bank = Bank()
     once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
     agent = with_clerk(bank, [once], times=2)

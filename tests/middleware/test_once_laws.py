@@ -200,7 +200,7 @@ def test_no_effect_is_doubled_or_lost(
         else:
             assert "is not known whether" in text, text  # the retries have reported a timeout
     tools = {effect.key: effect.tool for effect in store.of_run("1/")}
-    for key, number in times.items():  # what a model was told to be unknown happened once at most
+    for key, number in times.items():  # what a model read to be unknown happened once at most
         assert number == 1 or tools[key] == "rerun"
 
 

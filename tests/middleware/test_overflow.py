@@ -9,7 +9,7 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, ModelRequest, create_agent, warnings_of
 from agent_factory.middleware import (
@@ -22,7 +22,7 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import last_text
+from samples import Asks, last_text
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -229,11 +229,6 @@ def test_an_overflow_in_a_stream_costs_one_more_call(collect: Call) -> None:
     streamed = [m for m, _ in collect(agent, {"messages": CONTEXT}, ONE, stream_mode="messages")]
     assert "".join(texts(streamed)) == "all is well"
     assert len(model.requests) == 2
-
-
-class Asks(AgentMiddleware[Any, Any]):
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        interrupt("Go on?")
 
 
 def test_an_overflow_after_an_interrupt_costs_one_more_call(call: Call) -> None:

@@ -315,7 +315,7 @@ class TestWithoutARun:
         (broken,) = hook(guard, "after_model", [invalid_answer()])["messages"]
         assert "ada@" not in repr(broken)
 
-    def test_nothing_to_redact_is_no_update(self, hook: Call) -> None:
+    def test_nothing_to_redact_is_not_an_update(self, hook: Call) -> None:
         guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
         for messages in ([], [HumanMessage("hi"), AIMessage("hi")]):
             assert hook(guard, "before_model", messages) is None

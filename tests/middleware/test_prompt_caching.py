@@ -18,6 +18,7 @@ from pydantic import PrivateAttr
 from agent_factory import create_agent, dynamic_prompt, wrap_model_call
 from agent_factory.middleware import PromptCachingMiddleware, TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel, assert_stable_prefix, check_middleware
+from samples import cancel
 
 Run = Callable[..., Any]
 MARK = {"type": "ephemeral"}
@@ -52,12 +53,6 @@ class ChatOpenAI(Bound):
 def find(query: str) -> str:
     """Find something."""
     return f"found {query}"
-
-
-@tool
-def cancel(query: str) -> str:
-    """Cancel an order."""
-    return f"cancelled {query}"
 
 
 CALL: Any = [{"name": "find", "args": {"query": "A1"}}]

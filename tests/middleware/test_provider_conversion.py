@@ -20,16 +20,12 @@ from agent_factory import ModelRequest
 from agent_factory.middleware import portable_request
 from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer
+from samples import Answer, Gpt
 
 
 class Claude(ScriptedChatModel):
     model: str = "claude-3"
     base_url: str | None = None
-
-
-class Gpt(ScriptedChatModel):
-    model_name: str = "gpt-5"
 
 
 @tool(extras={"cache_control": {"type": "ephemeral"}})

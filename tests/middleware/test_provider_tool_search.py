@@ -14,6 +14,7 @@ from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent
 from agent_factory.middleware import ProviderToolSearchMiddleware
 from agent_factory.middleware._shared.provider_marks import MarkedTools
 from agent_factory.testing import ScriptedChatModel
+from samples import mail
 
 Run = Callable[..., Any]
 GO: Any = {"messages": "Go"}
@@ -50,12 +51,6 @@ class MyOpenAI(ChatOpenAI):
 def made(kind: Any, steps: list[Any]) -> Any:
     """A model; mypy does not know what a subclass of a pydantic model is made with."""
     return kind(steps)
-
-
-@tool
-def mail(to: str) -> str:
-    """Send a mail."""
-    return f"sent to {to}"
 
 
 @tool

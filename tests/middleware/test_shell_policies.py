@@ -308,6 +308,7 @@ def test_a_sandbox_that_cannot_be_created_is_an_error(run: Run, tmp_path: Path) 
         run(policy, tmp_path, "echo")
 
 
+@pytest.mark.long
 @needs_bubblewrap
 def test_bubblewrap_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     """Even during a command, and without a chance to clean up."""

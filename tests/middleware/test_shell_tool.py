@@ -34,6 +34,7 @@ from agent_factory.middleware.shell_tool import (
     ShellToolMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import tool_messages
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
 
@@ -108,14 +109,10 @@ def tool_of(shell: ShellToolMiddleware) -> BaseTool:
     return tool
 
 
-def results(result: Any) -> list[ToolMessage]:
-    return [m for m in result["messages"] if isinstance(m, ToolMessage)]
-
-
 @pytest.fixture
 def run(call: Callable[..., Any]) -> Run:
     """Run a shell's commands, one a turn and return their results."""
-    return lambda shell, *turns: results(call(agent_with(shell, *turns), GO))
+    return lambda shell, *turns: tool_messages(call(agent_with(shell, *turns), GO))
 
 
 def short_limits(**settings: Any) -> HostExecutionPolicy:
@@ -250,7 +247,7 @@ def test_a_background_process_may_clean_up_before_it_is_killed(run: Run, tmp_pat
 
 def test_a_hundred_megabytes_are_truncated_and_the_session_continues() -> None:
     agent = agent_with(ShellToolMiddleware(), "yes | head -c 100000000; echo end", "echo on")
-    outputs = results(agent.invoke(GO))
+    outputs = tool_messages(agent.invoke(GO))
     notice = "99,999,802 of 100,000,004 bytes are left out here; the output has 50,000,001 lines"
     assert outputs[0].text == f"{'y' + chr(10)}" * 50 + f"[... {notice} ...]\n" + (
         "y\n" * 49 + "end\n[exit code 0]"
@@ -261,7 +258,7 @@ def test_a_hundred_megabytes_are_truncated_and_the_session_continues() -> None:
 
 def test_one_long_line_is_truncated() -> None:
     agent = agent_with(ShellToolMiddleware(), "yes | tr -d '\\n' | head -c 10000000")
-    assert len(results(agent.invoke(GO))[0].text) < 263_000
+    assert len(tool_messages(agent.invoke(GO))[0].text) < 263_000
 
 
 def test_limits_on_lines_and_bytes_show_both_ends(run: Run) -> None:
@@ -351,7 +348,7 @@ def test_parallel_runs_of_one_agent_have_separate_shells() -> None:
 
     def one(number: int) -> None:
         agent = agent_with(shell, f"x={number}; touch f$x; sleep 0.02", "echo $x; ls")
-        outputs[number] = results(agent.invoke(GO))[1].text
+        outputs[number] = tool_messages(agent.invoke(GO))[1].text
 
     threads = [threading.Thread(target=one, args=[n]) for n in range(6)]
     for thread in threads:
@@ -419,7 +416,7 @@ def test_a_session_waits_for_a_review(call: Callable[..., Any]) -> None:
     shell = ShellToolMiddleware(shutdown_commands="echo closed >closed")
     agent = reviewed(shell, "x=1; touch file", "echo $x; ls # ask", saver=InMemorySaver())
     assert "__interrupt__" in call(agent, GO, ONE)
-    assert results(call(agent, APPROVED, ONE))[1].text == "1\nfile\n[exit code 0]"
+    assert tool_messages(call(agent, APPROVED, ONE))[1].text == "1\nfile\n[exit code 0]"
 
 
 def test_another_process_starts_a_new_session_and_the_model_reads_it(
@@ -431,7 +428,7 @@ def test_another_process_starts_a_new_session_and_the_model_reads_it(
     assert "__interrupt__" in call(agent, GO, ONE)
     other = ShellToolMiddleware(tmp_path, startup_commands="x=2")
     agent = reviewed(other, "echo once more", saver=saver)
-    outputs = results(call(agent, APPROVED, ONE))
+    outputs = tool_messages(call(agent, APPROVED, ONE))
     assert outputs[1].text == (
         "[A new shell was started: working directory, variables, functions and background "
         "processes of the one before are lost, files are kept. The start-up commands were run "
@@ -447,7 +444,7 @@ def test_the_next_run_of_a_thread_has_a_new_shell_and_the_model_reads_it(
     model = ScriptedChatModel([turn("x=1"), "Done.", turn("echo on$x"), turn("echo"), "Done."])
     agent = create_agent(model, middleware=[shell], checkpointer=InMemorySaver())
     assert call(agent, GO, ONE)["messages"][2].text == "[no output]\n[exit code 0]"
-    outputs = results(call(agent, GO, ONE))
+    outputs = tool_messages(call(agent, GO, ONE))
     assert outputs[1].text == (
         "[A new shell was started: working directory, variables, functions and background "
         "processes of the one before are lost, and so are the files of its temporary folder.]\n"
@@ -468,7 +465,7 @@ def test_a_failed_run_keeps_its_shell_until_the_thread_gets_a_new_message(
         call(agent, GO, ONE)
     with pytest.raises(RuntimeError, match="down"):
         call(agent, None, ONE)
-    assert results(agent.get_state(ONE).values)[1].text == "1\n[exit code 0]"
+    assert tool_messages(agent.get_state(ONE).values)[1].text == "1\n[exit code 0]"
     assert wait_until(lambda: running("sleep 97.1"))
     call(agent, GO, ONE)
     assert wait_until(lambda: not running("sleep 97.1"))
@@ -481,7 +478,7 @@ def test_an_idle_session_ends(call: Callable[..., Any], tmp_path: Path) -> None:
     agent = reviewed(shell, command, "echo on$x # ask", saver=InMemorySaver())
     call(agent, GO, ONE)
     assert wait_until(lambda: not _is_alive(int((tmp_path / "pid").read_text())))
-    outputs = results(call(agent, APPROVED, ONE))
+    outputs = tool_messages(call(agent, APPROVED, ONE))
     assert outputs[1].text.startswith("[A new shell was started:")
     assert outputs[1].text.endswith("]\non\n[exit code 0]")
 
@@ -528,6 +525,7 @@ sessions.submit("2", lambda supervisor, _: supervisor.run("sleep 96.8", _))
     assert not running("sleep 96.8")
 
 
+@pytest.mark.long
 def test_a_shell_ends_if_this_process_is_killed(tmp_path: Path) -> None:
     """This process cannot clean up then; the shell reads the end of its input."""
     script = """
@@ -726,6 +724,7 @@ def test_orphaned_processes_count(run: Run) -> None:
     assert not running("sleep 96.5")
 
 
+@pytest.mark.long
 def test_a_fork_bomb_in_the_background_is_stopped_between_commands(
     call: Callable[..., Any],
 ) -> None:
@@ -741,7 +740,7 @@ def test_a_fork_bomb_in_the_background_is_stopped_between_commands(
         ScriptedChatModel([turn(f"(sleep 0.05; {MANY_PROCESSES}) &"), think, "Done."]),
         middleware=[shell],
     )
-    outputs = results(call(agent, GO))
+    outputs = tool_messages(call(agent, GO))
     assert outputs[1].text.startswith("[More than 30 processes were running in the background, so")
     assert outputs[1].text.endswith("]\non\n[exit code 0]")
 
@@ -782,7 +781,7 @@ def test_two_shells_in_one_agent_are_two_sessions(call: Callable[..., Any]) -> N
     ]
     calls = [{"name": name, "args": {"command": "echo $x"}} for name in ("one", "two")]
     agent = create_agent(ScriptedChatModel([calls, "Done."]), middleware=shells)
-    outputs = {m.name: m.text for m in results(call(agent, GO))}
+    outputs = {m.name: m.text for m in tool_messages(call(agent, GO))}
     assert outputs == {"one": "one\n[exit code 0]", "two": "two\n[exit code 0]"}
 
 

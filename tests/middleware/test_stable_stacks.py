@@ -47,18 +47,9 @@ from agent_factory.testing import (
     aassert_stable_prefix,
     assert_stable_prefix,
 )
+from stack_tools import break_down, find
 
 Member = AgentMiddleware[Any, Any]
-
-
-def find(query: str) -> str:
-    """Find something."""
-    return f"found {query} for ada@example.com"
-
-
-def break_down(query: str) -> str:
-    """Fail."""
-    raise ConnectionError(query)
 
 
 def model(*steps: Any) -> ScriptedChatModel:

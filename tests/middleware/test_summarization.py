@@ -22,7 +22,6 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     ModelRequest,
     create_agent,
@@ -32,14 +31,9 @@ from agent_factory import (
 from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._shared.transcript import render
 from agent_factory.testing import ScriptedChatModel
+from samples import AddsContext, message_count
 
 Ask = Callable[..., Any]
-
-
-@pytest.fixture
-def ask(call: Callable[..., Any]) -> Ask:
-    """Run an agent on some messages."""
-    return lambda agent, messages, config=None: call(agent, {"messages": messages}, config)
 
 
 def chat(*texts: str) -> list[AnyMessage]:
@@ -66,10 +60,10 @@ def shortening(model: Any, **settings: Any) -> SummarizationMiddleware:
 SUMMARY = "Summary of the conversation so far:\n\n"
 
 
-def test_older_messages_are_replaced_by_a_summary(ask: Ask) -> None:
+def test_older_messages_are_replaced_by_a_summary(send: Ask) -> None:
     writer, middleware = summarizing("They counted.")
     model = ScriptedChatModel(["six"])
-    result = ask(
+    result = send(
         create_agent(model, [], middleware=[middleware]), chat("one", "two", "three", "four", "5")
     )
     assert texts(result["messages"]) == [f"{SUMMARY}They counted.", "four", "5", "six"]
@@ -82,20 +76,20 @@ def test_older_messages_are_replaced_by_a_summary(ask: Ask) -> None:
     assert "four" not in asked
 
 
-def test_below_the_trigger_nothing_happens(ask: Ask) -> None:
+def test_below_the_trigger_nothing_happens(send: Ask) -> None:
     writer, middleware = summarizing()
     agent = create_agent(ScriptedChatModel(["hi"]), [], middleware=[middleware])
-    assert texts(ask(agent, chat("1", "2", "3"))["messages"]) == ["1", "2", "3", "hi"]
+    assert texts(send(agent, chat("1", "2", "3"))["messages"]) == ["1", "2", "3", "hi"]
     assert writer.requests == []
 
 
-def test_a_later_summary_includes_the_earlier_one(ask: Ask) -> None:
+def test_a_later_summary_includes_the_earlier_one(send: Ask) -> None:
     writer, middleware = summarizing("First.", "First and second.")
     model = ScriptedChatModel(["f", "h", "j"])
     agent = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
-    ask(agent, chat("a", "b", "c", "d", "e"), config)
-    result = ask(agent, chat("g"), config)
+    send(agent, chat("a", "b", "c", "d", "e"), config)
+    result = send(agent, chat("g"), config)
     assert texts(result["messages"]) == [f"{SUMMARY}First and second.", "f", "g", "h"]
     asked = writer.requests[1].messages[0].text
     assert asked.count("First.") == 1
@@ -106,12 +100,12 @@ def test_a_later_summary_includes_the_earlier_one(ask: Ask) -> None:
     assert len(writer.requests) == 2
 
 
-def test_a_summary_alone_is_not_summarized_again(ask: Ask) -> None:
+def test_a_summary_alone_is_not_summarized_again(send: Ask) -> None:
     _, middleware = summarizing("S", trigger=("messages", 2), keep=("messages", 1))
     model = ScriptedChatModel(["x"])
     summary = HumanMessage("S", additional_kwargs={"lc_source": "summarization"})
     agent = create_agent(model, [], middleware=[middleware])
-    assert texts(ask(agent, [summary, HumanMessage("?")])["messages"]) == ["S", "?", "x"]
+    assert texts(send(agent, [summary, HumanMessage("?")])["messages"]) == ["S", "?", "x"]
 
 
 def lookup(word: str) -> str:
@@ -119,27 +113,27 @@ def lookup(word: str) -> str:
     return word.upper()
 
 
-def test_a_result_is_never_separated_from_its_call(ask: Ask) -> None:
+def test_a_result_is_never_separated_from_its_call(send: Ask) -> None:
     _, middleware = summarizing("S", trigger=("messages", 4), keep=("messages", 1))
     calls = [{"name": "lookup", "args": {"word": w}, "id": w} for w in "ab"]
     model = ScriptedChatModel([calls, "done"])
-    result = ask(create_agent(model, [lookup], middleware=[middleware]), chat("look up a, b"))
+    result = send(create_agent(model, [lookup], middleware=[middleware]), chat("look up a, b"))
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "ai"]
     assert texts(result["messages"])[0] == f"{SUMMARY}S"
     assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
 
 
-def test_the_system_prompt_counts_on_the_very_first_call(ask: Ask) -> None:
+def test_the_system_prompt_counts_on_the_very_first_call(send: Ask) -> None:
     _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
     model = ScriptedChatModel(["ok", "ok"])
     history = chat("a", "b", "c")
-    plain = ask(create_agent(model, [], middleware=[middleware]), history)
+    plain = send(create_agent(model, [], middleware=[middleware]), history)
     assert len(plain["messages"]) == 4
     prompted = create_agent(model, [], middleware=[middleware], system_prompt="word " * 500)
-    assert texts(ask(prompted, history)["messages"]) == [f"{SUMMARY}S", "c", "ok"]
+    assert texts(send(prompted, history)["messages"]) == [f"{SUMMARY}S", "c", "ok"]
 
 
-def test_the_tool_schemas_count(ask: Ask) -> None:
+def test_the_tool_schemas_count(send: Ask) -> None:
     def elaborate(x: int) -> int:
         """Do it."""
         return x
@@ -147,15 +141,15 @@ def test_the_tool_schemas_count(ask: Ask) -> None:
     elaborate.__doc__ = "word " * 500
     _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
     agent = create_agent(ScriptedChatModel(["ok"]), [elaborate], middleware=[middleware])
-    assert texts(ask(agent, chat("a", "b", "c"))["messages"])[0] == f"{SUMMARY}S"
+    assert texts(send(agent, chat("a", "b", "c"))["messages"])[0] == f"{SUMMARY}S"
 
 
-def test_a_fraction_is_of_the_window_of_the_model_that_is_called(ask: Ask) -> None:
+def test_a_fraction_is_of_the_window_of_the_model_that_is_called(send: Ask) -> None:
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 1_000_000})
     middleware = shortening(writer, trigger=("fraction", 0.5), keep=("fraction", 0.12))
     small = ScriptedChatModel(["ok"], profile={"max_input_tokens": 100})
     agent = create_agent(small, [], middleware=[middleware])
-    result = ask(agent, chat("word " * 50, "b", "c", "d", "e"))
+    result = send(agent, chat("word " * 50, "b", "c", "d", "e"))
     assert texts(result["messages"]) == [f"{SUMMARY}S", "d", "e", "ok"]
 
 
@@ -173,20 +167,20 @@ def test_a_fraction_is_of_the_window_of_the_model_that_is_called(ask: Ask) -> No
     ],
 )
 def test_a_clause_needs_all_its_thresholds_and_a_list_any_of_its_clauses(
-    ask: Ask, trigger: Any, due: bool
+    send: Ask, trigger: Any, due: bool
 ) -> None:
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 200})
     middleware = SummarizationMiddleware(writer, trigger=trigger, keep=("messages", 1))
-    ask(create_agent(ScriptedChatModel(["ok"]), middleware=[middleware]), chat("a", "b", "c"))
+    send(create_agent(ScriptedChatModel(["ok"]), middleware=[middleware]), chat("a", "b", "c"))
     assert len(writer.requests) == due
 
 
 @pytest.mark.parametrize("settings", [{}, {"trigger": None}, {"trigger": []}])
-def test_without_a_trigger_nothing_is_summarized(ask: Ask, settings: dict[str, Any]) -> None:
+def test_without_a_trigger_nothing_is_summarized(send: Ask, settings: dict[str, Any]) -> None:
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 100})
     middleware = SummarizationMiddleware(writer, keep=("messages", 1), **settings)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    ask(agent, chat(*["x" * 200] * 60))
+    send(agent, chat(*["x" * 200] * 60))
     assert writer.requests == []
 
 
@@ -233,7 +227,7 @@ def test_the_trigger_is_kept_as_it_was_passed(trigger: Any) -> None:
 
 
 def test_the_error_of_the_summary_model_is_raised_and_the_thread_stays(
-    ask: Ask, call: Callable[..., Any]
+    send: Ask, call: Callable[..., Any]
 ) -> None:
     _, middleware = summarizing(RuntimeError("summary model is down"), "S")
     agent = create_agent(
@@ -241,37 +235,37 @@ def test_the_error_of_the_summary_model_is_raised_and_the_thread_stays(
     )
     config: Any = {"configurable": {"thread_id": "1"}}
     with pytest.raises(RuntimeError, match="summary model is down"):
-        ask(agent, chat("1", "2", "3", "4", "5"), config)
+        send(agent, chat("1", "2", "3", "4", "5"), config)
     assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
     result = call(agent, None, config)
     assert texts(result["messages"]) == [f"{SUMMARY}S", "4", "5", "ok"]
 
 
-def test_a_failing_model_keeps_the_whole_history(ask: Ask) -> None:
+def test_a_failing_model_keeps_the_whole_history(send: Ask) -> None:
     _, middleware = summarizing("S")
     model = ScriptedChatModel([RuntimeError("down")])
     agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
     with pytest.raises(RuntimeError, match="down"):
-        ask(agent, chat("1", "2", "3", "4", "5"), config)
+        send(agent, chat("1", "2", "3", "4", "5"), config)
     assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
 
 
 @pytest.mark.parametrize("empty", ["", "  \n", AIMessage([{"type": "thinking", "thinking": "?"}])])
-def test_an_empty_summary_leaves_the_history_unchanged(ask: Ask, empty: Any) -> None:
+def test_an_empty_summary_leaves_the_history_unchanged(send: Ask, empty: Any) -> None:
     _, middleware = summarizing(empty)
     agent = create_agent(ScriptedChatModel(["6"]), middleware=[middleware])
-    assert texts(ask(agent, chat("1", "2", "3", "4", "5"))["messages"]) == list("123456")
+    assert texts(send(agent, chat("1", "2", "3", "4", "5"))["messages"]) == list("123456")
 
 
-def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(ask: Ask) -> None:
+def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(send: Ask) -> None:
     numbers = [f"number-{n:03}" for n in range(200)]
     writer, middleware = summarizing(
         *[f"summary-{n}" for n in range(99)], trim_tokens_to_summarize=100
     )
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     history = [*chat(*numbers[:100]), HumanMessage(" ".join(numbers[100:])), *chat("b", "c")]
-    result = ask(agent, history)
+    result = send(agent, history)
     asked = [record.messages[0].text for record in writer.requests]
     assert len(asked) > 5
     everything = "".join(asked)
@@ -281,53 +275,49 @@ def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(ask: A
     assert texts(result["messages"])[0] == f"{SUMMARY}summary-{len(asked) - 1}"
 
 
-def test_everything_is_read_in_one_prompt_without_a_limit(ask: Ask) -> None:
+def test_everything_is_read_in_one_prompt_without_a_limit(send: Ask) -> None:
     writer, middleware = summarizing("S", trim_tokens_to_summarize=None)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    ask(agent, chat("a" * 50_000, "b", "c", "d", "e"))
+    send(agent, chat("a" * 50_000, "b", "c", "d", "e"))
     assert len(writer.requests) == 1
 
 
-def test_braces_in_a_summary_prompt_are_kept(ask: Ask) -> None:
+def test_braces_in_a_summary_prompt_are_kept(send: Ask) -> None:
     writer, middleware = summarizing("S", summary_prompt='{"keys": {x}} {messages} {0}')
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    ask(agent, chat("a {messages} {b}", "b", "c", "d", "e"))
+    send(agent, chat("a {messages} {b}", "b", "c", "d", "e"))
     asked = writer.requests[0].messages[0].text
     assert asked.startswith('{"keys": {x}} User: a {messages} {b}\n')
     assert asked.endswith("User: c {0}")
 
 
-def test_a_prompt_without_a_placeholder_gets_the_conversation_at_its_end(ask: Ask) -> None:
+def test_a_prompt_without_a_placeholder_gets_the_conversation_at_its_end(send: Ask) -> None:
     writer, middleware = summarizing("S", summary_prompt="Sum up.")
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    ask(agent, chat("a", "b", "c", "d", "e"))
+    send(agent, chat("a", "b", "c", "d", "e"))
     assert writer.requests[0].messages[0].text == "Sum up.\n\nUser: a\nAssistant: b\nUser: c"
-
-
-def count_them(messages: list[AnyMessage]) -> str:
-    return f"{len(messages)} messages"
 
 
 async def acount_them(messages: list[AnyMessage]) -> AIMessage:
     return AIMessage(f"{len(messages)} messages")
 
 
-@pytest.mark.parametrize("summarizer", [count_them, RunnableLambda(count_them)])
-def test_a_function_or_a_chain_may_summarize(ask: Ask, summarizer: Any) -> None:
+@pytest.mark.parametrize("summarizer", [message_count, RunnableLambda(message_count)])
+def test_a_function_or_a_chain_may_summarize(send: Ask, summarizer: Any) -> None:
     writer, middleware = summarizing(summarizer=summarizer)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    result = ask(agent, chat("a", "b", "c", "d", "e"))
+    result = send(agent, chat("a", "b", "c", "d", "e"))
     assert texts(result["messages"])[0] == f"{SUMMARY}3 messages"
     assert writer.requests == []
 
 
-def test_a_function_that_returns_an_earlier_summary_does_not_repeat_its_heading(ask: Ask) -> None:
+def test_a_function_that_returns_an_earlier_summary_does_not_repeat_its_heading(send: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: "\n".join(texts(messages)))
     model = ScriptedChatModel(["f", "h"])
     agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
-    ask(agent, chat("a", "b", "c", "d", "e"), config)
-    result = ask(agent, chat("g"), config)
+    send(agent, chat("a", "b", "c", "d", "e"), config)
+    result = send(agent, chat("g"), config)
     assert texts(result["messages"]) == [f"{SUMMARY}a\nb\nc\nd\ne", "f", "g", "h"]
 
 
@@ -341,24 +331,24 @@ async def test_a_coroutine_function_may_summarize_in_an_async_run() -> None:
         agent.invoke({"messages": history})
 
 
-def test_a_model_with_fallbacks_is_given_the_prompt(ask: Ask) -> None:
+def test_a_model_with_fallbacks_is_given_the_prompt(send: Ask) -> None:
     spare = ScriptedChatModel(["spare"])
     broken = ScriptedChatModel([RuntimeError("down")])
     _, middleware = summarizing(summarizer=broken.with_fallbacks([spare]).with_retry())
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    result = ask(agent, chat("a", "b", "c", "d", "e"))
+    result = send(agent, chat("a", "b", "c", "d", "e"))
     assert texts(result["messages"])[0] == f"{SUMMARY}spare"
     assert "<conversation>" in spare.requests[0].messages[0].text
 
 
-def test_a_summarizer_that_returns_another_type_raises(ask: Ask) -> None:
+def test_a_summarizer_that_returns_another_type_raises(send: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: 42)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     with pytest.raises(TypeError, match="must return a string or a message, got 42"):
-        ask(agent, chat("a", "b", "c", "d", "e"))
+        send(agent, chat("a", "b", "c", "d", "e"))
 
 
-def test_kept_messages_keep_their_reasoning_and_ids(ask: Ask) -> None:
+def test_kept_messages_keep_their_reasoning_and_ids(send: Ask) -> None:
     _, middleware = summarizing("S", keep=("messages", 3))
     thought = AIMessage(
         [
@@ -369,22 +359,22 @@ def test_kept_messages_keep_their_reasoning_and_ids(ask: Ask) -> None:
     )
     history = [*chat("1", "2", "3"), thought, HumanMessage("5", id="last")]
     agent = create_agent(ScriptedChatModel(["6"]), middleware=[middleware])
-    result = ask(agent, [HumanMessage("0", id="first"), *history])
+    result = send(agent, [HumanMessage("0", id="first"), *history])
     kept = result["messages"]
     assert texts(kept) == [f"{SUMMARY}S", "3", "4", "5", "6"]
     assert kept[2].content == thought.content
     assert [kept[0].id, kept[2].id, kept[3].id] == ["first", "thought", "last"]
 
 
-def test_system_messages_among_the_messages_stay(ask: Ask) -> None:
+def test_system_messages_among_the_messages_stay(send: Ask) -> None:
     _, middleware = summarizing("S")
     history = [SystemMessage("rules"), *chat("1", "2"), SystemMessage("more"), *chat("3", "4")]
     agent = create_agent(ScriptedChatModel(["5"]), middleware=[middleware])
-    result = ask(agent, history)
+    result = send(agent, history)
     assert texts(result["messages"]) == ["rules", f"{SUMMARY}S", "more", "3", "4", "5"]
 
 
-def test_two_instances_on_one_agent_lose_nothing(ask: Ask) -> None:
+def test_two_instances_on_one_agent_lose_nothing(send: Ask) -> None:
     first = shortening(
         ScriptedChatModel(["one", "two"]), trigger=("messages", 5), keep=("messages", 4), name="a"
     )
@@ -392,24 +382,18 @@ def test_two_instances_on_one_agent_lose_nothing(ask: Ask) -> None:
     model = ScriptedChatModel(["f", "h"])
     agent = create_agent(model, middleware=[first, inner], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
-    result = ask(agent, chat("a", "b", "c", "d", "e"), config)
+    result = send(agent, chat("a", "b", "c", "d", "e"), config)
     assert texts(result["messages"]) == [f"{SUMMARY}one", "b", "c", "d", "e", "f"]
     assert second.requests == []
-    result = ask(agent, chat("g"), config)
+    result = send(agent, chat("g"), config)
     assert texts(result["messages"]) == [f"{SUMMARY}two", "d", "e", "f", "g", "h"]
 
 
-class AddsContext(AgentMiddleware[Any, Any]):
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        extra = HumanMessage("only for this call")
-        return (yield request.override(messages=[extra, *request.messages]))
-
-
-def test_messages_of_another_layer_stay_out_of_the_thread(ask: Ask) -> None:
+def test_messages_of_another_layer_stay_out_of_the_thread(send: Ask) -> None:
     writer, middleware = summarizing("S")
     model = ScriptedChatModel(["6"])
     agent = create_agent(model, middleware=[AddsContext(), middleware])
-    result = ask(agent, chat("1", "2", "3", "4", "5"))
+    result = send(agent, chat("1", "2", "3", "4", "5"))
     assert texts(model.requests[0].messages) == [f"{SUMMARY}S", "4", "5"]
     assert texts(result["messages"]) == [f"{SUMMARY}S", "4", "5", "6"]
     assert "only for this call" in writer.requests[0].messages[0].text
@@ -429,7 +413,7 @@ def test_messages_without_ids_are_summarized_for_the_call_only() -> None:
     assert result == "response"
 
 
-def test_content_blocks_are_rendered_without_their_data(ask: Ask) -> None:
+def test_content_blocks_are_rendered_without_their_data(send: Ask) -> None:
     writer, middleware = summarizing("S")
     picture = {"type": "image", "base64": "A" * 1000, "mime_type": "image/png"}
     odd = AIMessage(
@@ -460,7 +444,7 @@ def test_content_blocks_are_rendered_without_their_data(ask: Ask) -> None:
         *chat("4", "5"),
     ]
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    ask(agent, history)
+    send(agent, history)
     asked = writer.requests[0].messages[0].text
     rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
     assert rendered.split("\n") == [
@@ -535,7 +519,7 @@ def test_a_message_without_text_is_rendered() -> None:
     ("window", "kept"), [(100, ["c", "d", "e"]), (140, ["b", "c", "d", "e"]), (None, ["e"])]
 )
 def test_the_kept_fraction_refers_to_the_window_of_the_model_that_is_called(
-    ask: Ask, window: int | None, kept: list[str]
+    send: Ask, window: int | None, kept: list[str]
 ) -> None:
     """The summary model's own window counts only where that of the called model is unknown."""
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 30})
@@ -545,7 +529,7 @@ def test_the_kept_fraction_refers_to_the_window_of_the_model_that_is_called(
     profile: Any = {"max_input_tokens": window} if window else {}
     model = ScriptedChatModel(["ok"], profile=profile)
     history = chat("a", "b", "c", "d", "e")
-    result = ask(create_agent(model, middleware=[middleware]), [*chat("0", "1"), *history])
+    result = send(create_agent(model, middleware=[middleware]), [*chat("0", "1"), *history])
     assert texts(result["messages"]) == [f"{SUMMARY}S", *kept, "ok"]
 
 
@@ -573,7 +557,9 @@ THOUGHTS = ["thinking", "redacted_thinking", "reasoning", "reasoning_content", "
 
 
 @pytest.mark.parametrize("kind", THOUGHTS)
-def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(ask: Ask, kind: str) -> None:
+def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(
+    send: Ask, kind: str
+) -> None:
     """The call with its thoughts and results stays whole, however little is to be kept."""
     writer, middleware = summarizing("S", trigger=("messages", 4), keep=("messages", 1))
     said = thought(kind, "b")
@@ -585,7 +571,7 @@ def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(ask: Ask,
         ToolMessage("B", name="lookup", tool_call_id="b"),
     ]
     model = ScriptedChatModel(["ok"])
-    ask(create_agent(model, [lookup], middleware=[middleware]), history)
+    send(create_agent(model, [lookup], middleware=[middleware]), history)
     asked = writer.requests[0].messages[0].text
     rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
     assert rendered.split("\n") == [
@@ -600,10 +586,10 @@ def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(ask: Ask,
 
 
 @pytest.mark.parametrize("kind", THOUGHTS)
-def test_reasoning_of_the_summary_model_is_not_part_of_the_summary(ask: Ask, kind: str) -> None:
+def test_reasoning_of_the_summary_model_is_not_part_of_the_summary(send: Ask, kind: str) -> None:
     _, middleware = summarizing(thought(kind))
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    result = ask(agent, chat("1", "2", "3", "4", "5"))
+    result = send(agent, chat("1", "2", "3", "4", "5"))
     assert texts(result["messages"])[0] == f"{SUMMARY}I look."
 
 
@@ -635,7 +621,7 @@ def test_provider_specific_keys_are_not_rendered(block: Any, rendered: str) -> N
 
 
 def test_one_very_long_message_is_read_to_its_end_and_does_not_bring_a_summary_each_turn(
-    ask: Ask,
+    send: Ask,
 ) -> None:
     writer, middleware = summarizing(
         *["S"] * 99, trigger=("tokens", 1000), keep=("tokens", 100), trim_tokens_to_summarize=2000
@@ -644,10 +630,10 @@ def test_one_very_long_message_is_read_to_its_end_and_does_not_bring_a_summary_e
     agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     long = "".join(f"{number:06} " for number in range(10_000))
-    result = ask(agent, [*chat("a", "b"), HumanMessage(long)], config)
+    result = send(agent, [*chat("a", "b"), HumanMessage(long)], config)
     assert texts(result["messages"]) == [f"{SUMMARY}S", long, "f"]
     assert len(writer.requests) == 1
-    result = ask(agent, chat("g"), config)
+    result = send(agent, chat("g"), config)
     assert texts(result["messages"]) == [f"{SUMMARY}S", "f", "g", "h"]
     asked = [record.messages[0].text for record in writer.requests[1:]]
     assert "000000 " in asked[0]

@@ -30,16 +30,11 @@ from agent_factory.middleware import (
     TodoListMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from stack_tools import look
 
 Ask = Callable[..., Any]
 OPEN: Todo = {"content": "Read the report", "status": "pending"}
 DONE: Todo = {"content": "Find the report", "status": "completed"}
-
-
-@pytest.fixture
-def ask(call: Callable[..., Any]) -> Ask:
-    """Run an agent on some messages."""
-    return lambda agent, messages, config=None: call(agent, {"messages": messages}, config)
 
 
 def write(*todos: Any, id: str = "w") -> dict[str, Any]:
@@ -55,9 +50,9 @@ def answers(result: Any) -> list[tuple[str, str]]:
     return [(m.tool_call_id, m.status) for m in result["messages"] if isinstance(m, ToolMessage)]
 
 
-def test_the_list_is_written_returned_and_shown_at_each_later_call(ask: Ask) -> None:
+def test_the_list_is_written_returned_and_shown_at_each_later_call(send: Ask) -> None:
     model, agent = planning([write(DONE, OPEN)], "done")
-    result = ask(agent, "go")
+    result = send(agent, "go")
     assert result["todos"] == [DONE, OPEN]
     first, second = (record.messages[-1].text for record in model.requests)
     assert "todo_list" not in first
@@ -77,12 +72,12 @@ def test_before_the_first_list_there_is_none_in_the_result_and_none_can_be_passe
 
 
 def test_the_list_is_shown_in_later_runs_of_the_thread_and_cleared_by_an_empty_one(
-    ask: Ask,
+    send: Ask,
 ) -> None:
     model, agent = planning([write(OPEN)], "1", [write()], "2", checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
-    ask(agent, "go", config)
-    result = ask(agent, "again", config)
+    send(agent, "go", config)
+    result = send(agent, "again", config)
     shown = ["todo_list" in record.messages[-1].text for record in model.requests]
     assert shown == [False, True, True, False]
     assert result["todos"] == []
@@ -131,9 +126,9 @@ def test_the_tool_description_is_configurable() -> None:
     assert (tool.name, tool.description) == ("write_todos", "Plan here.")  # type: ignore[union-attr]
 
 
-def test_of_two_lists_in_one_message_the_first_counts_and_each_call_is_answered(ask: Ask) -> None:
+def test_of_two_lists_in_one_message_the_first_counts_and_each_call_is_answered(send: Ask) -> None:
     model, agent = planning([write(OPEN, id="1"), write(DONE, id="2"), write(id="3")], "done")
-    result = ask(agent, "go")
+    result = send(agent, "go")
     assert result["todos"] == [OPEN]
     assert answers(result) == [("1", "success"), ("2", "error"), ("3", "error")]
     assert "only the first one counts" in result["messages"][3].text
@@ -149,11 +144,11 @@ class JumpsToTools(AgentMiddleware[AgentState[Any], Any]):
         return {"messages": [AIMessage("", tool_calls=calls)], "jump_to": "tools"}
 
 
-def test_no_jump_bypasses_the_check(ask: Ask) -> None:
+def test_no_jump_bypasses_the_check(send: Ask) -> None:
     agent = create_agent(
         ScriptedChatModel(["done"]), middleware=[TodoListMiddleware(), JumpsToTools()]
     )
-    result = ask(agent, "go")
+    result = send(agent, "go")
     assert result["todos"] == [OPEN]
     assert answers(result) == [("1", "success"), ("2", "error")]
 
@@ -167,10 +162,10 @@ class AnswersFirst(AgentMiddleware[AgentState[Any], Any]):
         return {"messages": answer}
 
 
-def test_a_call_that_something_else_has_answered_does_not_count(ask: Ask) -> None:
+def test_a_call_that_something_else_has_answered_does_not_count(send: Ask) -> None:
     model = ScriptedChatModel([[write(OPEN, id="1"), write(DONE, id="2")], "done"])
     agent = create_agent(model, middleware=[TodoListMiddleware(), AnswersFirst()])
-    result = ask(agent, "go")
+    result = send(agent, "go")
     assert result["todos"] == [DONE]
     assert answers(result) == [("1", "success"), ("2", "success")]
 
@@ -189,11 +184,11 @@ def test_a_call_that_something_else_has_answered_does_not_count(ask: Ask) -> Non
 )
 @pytest.mark.parametrize("handle_tool_errors", [True, False])
 def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
-    ask: Ask, args: Any, problem: str, handle_tool_errors: bool
+    send: Ask, args: Any, problem: str, handle_tool_errors: bool
 ) -> None:
     wrong = {"name": "write_todos", "args": args, "id": "x"}
     _, agent = planning([write(DONE)], [wrong], "done", handle_tool_errors=handle_tool_errors)
-    result = ask(agent, "go")
+    result = send(agent, "go")
     assert result["todos"] == [DONE]
     assert answers(result) == [("w", "success"), ("x", "error")]
     assert result["messages"][4].text.startswith(f"Error: the list was not written. {problem}")
@@ -203,22 +198,17 @@ def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
     )
 
 
-def test_unknown_keys_are_dropped(ask: Ask) -> None:
+def test_unknown_keys_are_dropped(send: Ask) -> None:
     odd = {"name": "write_todos", "args": {"todos": [{**OPEN, "owner": "Ann"}], "why": "so"}}
     _, agent = planning([odd], "done")
-    assert ask(agent, "go")["todos"] == [OPEN]
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: " + "long " * 40
+    assert send(agent, "go")["todos"] == [OPEN]
 
 
 STACKS = ["todo first", "todo last"]
 
 
 @pytest.mark.parametrize("order", STACKS)
-def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(ask: Ask, order: str) -> None:
+def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(send: Ask, order: str) -> None:
     looks = [[{"name": "look", "args": {"word": word}, "id": word}] for word in "abc"]
     model = ScriptedChatModel([[write(OPEN)], *looks, "done", "more"])
     stack: list[Any] = [
@@ -234,8 +224,8 @@ def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(ask: Ask, o
         checkpointer=InMemorySaver(),
     )
     config = {"configurable": {"thread_id": "1"}}
-    ask(agent, "go", config)
-    result = ask(agent, "again", config)
+    send(agent, "go", config)
+    result = send(agent, "again", config)
     assert "write_todos" not in [m.name for m in model.requests[-1].messages]
     assert result["todos"] == [OPEN]
     shown = ["- [pending] Read the report" in r.messages[-1].text for r in model.requests]
@@ -244,14 +234,14 @@ def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(ask: Ask, o
 
 
 @pytest.mark.parametrize("order", STACKS)
-def test_the_list_is_in_the_prompt_when_its_call_was_cleared(ask: Ask, order: str) -> None:
+def test_the_list_is_in_the_prompt_when_its_call_was_cleared(send: Ask, order: str) -> None:
     model = ScriptedChatModel(
         [[write(OPEN)], [{"name": "look", "args": {"word": "a"}, "id": "a"}], "done"]
     )
     edit = ClearToolUsesEdit(trigger=0, keep=0, clear_tool_inputs=True)
     stack: list[Any] = [TodoListMiddleware(), ContextEditingMiddleware(edits=[edit])]
     agent = create_agent(model, [look], middleware=stack if order == "todo first" else stack[::-1])
-    result = ask(agent, "go")
+    result = send(agent, "go")
     called: Any = model.requests[2].messages[2]
     assert called.tool_calls[0]["args"] == {}
     assert "- [pending] Read the report" in model.requests[2].messages[-1].text

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
@@ -20,20 +19,10 @@ from agent_factory.middleware import (
     ToolCallLimitMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import BackToModel, in_memory, search
 
 Ask = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
-
-
-@pytest.fixture
-def ask(call: Callable[..., Any]) -> Ask:
-    """Give an agent another message."""
-    return lambda agent, config=None: call(agent, {"messages": [HumanMessage("Go on")]}, config)
-
-
-def search(query: str) -> str:
-    """Search."""
-    return f"found {query}"
 
 
 def read(page: str) -> str:
@@ -47,10 +36,6 @@ def s(query: str = "a") -> dict[str, Any]:
 
 def r(page: str = "b") -> dict[str, Any]:
     return {"name": "read", "args": {"page": page}}
-
-
-def thread() -> dict[str, Any]:
-    return {"checkpointer": InMemorySaver()}
 
 
 def answers(messages: list[Any]) -> list[str]:
@@ -67,10 +52,10 @@ def counts(agent: Any, config: Any = ONE) -> dict[str, int]:
     return dict(agent.get_state(config).values.get("thread_tool_call_count", {}))
 
 
-def test_calls_over_the_limit_get_errors_and_the_run_continues(ask: Ask) -> None:
+def test_calls_over_the_limit_get_errors_and_the_run_continues(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], [s("4")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1)
-    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
     assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
     refused = messages[3]
     assert refused.status == "error"
@@ -82,47 +67,52 @@ def test_calls_over_the_limit_get_errors_and_the_run_continues(ask: Ask) -> None
     model.assert_done()
 
 
-def test_a_limit_for_all_tools_counts_them_together(ask: Ask) -> None:
+def test_a_limit_for_all_tools_counts_them_together(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), r("2"), s("3")], "Done."])
     agent = create_agent(model, [search, read], middleware=[ToolCallLimitMiddleware(run_limit=2)])
-    messages = ask(agent)["messages"]
+    messages = send(agent)["messages"]
     assert answers(messages) == ["found 1", "read 2", "refused"]
     assert "2 of 2 tool calls are used up" in messages[-2].text
     assert "Do not call any tool again" in messages[-2].text
 
 
-def test_every_run_of_a_thread_has_its_own_run_limit(ask: Ask) -> None:
+def test_every_run_of_a_thread_has_its_own_run_limit(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], "a", [s("3"), s("4")], "b"])
     limit = ToolCallLimitMiddleware(run_limit=1)
-    agent = create_agent(model, [search], middleware=[limit], **thread())
-    ask(agent, ONE)
-    assert answers(ask(agent, ONE)["messages"]) == ["found 1", "refused", "found 3", "refused"]
+    agent = create_agent(model, [search], middleware=[limit], **in_memory())
+    send(agent, config=ONE)
+    assert answers(send(agent, config=ONE)["messages"]) == [
+        "found 1",
+        "refused",
+        "found 3",
+        "refused",
+    ]
     assert counts(agent) == {"search": 2}
 
 
-def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(ask: Ask) -> None:
+def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(send: Ask) -> None:
     model = ScriptedChatModel([[s("1")], "a", [s("2"), s("3")], "b", [s("4")], "c"])
     limit = ToolCallLimitMiddleware(thread_limit=2, run_limit=2)
-    agent = create_agent(model, [search], middleware=[limit], **thread())
-    ask(agent, ONE)
-    messages = ask(agent, ONE)["messages"]
+    agent = create_agent(model, [search], middleware=[limit], **in_memory())
+    send(agent, config=ONE)
+    messages = send(agent, config=ONE)["messages"]
     assert answers(messages) == ["found 1", "found 2", "refused"]
     assert "2 of 2 tool calls are used up in this thread." in messages[-2].text
-    other = ask(agent, {"configurable": {"thread_id": "2"}})
+    other = send(agent, config={"configurable": {"thread_id": "2"}})
     assert answers(other["messages"]) == ["found 4"]
 
 
-def test_a_limit_of_zero_lets_no_call_run(ask: Ask) -> None:
+def test_a_limit_of_zero_lets_no_call_run(send: Ask) -> None:
     model = ScriptedChatModel([[s(), r()], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="search", run_limit=0)
-    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
     assert answers(messages) == ["refused", "read b"]
 
 
-def test_end_gives_the_numbers_after_all_calls_are_answered(ask: Ask) -> None:
+def test_end_gives_the_numbers_after_all_calls_are_answered(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), r("2"), s("3")]])
     limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1, exit_behavior="end")
-    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
     assert [m.type for m in messages] == ["human", "ai", "tool", "tool", "tool", "ai"]
     assert answers(messages) == ["found 1", "read 2", "refused"]
     assert messages[-1].text == (
@@ -130,25 +120,25 @@ def test_end_gives_the_numbers_after_all_calls_are_answered(ask: Ask) -> None:
     )
 
 
-def test_the_last_allowed_call_does_not_end_the_run(ask: Ask) -> None:
+def test_the_last_allowed_call_does_not_end_the_run(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], "Done."])
     limit = ToolCallLimitMiddleware(run_limit=2, exit_behavior="end")
-    messages = ask(create_agent(model, [search], middleware=[limit]))["messages"]
+    messages = send(create_agent(model, [search], middleware=[limit]))["messages"]
     assert messages[-1].text == "Done."
 
 
-def test_a_thread_continues_after_a_run_that_was_ended(ask: Ask) -> None:
+def test_a_thread_continues_after_a_run_that_was_ended(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], "Hello again."])
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    agent = create_agent(model, [search], middleware=[limit], **thread())
-    ask(agent, ONE)
-    assert ask(agent, ONE)["messages"][-1].text == "Hello again."
+    agent = create_agent(model, [search], middleware=[limit], **in_memory())
+    send(agent, config=ONE)
+    assert send(agent, config=ONE)["messages"][-1].text == "Hello again."
 
 
-def test_an_answer_is_asked_for_without_tools_and_says_why(ask: Ask) -> None:
+def test_an_answer_is_asked_for_without_tools_and_says_why(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], "I found 1, and 2 is missing."])
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")
-    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
     assert [m.type for m in messages] == ["human", "ai", "tool", "tool", "ai"]
     assert messages[-1].text == "I found 1, and 2 is missing."
     assert model.requests[0].tools == ["search", "read"]
@@ -156,14 +146,14 @@ def test_an_answer_is_asked_for_without_tools_and_says_why(ask: Ask) -> None:
     assert "1 of 1 tool calls are used up in this run" in model.requests[1].messages[-1].text
 
 
-def test_an_error_carries_the_numbers_and_all_work_is_kept(ask: Ask) -> None:
+def test_an_error_carries_the_numbers_and_all_work_is_kept(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], "Fine."])
     limit = ToolCallLimitMiddleware(
         tool_name="search", thread_limit=5, run_limit=1, exit_behavior="error"
     )
-    agent = create_agent(model, [search, read], middleware=[limit], **thread())
+    agent = create_agent(model, [search, read], middleware=[limit], **in_memory())
     with pytest.raises(ToolCallLimitExceededError, match=r"search: may not .* 1 of 1") as caught:
-        ask(agent, ONE)
+        send(agent, config=ONE)
     error = caught.value
     assert isinstance(error, TurnError)
     assert (error.tool_name, error.thread_count, error.run_count) == ("search", 1, 1)
@@ -171,30 +161,30 @@ def test_an_error_carries_the_numbers_and_all_work_is_kept(ask: Ask) -> None:
     assert pickle.loads(pickle.dumps(error)).tool_name == "search"
     kept = agent.get_state(ONE).values["messages"]
     assert answers(kept) == ["found 1", "refused", "read 3"]
-    assert ask(agent, ONE)["messages"][-1].text == "Fine."
+    assert send(agent, config=ONE)["messages"][-1].text == "Fine."
 
 
-def test_a_call_that_cannot_run_reaches_no_reviewer(ask: Ask) -> None:
+def test_a_call_that_cannot_run_reaches_no_reviewer(send: Ask) -> None:
     model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
     stack: list[Any] = [
         HumanInTheLoopMiddleware({"search": {"allowed_decisions": ["approve"]}}),
         ToolCallLimitMiddleware(run_limit=0),
     ]
-    agent = create_agent(model, [search], middleware=stack, **thread())
-    assert answers(ask(agent, ONE)["messages"]) == ["refused", "refused"]
+    agent = create_agent(model, [search], middleware=stack, **in_memory())
+    assert answers(send(agent, config=ONE)["messages"]) == ["refused", "refused"]
 
 
 REJECT, APPROVE = {"type": "reject"}, {"type": "approve"}
 
 
 @pytest.mark.parametrize("limit_first", [True, False])
-def test_a_call_that_people_reject_does_not_count(ask: Ask, call: Ask, limit_first: bool) -> None:
+def test_a_call_that_people_reject_does_not_count(send: Ask, call: Ask, limit_first: bool) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], [s("3")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=2)
     review = HumanInTheLoopMiddleware({"search": True})
     stack: list[Any] = [limit, review] if limit_first else [review, limit]
-    agent = create_agent(model, [search], middleware=stack, **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [search], middleware=stack, **in_memory())
+    send(agent, config=ONE)
     call(agent, Command(resume={"decisions": [REJECT, APPROVE]}), ONE)
     messages = call(agent, Command(resume={"decisions": [APPROVE]}), ONE)["messages"]
     assert answers(messages)[1:] == ["found 2", "found 3"]
@@ -204,14 +194,14 @@ def test_a_call_that_people_reject_does_not_count(ask: Ask, call: Ask, limit_fir
 
 @pytest.mark.parametrize("limit_first", [True, False])
 def test_a_call_that_people_reject_per_call_does_not_count(
-    ask: Ask, call: Ask, limit_first: bool
+    send: Ask, call: Ask, limit_first: bool
 ) -> None:
     model = ScriptedChatModel([[s("1")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=1)
     review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
     stack: list[Any] = [limit, review] if limit_first else [review, limit]
-    agent = create_agent(model, [search], middleware=stack, **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [search], middleware=stack, **in_memory())
+    send(agent, config=ONE)
     messages = call(agent, Command(resume=REJECT), ONE)["messages"]
     assert "rejected" in answers(messages)[0]
     assert counts(agent) == {}
@@ -219,14 +209,14 @@ def test_a_call_that_people_reject_per_call_does_not_count(
 
 @pytest.mark.parametrize("limit_first", [True, False])
 def test_an_edited_call_counts_for_the_tool_that_ran(
-    ask: Ask, call: Ask, limit_first: bool
+    send: Ask, call: Ask, limit_first: bool
 ) -> None:
     model = ScriptedChatModel([[s("1"), r("2")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="read", thread_limit=1)
     review = HumanInTheLoopMiddleware({"search": True})
     stack: list[Any] = [limit, review] if limit_first else [review, limit]
-    agent = create_agent(model, [search, read], middleware=stack, **thread())
-    ask(agent, ONE)
+    agent = create_agent(model, [search, read], middleware=stack, **in_memory())
+    send(agent, config=ONE)
     edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
     messages = call(agent, Command(resume={"decisions": [edit]}), ONE)["messages"]
     assert answers(messages)[0].startswith("read x")
@@ -235,13 +225,13 @@ def test_an_edited_call_counts_for_the_tool_that_ran(
 
 
 def test_calls_that_are_edited_in_parallel_do_not_exceed_the_limit_together(
-    ask: Ask, call: Ask
+    send: Ask, call: Ask
 ) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="read", run_limit=2)
     review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
-    agent = create_agent(model, [search, read], middleware=[review, limit], **thread())
-    waiting = ask(agent, ONE)["__interrupt__"]
+    agent = create_agent(model, [search, read], middleware=[review, limit], **in_memory())
+    waiting = send(agent, config=ONE)["__interrupt__"]
     edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
     resume = {question.id: edit for question in waiting}
     messages = call(agent, Command(resume=resume), ONE)["messages"]
@@ -263,37 +253,37 @@ class Guard(AgentMiddleware[Any, Any]):
 
 
 @pytest.mark.parametrize("limit_first", [True, False])
-def test_a_call_that_a_guard_refuses_does_not_count(ask: Ask, limit_first: bool) -> None:
+def test_a_call_that_a_guard_refuses_does_not_count(send: Ask, limit_first: bool) -> None:
     model = ScriptedChatModel([[s("secret")], [s("1")], [s("2")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=1)
     stack: list[Any] = [limit, Guard()] if limit_first else [Guard(), limit]
-    agent = create_agent(model, [search], middleware=stack, **thread())
-    assert answers(ask(agent, ONE)["messages"]) == ["No.", "found 1", "refused"]
+    agent = create_agent(model, [search], middleware=stack, **in_memory())
+    assert answers(send(agent, config=ONE)["messages"]) == ["No.", "found 1", "refused"]
     assert counts(agent) == {"search": 1}
 
 
 class AnswersHimself(AgentMiddleware[Any, Any]):
-    """Runs a tool in its own way, of which LangChain hears nothing."""
+    """Runs a tool in its own way, which LangChain does not see."""
 
     def around_tool(self, request: Any) -> Flow[Any]:
         return ToolMessage("mine", tool_call_id=request.tool_call["id"])
         yield
 
 
-def test_a_tool_that_a_layer_runs_itself_counts(ask: Ask) -> None:
+def test_a_tool_that_a_layer_runs_itself_counts(send: Ask) -> None:
     model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
     stack = [ToolCallLimitMiddleware(run_limit=1), AnswersHimself()]
-    assert answers(ask(create_agent(model, [search], middleware=stack))["messages"]) == [
+    assert answers(send(create_agent(model, [search], middleware=stack))["messages"]) == [
         "mine",
         "refused",
     ]
 
 
-def test_a_call_of_an_unknown_tool_does_not_count(ask: Ask) -> None:
+def test_a_call_of_an_unknown_tool_does_not_count(send: Ask) -> None:
     model = ScriptedChatModel([[{"name": "serach", "args": {}}], [s("1")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=1)
-    agent = create_agent(model, [search], middleware=[limit], **thread())
-    assert answers(ask(agent, ONE)["messages"])[1] == "found 1"
+    agent = create_agent(model, [search], middleware=[limit], **in_memory())
+    assert answers(send(agent, config=ONE)["messages"])[1] == "found 1"
     assert counts(agent) == {"search": 1}
 
 
@@ -302,7 +292,7 @@ def broken(query: str) -> str:
     raise RuntimeError(query)
 
 
-def test_a_tool_that_fails_counts(ask: Ask) -> None:
+def test_a_tool_that_fails_counts(send: Ask) -> None:
     calls = [{"name": "broken", "args": {"query": "1"}}]
     limit = ToolCallLimitMiddleware(run_limit=2)
     agent = create_agent(
@@ -311,18 +301,18 @@ def test_a_tool_that_fails_counts(ask: Ask) -> None:
         middleware=[limit],
         handle_tool_errors=True,
     )
-    texts = answers(ask(agent)["messages"])
+    texts = answers(send(agent)["messages"])
     assert ["Error" in text for text in texts] == [True, True, False]
     assert texts[-1] == "refused"
 
 
-def test_a_tool_that_kills_the_run_leaves_a_thread_that_still_counts(ask: Ask) -> None:
+def test_a_tool_that_kills_the_run_leaves_a_thread_that_still_counts(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), {"name": "broken", "args": {"query": "1"}}], [s("2")], "."])
     limit = ToolCallLimitMiddleware(tool_name="search", thread_limit=1)
-    agent = create_agent(model, [search, broken], middleware=[limit], **thread())
+    agent = create_agent(model, [search, broken], middleware=[limit], **in_memory())
     with pytest.raises(RuntimeError, match="1"):
-        ask(agent, ONE)
-    texts = answers(ask(agent, ONE)["messages"])
+        send(agent, config=ONE)
+    texts = answers(send(agent, config=ONE)["messages"])
     # Results of tools parallel to the failed one are kept or dropped together with their counts.
     assert texts[-1] == ("refused" if "found 1" in texts else "found 2")
 
@@ -334,12 +324,12 @@ class Retries(AgentMiddleware[Any, Any]):
 
 
 @pytest.mark.parametrize("limit_first", [True, False])
-def test_what_layers_do_within_a_call_counts_as_one(ask: Ask, limit_first: bool) -> None:
+def test_what_layers_do_within_a_call_counts_as_one(send: Ask, limit_first: bool) -> None:
     limit = ToolCallLimitMiddleware(thread_limit=2)
     stack: list[Any] = [limit, Retries()] if limit_first else [Retries(), limit]
     model = ScriptedChatModel([[s("1")], [s("2")], [s("3")], "Done."])
-    agent = create_agent(model, [search], middleware=stack, **thread())
-    assert answers(ask(agent, ONE)["messages"]) == ["found 1", "found 2", "refused"]
+    agent = create_agent(model, [search], middleware=stack, **in_memory())
+    assert answers(send(agent, config=ONE)["messages"]) == ["found 1", "found 2", "refused"]
     assert counts(agent) == {"search": 2}
 
 
@@ -348,7 +338,7 @@ ORDERS = pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 
 @ORDERS
 def test_a_call_that_one_limit_refuses_does_not_count_for_others(
-    ask: Ask, order: tuple[int, int]
+    send: Ask, order: tuple[int, int]
 ) -> None:
     limits = [
         ToolCallLimitMiddleware(thread_limit=2),
@@ -356,8 +346,8 @@ def test_a_call_that_one_limit_refuses_does_not_count_for_others(
     ]
     model = ScriptedChatModel([[s("1"), s("2"), r("3"), r("4")], "Done."])
     stack: list[Any] = [limits[index] for index in order]
-    agent = create_agent(model, [search, read], middleware=stack, **thread())
-    messages = ask(agent, ONE)["messages"]
+    agent = create_agent(model, [search, read], middleware=stack, **in_memory())
+    messages = send(agent, config=ONE)["messages"]
     assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
     assert "calls of search" in messages[3].text
     assert "2 of 2 tool calls" in messages[5].text
@@ -365,7 +355,7 @@ def test_a_call_that_one_limit_refuses_does_not_count_for_others(
 
 
 @ORDERS
-def test_a_limit_that_ends_the_run_takes_precedence(ask: Ask, order: tuple[int, int]) -> None:
+def test_a_limit_that_ends_the_run_takes_precedence(send: Ask, order: tuple[int, int]) -> None:
     limits = [
         ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
         ToolCallLimitMiddleware(tool_name="search", run_limit=1),
@@ -373,7 +363,7 @@ def test_a_limit_that_ends_the_run_takes_precedence(ask: Ask, order: tuple[int, 
     stack: list[Any] = [limits[index] for index in order]
     for script in ([[s("1")], [s("2")]], [[s("1"), s("2")]]):
         model = ScriptedChatModel(script)
-        messages = ask(create_agent(model, [search], middleware=stack))["messages"]
+        messages = send(create_agent(model, [search], middleware=stack))["messages"]
         assert answers(messages) == ["found 1", "refused"]
         assert "1 of 1 tool calls" in messages[-1].text
 
@@ -387,11 +377,11 @@ class Hurries(AgentMiddleware[Any, Any]):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_jump_to_the_tools_does_not_bypass_the_limit(ask: Ask, first: bool) -> None:
+def test_a_jump_to_the_tools_does_not_bypass_the_limit(send: Ask, first: bool) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1)
     stack: list[Any] = [limit, Hurries()] if first else [Hurries(), limit]
     model = ScriptedChatModel([[s("1"), s("2")], "Done."])
-    assert answers(ask(create_agent(model, [search], middleware=stack))["messages"]) == [
+    assert answers(send(create_agent(model, [search], middleware=stack))["messages"]) == [
         "found 1",
         "refused",
     ]
@@ -407,29 +397,21 @@ class NeverContent(AgentMiddleware[Any, Any]):
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize(("exit_behavior", "last"), [("end", "I had to stop"), ("answer", "So.")])
 def test_a_hook_that_always_jumps_back_cannot_continue_after_the_limit(
-    ask: Ask, exit_behavior: Any, last: str, first: bool
+    send: Ask, exit_behavior: Any, last: str, first: bool
 ) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
     stack: list[Any] = [limit, NeverContent()] if first else [NeverContent(), limit]
     model = ScriptedChatModel([[s("1"), s("2")], *(["So."] if exit_behavior == "answer" else [])])
-    messages = ask(create_agent(model, [search], middleware=stack))["messages"]
+    messages = send(create_agent(model, [search], middleware=stack))["messages"]
     assert messages[-1].text.startswith(last)
     model.assert_done()
 
 
-class LooksAway(AgentMiddleware[Any, Any]):
-    """Goes back to the model whatever it has called."""
-
-    @hook_config(can_jump_to=["model"])
-    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"jump_to": "model"}
-
-
-def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(ask: Ask) -> None:
+def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(send: Ask) -> None:
     limit = ToolCallLimitMiddleware(tool_name="search", run_limit=0, exit_behavior="end")
     model = ScriptedChatModel([[s("1"), r("2")]])
-    agent = create_agent(model, [search, read], middleware=[limit, LooksAway()])
-    messages = ask(agent)["messages"]
+    agent = create_agent(model, [search, read], middleware=[limit, BackToModel()])
+    messages = send(agent)["messages"]
     expected = "The run ended, and this call has no result. It is not known whether the call ran."
     assert answers(messages) == ["refused", expected]
     assert messages[-1].text.startswith("I had to stop here")
@@ -437,28 +419,28 @@ def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(ask: Ask
 
 def wait(query: str) -> str:
     """Wait for a person."""
-    return f"heard {interrupt(query)}"
+    return f"answered {interrupt(query)}"
 
 
-def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(ask: Ask, call: Ask) -> None:
+def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(send: Ask, call: Ask) -> None:
     waits = {"name": "wait", "args": {"query": "?"}}
     model = ScriptedChatModel([[s("1"), waits, s("2")], [s("3"), waits], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=3)
-    agent = create_agent(model, [search, wait], middleware=[limit], **thread())
-    assert "__interrupt__" in ask(agent, ONE)
+    agent = create_agent(model, [search, wait], middleware=[limit], **in_memory())
+    assert "__interrupt__" in send(agent, config=ONE)
     messages = call(agent, Command(resume="yes"), ONE)["messages"]
-    assert answers(messages) == ["found 1", "heard yes", "found 2", "refused", "refused"]
+    assert answers(messages) == ["found 1", "answered yes", "found 2", "refused", "refused"]
     assert counts(agent) == {"search": 2, "wait": 1}
 
 
-def test_the_limit_still_ends_a_run_that_waited_for_a_person(ask: Ask, call: Ask) -> None:
+def test_the_limit_still_ends_a_run_that_waited_for_a_person(send: Ask, call: Ask) -> None:
     waits = {"name": "wait", "args": {"query": "?"}}
     model = ScriptedChatModel([[waits, s("1")]])
     limit = ToolCallLimitMiddleware(thread_limit=1, exit_behavior="end")
-    agent = create_agent(model, [search, wait], middleware=[limit], **thread())
-    assert "__interrupt__" in ask(agent, ONE)
+    agent = create_agent(model, [search, wait], middleware=[limit], **in_memory())
+    assert "__interrupt__" in send(agent, config=ONE)
     messages = call(agent, Command(resume="yes"), ONE)["messages"]
-    assert answers(messages) == ["heard yes", "refused"]
+    assert answers(messages) == ["answered yes", "refused"]
     assert messages[-1].text.startswith("I had to stop here: 1 of 1 tool calls")
 
 
@@ -468,24 +450,24 @@ class Answer(BaseModel):
     text: str
 
 
-def test_a_structured_answer_does_not_count_and_may_still_be_given(ask: Ask) -> None:
+def test_a_structured_answer_does_not_count_and_may_still_be_given(send: Ask) -> None:
     final = {"name": "Answer", "args": {"text": "so"}}
     limit = ToolCallLimitMiddleware(thread_limit=0)
     model = ScriptedChatModel([[s("1")], [final]])
-    agent = create_agent(model, [search], middleware=[limit], response_format=Answer, **thread())
-    assert ask(agent, ONE)["structured_response"] == Answer(text="so")
+    agent = create_agent(model, [search], middleware=[limit], response_format=Answer, **in_memory())
+    assert send(agent, config=ONE)["structured_response"] == Answer(text="so")
     assert counts(agent) == {}
 
 
 class DropsReplies(AgentMiddleware[Any, Any]):
-    """Hands on what the model said, without the reply to its structured answer."""
+    """Passes on what the model said, without the reply to its structured answer."""
 
     def around_model(self, request: Any) -> Flow[Any]:
         response = yield request
         return response.result[0]
 
 
-def test_a_pending_structured_answer_is_not_a_tool_call(ask: Ask) -> None:
+def test_a_pending_structured_answer_is_not_a_tool_call(send: Ask) -> None:
     final = {"name": "Answer", "args": {"text": "so"}}
     agent = create_agent(
         ScriptedChatModel([[final]]),
@@ -493,19 +475,19 @@ def test_a_pending_structured_answer_is_not_a_tool_call(ask: Ask) -> None:
         middleware=[ToolCallLimitMiddleware(run_limit=0), DropsReplies()],
         response_format=Answer,
     )
-    assert ask(agent)["structured_response"] == Answer(text="so")
+    assert send(agent)["structured_response"] == Answer(text="so")
 
 
-def test_a_last_answer_may_be_structured_and_is_asked_for_again(ask: Ask) -> None:
+def test_a_last_answer_may_be_structured_and_is_asked_for_again(send: Ask) -> None:
     final = {"name": "Answer", "args": {"text": "so"}}
     limit = ToolCallLimitMiddleware(run_limit=0, exit_behavior="answer")
     model = ScriptedChatModel([[s("1")], "In prose.", [final]])
     agent = create_agent(model, [search], middleware=[limit], response_format=Answer)
-    assert ask(agent)["structured_response"] == Answer(text="so")
+    assert send(agent)["structured_response"] == Answer(text="so")
     assert [request.tools for request in model.requests[1:]] == [["Answer"], ["Answer"]]
 
 
-def test_calls_that_the_provider_runs_do_not_count(ask: Ask) -> None:
+def test_calls_that_the_provider_runs_do_not_count(send: Ask) -> None:
     content: Any = [
         {"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}},
         {"type": "text", "text": "Let me look."},
@@ -516,13 +498,13 @@ def test_calls_that_the_provider_runs_do_not_count(ask: Ask) -> None:
         ScriptedChatModel([message, "Done."]),
         [search, {"type": "web_search"}],
         middleware=[limit],
-        **thread(),
+        **in_memory(),
     )
-    assert answers(ask(agent, ONE)["messages"]) == ["found 1"]
+    assert answers(send(agent, config=ONE)["messages"]) == ["found 1"]
     assert counts(agent) == {"search": 1}
 
 
-def test_a_tool_that_ends_the_run_counts_and_ends_it(ask: Ask) -> None:
+def test_a_tool_that_ends_the_run_counts_and_ends_it(send: Ask) -> None:
     limit = ToolCallLimitMiddleware(thread_limit=1)
 
     @tool(return_direct=True)
@@ -531,12 +513,12 @@ def test_a_tool_that_ends_the_run_counts_and_ends_it(ask: Ask) -> None:
         return text
 
     model = ScriptedChatModel([[{"name": "final", "args": {"text": "That is all."}}]])
-    agent = create_agent(model, [final], middleware=[limit], **thread())
-    assert ask(agent, ONE)["messages"][-1].text == "That is all."
+    agent = create_agent(model, [final], middleware=[limit], **in_memory())
+    assert send(agent, config=ONE)["messages"][-1].text == "That is all."
     assert counts(agent) == {"final": 1}
 
 
-def test_a_refused_call_of_a_direct_tool_goes_back_to_the_model(ask: Ask) -> None:
+def test_a_refused_call_of_a_direct_tool_goes_back_to_the_model(send: Ask) -> None:
     @tool(return_direct=True)
     def final(text: str) -> str:
         """Say it."""
@@ -544,10 +526,10 @@ def test_a_refused_call_of_a_direct_tool_goes_back_to_the_model(ask: Ask) -> Non
 
     model = ScriptedChatModel([[{"name": "final", "args": {"text": "x"}}], "Then not."])
     agent = create_agent(model, [final], middleware=[ToolCallLimitMiddleware(run_limit=0)])
-    assert ask(agent)["messages"][-1].text == "Then not."
+    assert send(agent)["messages"][-1].text == "Then not."
 
 
-def test_a_subagent_in_a_tool_has_separate_counts(ask: Ask) -> None:
+def test_a_subagent_in_a_tool_has_separate_counts(send: Ask) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1)
 
     @tool
@@ -559,8 +541,8 @@ def test_a_subagent_in_a_tool_has_separate_counts(ask: Ask) -> None:
 
     model = ScriptedChatModel([[{"name": "delegate", "args": {"task": "t"}, "id": "1"}], "Done."])
     outer = ToolCallLimitMiddleware(thread_limit=5)
-    agent = create_agent(model, [delegate], middleware=[outer], **thread())
-    assert answers(ask(agent, ONE)["messages"]) == ["['found t', 'refused']"]
+    agent = create_agent(model, [delegate], middleware=[outer], **in_memory())
+    assert answers(send(agent, config=ONE)["messages"]) == ["['found t', 'refused']"]
     assert counts(agent) == {"delegate": 1}
 
 
@@ -574,21 +556,21 @@ def test_results_are_streamed_as_without_a_limit(collect: Ask) -> None:
     assert streamed(ToolCallLimitMiddleware(run_limit=1)) == streamed()
 
 
-def test_the_state_of_the_limit_is_not_in_the_result(ask: Ask) -> None:
+def test_the_state_of_the_limit_is_not_in_the_result(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")]])
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    assert set(ask(create_agent(model, [search], middleware=[limit]))) == {"messages"}
+    assert set(send(create_agent(model, [search], middleware=[limit]))) == {"messages"}
 
 
-def test_a_limit_with_room_for_the_whole_turn_leaves_no_record(ask: Ask) -> None:
+def test_a_limit_with_room_for_the_whole_turn_leaves_no_record(send: Ask) -> None:
     for limit, noted in ((2, False), (1, True)):
         model = ScriptedChatModel([[s("1"), s("2")], "Done."])
         stack = [ToolCallLimitMiddleware(run_limit=limit)]
-        turn = ask(create_agent(model, [search], middleware=stack))["messages"][1]
+        turn = send(create_agent(model, [search], middleware=stack))["messages"][1]
         assert ("tool_call_limits" in turn.response_metadata) == noted
 
 
-def test_foreign_metadata_is_ignored(ask: Ask) -> None:
+def test_foreign_metadata_is_ignored(send: Ask) -> None:
     message = AIMessage(
         "",
         tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}],
@@ -596,7 +578,7 @@ def test_foreign_metadata_is_ignored(ask: Ask) -> None:
     )
     limit = ToolCallLimitMiddleware(run_limit=1)
     agent = create_agent(ScriptedChatModel([message, "Done."]), [search], middleware=[limit])
-    assert answers(ask(agent)["messages"]) == ["found 1"]
+    assert answers(send(agent)["messages"]) == ["found 1"]
 
 
 def test_limits_have_attributes_and_are_named_after_their_tool() -> None:
@@ -632,11 +614,11 @@ def test_a_tool_is_given_by_name() -> None:
         ToolCallLimitMiddleware(tool_name=search, run_limit=1)  # type: ignore[arg-type]
 
 
-def test_a_limit_that_is_changed_between_runs_applies(ask: Ask) -> None:
+def test_a_limit_that_is_changed_between_runs_applies(send: Ask) -> None:
     limit = ToolCallLimitMiddleware(run_limit=2)
     for allowed in (2, 1):
         limit.run_limit = allowed
         model = ScriptedChatModel([[s()], [s("b")], "Done."])
-        result = ask(create_agent(model, [search], middleware=[limit]))
+        result = send(create_agent(model, [search], middleware=[limit]))
         refused = ["refused"] * (2 - allowed)
         assert answers(result["messages"]) == [*["found a", "found b"][:allowed], *refused]

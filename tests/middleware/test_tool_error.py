@@ -139,7 +139,7 @@ def test_an_on_error_that_returns_something_else_is_reported(call: Any) -> None:
     assert isinstance(caught.value.__context__, ValueError)
 
 
-@pytest.mark.parametrize("switch", [True, "Told.", ValueError])
+@pytest.mark.parametrize("switch", [True, "Reported.", ValueError])
 def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
     never = ToolErrorMiddleware(lambda error, request: "never")
     ((text, status),) = tool_results(call(agent(never, handle_tool_errors=switch), GO))
@@ -328,20 +328,20 @@ def reported(*errors: Exception, on_error: Any = None, **settings: Any) -> Any:
     return agent(ToolErrorMiddleware(on_error), retry, tools=[fails])
 
 
-def test_it_hears_of_a_failure_that_retries_inside_of_it_report(call: Any) -> None:
-    heard: list[Exception] = []
+def test_it_sees_a_failure_that_retries_inside_of_it_report(call: Any) -> None:
+    observed: list[Exception] = []
 
     def words(error: Exception, request: Any) -> str:
-        heard.append(error)
+        observed.append(error)
         return f"sorry: {error}"
 
     errors = [ConnectionError("first"), ConnectionError("last")]
     assert tool_results(call(reported(*errors, on_error=words), GO)) == [("sorry: last", "error")]
-    assert heard == errors[1:]
-    heard.clear()
+    assert observed == errors[1:]
+    observed.clear()
     once = reported(errors[0], on_error=words)
     assert tool_results(call(once, GO)) == [("worked", "success")]
-    assert heard == []
+    assert observed == []
 
 
 def test_without_on_error_the_report_of_the_retries_stays(call: Any) -> None:
@@ -368,7 +368,7 @@ def test_if_on_error_itself_fails_its_error_is_raised(call: Any) -> None:
 
 def test_a_text_that_on_failure_chose_stays(call: Any) -> None:
     settings = {"on_failure": lambda error: f"given up: {error}"}
-    stack = reported(OSError(1), OSError(2), on_error=lambda *_: "heard", **settings)
+    stack = reported(OSError(1), OSError(2), on_error=lambda *_: "answered", **settings)
     assert tool_results(call(stack, GO)) == [("given up: 2", "error")]
 
 
@@ -380,7 +380,7 @@ def test_a_failure_inside_an_agent_in_a_tool_is_not_the_tools_failure(call: Any)
         """Ask another agent."""
         return str(inner.invoke(GO)["messages"][-1].text)
 
-    outer = agent(ToolErrorMiddleware(lambda *_: "heard"), tools=[delegate])
+    outer = agent(ToolErrorMiddleware(lambda *_: "answered"), tools=[delegate])
     assert tool_results(call(outer, GO)) == [("Done.", "success")]
 
 

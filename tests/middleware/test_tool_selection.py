@@ -16,6 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, run
 from agent_factory.middleware import LLMToolSelectorMiddleware, ToolSelectionError
 from agent_factory.testing import ScriptedChatModel
+from samples import mail
 
 Run = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -26,12 +27,6 @@ GO: Any = {"messages": [HumanMessage("How warm is it in Ulm?", id="q")]}
 def weather(city: str) -> str:
     """The weather in a city."""
     return f"12 degrees in {city}"
-
-
-@tool
-def mail(to: str) -> str:
-    """Send a mail."""
-    return f"sent to {to}"
 
 
 @tool

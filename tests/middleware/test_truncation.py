@@ -24,10 +24,7 @@ from agent_factory.middleware.summarization import (
     safe_cuts,
 )
 from agent_factory.testing import ScriptedChatModel
-
-
-def count_them(messages: list[Any]) -> str:
-    return f"{len(messages)} messages"
+from samples import message_count
 
 
 @st.composite
@@ -101,7 +98,10 @@ def test_order_is_kept_and_nothing_is_lost_outside_the_summarized_part(
     messages: Any, keep: int
 ) -> None:
     middleware = SummarizationMiddleware(
-        ScriptedChatModel(), trigger=("messages", 1), keep=("messages", keep), summarizer=count_them
+        ScriptedChatModel(),
+        trigger=("messages", 1),
+        keep=("messages", keep),
+        summarizer=message_count,
     )
     sent: list[Any] = []
     request: Any = ModelRequest(model=FakeListChatModel(responses=[]), messages=messages)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import uvicorn
+from langgraph_sdk import get_sync_client
+from langgraph_sdk.client import SyncLangGraphClient
 
 from agent_factory.serve import create_app
 from agent_factory.service import Service
@@ -39,3 +41,17 @@ def served(service: Service, **options: Any) -> Iterator[str]:
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients speak to this machine."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> Iterator[str]:
+    """The URL of the service of a module."""
+    with served(service) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[SyncLangGraphClient]:
+    """A client of LangGraph's for the service of a module."""
+    with get_sync_client(url=url) as client:
+        yield client

@@ -12,16 +12,16 @@ import httpx
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
-from langgraph.types import interrupt
 from langgraph_sdk.errors import APIStatusError
 
 from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from serve.agents import ask
 
 REFUSED = (APIStatusError, httpx.HTTPStatusError)
-"""What the client raises; `runs.wait` has an error of its own."""
+"""What the client raises; `runs.wait` has its own error."""
 
 HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 
@@ -47,11 +47,6 @@ def pay(euros: int) -> str:
     """Pay a bill."""
     get_stream_writer()({"paying": euros})
     return f"Paid {euros}."
-
-
-def ask(about: str) -> str:
-    """Ask a person."""
-    return f"They said {interrupt({'about': about})}."
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from agent_factory import ToolRuntime, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from samples import edit
 
 Mode = Literal["batched", "per_call"]
 ARGS = {"order_id": "A1", "euros": 40}
@@ -78,10 +79,6 @@ def edited(**args: Any) -> dict[str, Any]:
     return {"type": "edit", "edited_action": {"name": "refund", "args": args}}
 
 
-def moved(name: str, **args: Any) -> dict[str, Any]:
-    return {"type": "edit", "edited_action": {"name": name, "args": args}}
-
-
 @dataclass(frozen=True)
 class Mistake:
     """A decision that is refused.
@@ -134,7 +131,7 @@ MISTAKES = [
         "'reason' is not a part of 'reject'. Did you mean 'message'?",
     ),
     Mistake(
-        "a reason that is no text",
+        "a reason that is not text",
         {"type": "reject", "message": {"why": "Fraud"}},
         "the reason must be a string, got dict",
     ),
@@ -165,10 +162,10 @@ MISTAKES = [
         edited(order_id="A1", euros=10, runtime={}),
         "do not fit refund: 'runtime' is not an argument",
     ),
-    Mistake("an unknown tool", moved("refnd", **ARGS), "there is no tool 'refnd' to run instead."),
+    Mistake("an unknown tool", edit("refnd", **ARGS), "there is no tool 'refnd' to run instead."),
     Mistake(
         "a tool that is denied",
-        moved("wire", euros=40),
+        edit("wire", euros=40),
         "the policy does not allow the edited call of wire: Wires are off.",
     ),
     Mistake(
@@ -207,10 +204,10 @@ OUTCOMES = [
     Outcome("an edit", edited(order_id="A1", euros=10), ("refund", {**ARGS, "euros": 10})),
     Outcome(
         "an edit into a tool that is free",
-        moved("look", order_id="A1"),
+        edit("look", order_id="A1"),
         ("look", {"order_id": "A1"}),
     ),
-    Outcome("an edit into a reviewed tool", moved("gift", euros=9), asks="gift"),
+    Outcome("an edit into a reviewed tool", edit("gift", euros=9), asks="gift"),
     Outcome("a rejection", {"type": "reject"}),
     Outcome("a rejection with a reason", {"type": "reject", "message": "Fraud"}),
 ]

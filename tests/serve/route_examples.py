@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,20 +207,23 @@ def send(
     return asyncio.run(first_parts(client.app, request))
 
 
-async def first_parts(app: Any, request: Any) -> httpx.Response:
-    """What a stream sends in its first moments."""
+async def first_parts(app: Any, request: Any, until: bytes = b"") -> httpx.Response:
+    """The start of a stream: up to some bytes, or what it sends in its first moments."""
     sent: list[Any] = []
-    body = asyncio.Event()
+    body, enough = asyncio.Event(), asyncio.Event()
 
     async def receive() -> Any:
         if not body.is_set():
             body.set()
             return {"type": "http.request"}
-        await asyncio.sleep(0.2)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(enough.wait(), 30 if until else 0.2)
         return {"type": "http.disconnect"}
 
     async def collect(message: Any) -> None:
         sent.append(message)
+        if until and until in message.get("body", b""):
+            enough.set()
 
     scope = {
         "type": "http",

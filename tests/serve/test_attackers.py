@@ -18,9 +18,13 @@ from agent_factory.review import StandingApproval, StoredApprovals
 from agent_factory.review.approvals import NAMESPACE
 from agent_factory.review.records import call_digest, tool_digest
 from agent_factory.service import NotFound
+from samples import combinations
 from serve.attacked_desk import AGENTS, HI, Desk, attacked_desk
 
-each_agent = pytest.mark.parametrize("agent", AGENTS)
+
+def each_agent(first: int) -> pytest.MarkDecorator:
+    """Parametrize with every agent, a third of them in short tests."""
+    return pytest.mark.parametrize("agent", combinations(AGENTS, every=3, first=first))
 
 
 @pytest.fixture(scope="module")
@@ -84,19 +88,24 @@ PLACE = {"thread_id", "checkpoint_id", "checkpoint_ns"}
 """Keys that clients send by habit, and which are dropped: the path names the thread."""
 
 
-@pytest.mark.parametrize("agent", ["batched", "before"])
-def test_keys_of_langgraph_are_refused(desk: Desk, agent: str) -> None:
+KEYS = configurable_keys()
+REFUSED = sorted({*KEYS} - PLACE)
+
+
+@pytest.mark.parametrize(
+    ("agent", "key"), combinations(["batched", "before"], sorted({*KEYS} - PLACE), every=6)
+)
+def test_keys_of_langgraph_are_refused(desk: Desk, agent: str, key: str) -> None:
     thread = desk.waiting(agent)
     value: Any = answers(desk, thread) or {"x": 1}
     desk.cancel(thread)
     before = desk.service.state(thread)
-    for key in {*configurable_keys()} - PLACE:
-        for response in each_way_in(desk, thread, agent, {key: value}):
-            assert response.status_code < 500
-        body = {"assistant_id": agent, "config": {"configurable": {key: value}}}
-        answer = desk.eve.post(f"/threads/{thread}/runs", json=body)
-        assert answer.status_code == 422
-        assert key in answer.json()["detail"]
+    for response in each_way_in(desk, thread, agent, {key: value}):
+        assert response.status_code < 500
+    body = {"assistant_id": agent, "config": {"configurable": {key: value}}}
+    answer = desk.eve.post(f"/threads/{thread}/runs", json=body)
+    assert answer.status_code == 422
+    assert key in answer.json()["detail"]
     assert desk.service.state(thread) == before
     assert desk.paid == []
 
@@ -111,7 +120,7 @@ def test_keys_that_name_the_thread_are_dropped(desk: Desk, key: str) -> None:
     assert desk.paid == []
 
 
-@pytest.mark.parametrize("key", configurable_keys())
+@pytest.mark.parametrize("key", KEYS)
 def test_python_cannot_set_a_key_of_langgraph_either(desk: Desk, key: str) -> None:
     with pytest.raises(ArgumentError, match=key):
         desk.service.submit("batched", message="Hi", config={"configurable": {key: 1}})
@@ -141,7 +150,7 @@ def test_a_service_cannot_allow_what_langgraph_reads(desk: Desk, keys: Any) -> N
 # Going on
 
 
-@each_agent
+@each_agent(first=0)
 def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
     for more in ({}, {"config": {"metadata": {"run_id": "x"}}}):
         thread = desk.waiting(agent)
@@ -153,7 +162,7 @@ def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
     assert desk.paid == [5]
 
 
-@each_agent
+@each_agent(first=1)
 def test_a_review_is_not_passed_from_its_checkpoint(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     for place in desk.checkpoints(thread):
@@ -161,7 +170,7 @@ def test_a_review_is_not_passed_from_its_checkpoint(desk: Desk, agent: str) -> N
     assert desk.paid == []
 
 
-@each_agent
+@each_agent(first=2)
 def test_a_decision_is_carried_out_once(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     desk.approve(thread).result(30)
@@ -171,7 +180,7 @@ def test_a_decision_is_carried_out_once(desk: Desk, agent: str) -> None:
         assert desk.paid == [5]
 
 
-@each_agent
+@each_agent(first=0)
 def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     desk.may_end.clear()
@@ -187,7 +196,7 @@ def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     assert desk.paid == [5]
 
 
-@each_agent
+@each_agent(first=1)
 def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
     user = {"id": "u", "role": "user", "content": "Hi"}
     for path in ("/ag-ui/", "/v1/chat/completions"):
@@ -207,8 +216,10 @@ def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
 # Pauses
 
 
-@pytest.mark.parametrize("agent", ["before", "after"])
-@pytest.mark.parametrize("nodes", [[], ["model"], ["tools"], "*", None])
+NODES: list[Any] = [[], ["model"], ["tools"], "*", None]
+
+
+@pytest.mark.parametrize(("agent", "nodes"), combinations(["before", "after"], NODES, every=2))
 def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: Any) -> None:
     for name in ("interrupt_before", "interrupt_after"):
         thread = uuid4().hex
@@ -278,7 +289,7 @@ WRAPS: list[Callable[[Any], Any]] = [
 ]
 
 
-@each_agent
+@each_agent(first=2)
 def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
     forms = FORMS[AGENTS.index(agent) % len(FORMS) :] + FORMS
     for way, form in zip(("new", "interrupt", "rollback"), forms, strict=False):
@@ -290,7 +301,10 @@ def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
     assert desk.paid == []
 
 
-@pytest.mark.parametrize("agent", ["batched", "before", "custom", "graph", "inside"])
+WRITTEN = ["batched", "before", "custom", "graph", "inside"]
+
+
+@pytest.mark.parametrize("agent", combinations(WRITTEN, every=4, first=1))
 def test_a_written_state_claims_no_review(desk: Desk, agent: str) -> None:
     nodes = [None, "__input__", "__copy__", *desk.service.agents[agent].nodes]
     forms = cycle([(form, wrap) for wrap in WRAPS for form in FORMS])
@@ -319,7 +333,7 @@ def test_a_record_of_a_review_is_not_written_by_clients(desk: Desk) -> None:
         assert last.response_metadata.keys().isdisjoint(CLAIMS)
 
 
-@each_agent
+@each_agent(first=0)
 def test_a_step_that_is_skipped_by_a_write_is_taken(desk: Desk, agent: str) -> None:
     for node in desk.service.agents[agent].nodes:
         thread = desk.waiting(agent)
@@ -367,7 +381,7 @@ def test_other_fields_decide_nothing(desk: Desk, agent: str) -> None:
     assert desk.paid == []
 
 
-def test_an_item_of_the_store_is_no_standing_approval(desk: Desk) -> None:
+def test_an_item_of_the_store_is_not_a_standing_approval(desk: Desk) -> None:
     digest = tool_digest(tools_of(desk.service.agents["remembers"])["pay"])
     approval = StandingApproval("a", "pay", digest, {}, {"euros": {"<=": 50}}, 3600, by="ann")
     memory = InMemoryStore()

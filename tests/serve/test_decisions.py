@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from agent_factory import review
 from agent_factory.cli.app import app
 from agent_factory.service import Service
-from serve.conftest import served
+from samples import combinations
 from serve.refund_desk import (
     MISTAKES,
     OUTCOMES,
@@ -328,20 +328,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service) as url:
-        yield url
-
-
 @pytest.fixture
 def way(request: pytest.FixtureRequest, mode: Mode, service: Service, tmp_path: Path) -> Way:
     kind: type[Way] = request.param
     return kind(mode, service, request.getfixturevalue("url"), tmp_path, via=WAYS[kind])
 
 
-modes = pytest.mark.parametrize("mode", ["batched", "per_call"])
-ways = pytest.mark.parametrize("way", WAYS, indirect=True, ids=lambda kind: kind.__name__)
+MODES = ("batched", "per_call")
 
 
 def ran_in(thread: str) -> list[tuple[str, dict[str, Any]]]:
@@ -364,8 +357,7 @@ def decisions_in(way: Way) -> list[Any]:
     return [entry for entry in reversed(entries) if isinstance(entry.detail, dict)]
 
 
-@modes
-@ways
+@pytest.mark.parametrize(("way", "mode"), combinations(WAYS, MODES, every=2), indirect=["way"])
 def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> None:
     way.ask()
     reference = Decide(way.mode, way.service, way.url, way.folder)
@@ -385,9 +377,9 @@ def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> 
     assert ran_in(way.thread) == [("refund", {"order_id": "A1", "euros": 40})]
 
 
-@modes
-@ways
-@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.name)
+@pytest.mark.parametrize(
+    ("way", "mode", "outcome"), combinations(WAYS, MODES, OUTCOMES, every=4), indirect=["way"]
+)
 def test_what_is_decided_is_what_happens(way: Way, outcome: Outcome) -> None:
     way.ask()
     if way.decide(outcome.decision) is INEXPRESSIBLE:

@@ -27,18 +27,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[Any]:
-    with get_sync_client(url=url) as client:
-        yield client
-
-
 @pytest.fixture
 def thread(client: Any) -> str:
     return str(client.threads.create()["thread_id"])

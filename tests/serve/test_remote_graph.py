@@ -15,7 +15,7 @@ from langgraph.types import Command
 from langgraph_sdk import get_client, get_sync_client
 
 from agent_factory.service import Service
-from serve.conftest import served
+from samples import texts
 from serve.langgraph_desk import HI, running_service, said
 
 Remote = Callable[[str], RemoteGraph]
@@ -28,12 +28,6 @@ REJECT: Any = {"decisions": [{"type": "reject", "message": "Too much."}]}
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with running_service(f"sqlite:///{tmp_path_factory.mktemp('remote')}/desk.db") as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service) as url:
-        yield url
 
 
 @pytest.fixture
@@ -116,10 +110,6 @@ def around(remote: Remote, agent: str) -> Any:
     graph.add_node("remote", remote(agent))
     graph.add_edge(START, "remote")
     return graph.compile(checkpointer=InMemorySaver())
-
-
-def texts(values: Any) -> list[str]:
-    return [message.text for message in values["messages"]]
 
 
 def test_an_agent_of_the_service_is_a_node(remote: Remote, thread: Any) -> None:

@@ -36,6 +36,7 @@ from agent_factory.serve.security import (
 from agent_factory.service import Service
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.testing import ScriptedChatModel
+from samples import pay
 from serve.conftest import served
 
 ANN = {"x-user": "ann@acme"}
@@ -50,11 +51,6 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("Done.")
     return AIMessage("", tool_calls=[{"name": "pay", "args": {"euros": 5}, "id": "c-1"}])
-
-
-def pay(euros: int) -> str:
-    """Pay a bill."""
-    return f"Paid {euros}."
 
 
 @pytest.fixture(scope="module")

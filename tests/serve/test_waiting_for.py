@@ -54,13 +54,13 @@ def test_a_stream_says_that_no_worker_runs(
     with served(service) as url, httpx.stream("POST", url + path, json=body, timeout=30) as answer:
         assert answer.status_code == 200
         lines = answer.iter_lines()
-        told = next(line for line in lines if "waits for a worker" in line)
+        report = next(line for line in lines if "waits for a worker" in line)
         if request_of is ag_ui:
-            event = json.loads(told.removeprefix("data: "))
+            event = json.loads(report.removeprefix("data: "))
             assert (event["type"], event["name"]) == ("CUSTOM", "waiting_for")
             assert event["value"]["what"] == "a worker"
         else:
-            assert told.startswith(":")
+            assert report.startswith(":")
         service.start()
         rest = [line for line in lines if line.startswith("data:")]
     assert "said" in "".join(rest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -84,3 +85,17 @@ def until() -> Callable[..., None]:
             time.sleep(0.02)
 
     return wait
+
+
+@pytest.fixture
+def thread() -> str:
+    """The id of a new thread."""
+    return f"t-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def sqlite_service(sqlite_url: str) -> Iterator[Service]:
+    """A service whose database is a file."""
+    made = Service(sqlite_url)
+    yield made
+    made.close()

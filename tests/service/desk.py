@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 
 
@@ -92,3 +93,10 @@ def check_history(messages: Sequence[BaseMessage], expected: Sequence[str]) -> N
     assert made == answered
     assert isinstance(messages[-1], AIMessage)
     assert not messages[-1].tool_calls
+
+
+def waiting(service: Service, thread: str, agent: str = "desk") -> Any:
+    """The decision that a new run of a thread waits for."""
+    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(30)
+    (wait,) = service.inbox().waits(thread=thread)
+    return wait

@@ -232,7 +232,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 @pytest.mark.timeout(7200)
-# The worker draws random waits of its own, in its threads, while examples are drawn.
+# The worker draws its own random waits, in its threads, while examples are drawn.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @settings(settings.get_profile("costly"), max_examples=EXAMPLES)
 @example(  # the decision about the second call stores the standing approval of the first

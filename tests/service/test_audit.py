@@ -118,7 +118,7 @@ def test_a_transaction_that_fails_leaves_no_gap(service: Service, backend: Backe
 
 
 def test_writers_at_once_do_not_fork_the_chain(service: Service, url: str) -> None:
-    """Each thread has connections of its own, as another process has."""
+    """Each thread has its own connections, as another process has."""
     service.inbox()  # creates the tables
     errors: list[BaseException] = []
 

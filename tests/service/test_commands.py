@@ -32,7 +32,7 @@ SHOP = "shop.service:service"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which `shop.service` can be loaded, with a database of its own."""
+    """A folder in which `shop.service` can be loaded, with its own database."""
     monkeypatch.chdir(EXAMPLE)
     monkeypatch.setenv("SHOP_DATABASE", f"sqlite:///{tmp_path}/desk.db")
     path = [*sys.path]
@@ -70,6 +70,7 @@ def test_a_message_that_is_queued(folder: Path) -> None:
     assert json.loads(again)["status"] == "queued"
 
 
+@pytest.mark.long  # the warehouse of the example takes three seconds to answer
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_message_says_what_it_waits_for(
     folder: Path,
@@ -115,7 +116,7 @@ def test_a_message_says_what_it_waits_for(
         ("shop.agent:desk_agent", "is not a Service, but"),
     ],
 )
-def test_a_target_that_is_no_service(folder: Path, target: str, text: str) -> None:
+def test_a_target_that_is_not_a_service(folder: Path, target: str, text: str) -> None:
     assert text in fails("inbox", target)
 
 
@@ -229,16 +230,20 @@ def test_the_studio_of_an_agent(agent: str, seen: list[str]) -> None:
     assert "a graph without a plan" in seen[0]
 
 
-def test_the_studio_keeps_its_threads(agent: str, seen: list[str], tmp_path: Path) -> None:
+def test_the_studio_keeps_its_threads(
+    agent: str, seen: list[str], tmp_path: Path, until: Until
+) -> None:
     seen.append("desk")
-    assert "Threads end" not in run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db")
+    database = ["--db", f"{tmp_path}/s.db"]
+    assert "Threads end" not in run("studio", f"{agent}:desk", *database)
+    until(lambda: seen[-1].startswith("http"))  # a thread opens the browser
     assert "No threads yet." in seen[0]
     seen.clear()
-    run("studio", f"{agent}:desk", "--db", f"{tmp_path}/s.db", "--no-open")
+    run("studio", f"{agent}:desk", *database, "--no-open")
     assert "Hello" in seen[0]
 
 
-def test_what_is_no_agent_for_the_studio(agent: str, tmp_path: Path) -> None:
+def test_what_is_not_an_agent_for_the_studio(agent: str, tmp_path: Path) -> None:
     assert "must be an agent, got" in fails("studio", f"{agent}:builder")
     assert "does not have 'dekc'" in fails("studio", f"{agent}:dekc")
     plan = tmp_path / "desk.topology"

@@ -19,6 +19,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware, R
 from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
+from samples import edit
 from service.test_recovery import status_of, work
 
 Call = tuple[str, str, int]
@@ -140,10 +141,6 @@ def decide(desk: Desk, which: int, decision: Any, whole: bool) -> None:
         event(f"refused: {type(error).__name__}")
     else:
         event(f"accepted: {decision['type']}")
-
-
-def edit(name: str, **args: Any) -> dict[str, Any]:
-    return {"type": "edit", "edited_action": {"name": name, "args": args}}
 
 
 GOOD: list[Any] = [

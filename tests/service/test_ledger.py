@@ -47,6 +47,7 @@ from agent_factory.service.ledger import end_of_window
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.tables import reservations, workers
 from agent_factory.testing import ScriptedChatModel
+from samples import look
 
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
@@ -71,11 +72,6 @@ def response(content: str = "", *, calls: int = 0, read: int = 90, written: int 
     usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
     asked = [{"name": "look", "args": {}, "id": uuid4().hex} for _ in range(calls)]
     return AIMessage(content, tool_calls=asked, usage_metadata=usage)
-
-
-def look() -> str:
-    """Look around."""
-    return "a tree"
 
 
 def go() -> Any:
@@ -154,14 +150,6 @@ def total(ledger: SharedLedger) -> Spent:
     return sum((one.spent for one in ledger.breakdown()), Spent())
 
 
-@pytest.fixture
-def store(sqlite_url: str) -> Iterator[Service]:
-    """A service that is not started: its database alone."""
-    made = Service(sqlite_url)
-    yield made
-    made.close()
-
-
 DIME, FREE = Spent(usd=0.1), Spent()
 DIMES = [("reserve", DIME, FREE), ("commit", 0, DIME), ("reserve", DIME, FREE), ("commit", 1, DIME)]
 WAITS = [("reserve", FREE, FREE), ("wait", 3, None), ("reserve", FREE, FREE)]
@@ -174,12 +162,12 @@ WAITS = [("reserve", FREE, FREE), ("wait", 3, None), ("reserve", FREE, FREE)]
 @example(limits=Limits(), steps=[*WAITS, ("wait", 2, None), ("commit", 0, FREE), ("wait", 1, None)])
 @example(limits=Limits(seconds=3), steps=[*WAITS, ("commit", 0, FREE), ("reserve", FREE, FREE)])
 def test_a_shared_ledger_answers_as_a_ledger_does(
-    limits: Limits, steps: list[Any], store: Service, monkeypatch: pytest.MonkeyPatch
+    limits: Limits, steps: list[Any], sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
     for place in ("middleware.budget", "service"):
         monkeypatch.setattr(f"agent_factory.{place}.ledger.monotonic", lambda: now)
-    shared = SharedLedger(store, scope=uuid4().hex, limits=limits)
+    shared = SharedLedger(sqlite_service, scope=uuid4().hex, limits=limits)
     model = Ledger(limits)
     held: tuple[list[Any], list[Any]] = [], []
     for step in [*steps, *(("leave", at, OSError) for at in range(len(steps)))]:

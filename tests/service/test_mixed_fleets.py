@@ -101,7 +101,7 @@ def test_a_stream_follows_a_job_that_was_passed_on(
 def test_a_run_of_a_dead_worker_is_taken_over_by_one_with_its_agent(
     service: Service, url: str, journal: Path, until: Until
 ) -> None:
-    """The older worker, which looks after the dead one, works beside them."""
+    """The older worker, which looks after the dead one, works next to them."""
     notes = Journal(journal)
     with WorkerProcess(url, journal, calls=1, review=True).wait_until_ready():
         with WorkerProcess(url, journal, calls=1, agents=["plain"], seconds=0.5) as newer:

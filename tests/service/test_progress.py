@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from agent_factory.service import MessageHeld, NoWorker, Run, Service
 from agent_factory.service.progress import what_is_missing
 from agent_factory.service.tables import workers
+from samples import combinations
 from service.desk import Journal, make_desk
 
 WAIT = 30.0
@@ -21,7 +23,7 @@ WAIT = 30.0
 
 @pytest.fixture
 def service(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """A service whose worker is not started; callers are told at once."""
+    """A service whose worker is not started; callers learn at once what it waits for."""
     monkeypatch.setattr("agent_factory.service.progress.SAY_AFTER", 0.0)
     made = Service(url)
     made.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))
@@ -64,57 +66,70 @@ def worker_is_dead(service: Service) -> Run:
     return service.submit("new", thread="t", message="Pay.")
 
 
-CASES: list[tuple[Callable[[Service], Run], type[Exception], str]] = [
-    (lacks_a_worker, NoWorker, "waits for a worker: none runs"),
-    (
-        lacks_a_worker_with_the_agent,
-        NoWorker,
-        r"a worker with the agent 'new'; those that run have \['desk', 'sales'\]",
-    ),
-    (is_behind_a_run_that_lacks_a_worker, NoWorker, "waits for a worker: none runs"),
-    (worker_is_dead, NoWorker, "waits for a worker: none runs"),
-    (is_held, MessageHeld, "is held .*waits for a decision about 'pay'"),
+@dataclass(frozen=True)
+class Case:
+    """A run that waits, and the error that says for what."""
+
+    submit: Callable[[Service], Run]
+    kind: type[Exception]
+    text: str
+
+    @property
+    def name(self) -> str:
+        return self.submit.__name__
+
+
+NO_WORKER = "waits for a worker: none runs"
+OTHER_AGENTS = r"a worker with the agent 'new'; those that run have \['desk', 'sales'\]"
+CASES = [
+    Case(lacks_a_worker, NoWorker, NO_WORKER),
+    Case(lacks_a_worker_with_the_agent, NoWorker, OTHER_AGENTS),
+    Case(is_behind_a_run_that_lacks_a_worker, NoWorker, NO_WORKER),
+    Case(worker_is_dead, NoWorker, NO_WORKER),
+    Case(is_held, MessageHeld, "is held .*waits for a decision about 'pay'"),
 ]
 
 
-async def aresult(run: Run) -> Any:
-    return await run.aresult(0.2)
+def result(run: Run) -> Any:
+    return run.result(0.2)
 
 
-async def astream(run: Run) -> Any:
-    return [part async for part in run.astream(timeout=0.2)]
+def aresult(run: Run) -> Any:
+    async def wait() -> Any:
+        return await run.aresult(0.2)
+
+    return asyncio.run(wait())
 
 
-WAYS: list[Callable[[Run], Any]] = [
-    lambda run: run.result(0.2),
-    lambda run: asyncio.run(aresult(run)),
-    lambda run: [*run.stream(timeout=0.2)],
-    lambda run: asyncio.run(astream(run)),
-]
+def stream(run: Run) -> Any:
+    return [*run.stream(timeout=0.2)]
 
 
-@pytest.mark.parametrize(("case", "kind", "text"), CASES)
-def test_a_caller_is_told_what_is_missing(
-    service: Service,
-    caplog: pytest.LogCaptureFixture,
-    case: Callable[[Service], Run],
-    kind: type[Exception],
-    text: str,
+def astream(run: Run) -> Any:
+    async def wait() -> Any:
+        return [part async for part in run.astream(timeout=0.2)]
+
+    return asyncio.run(wait())
+
+
+WAYS: list[Callable[[Run], Any]] = [result, aresult, stream, astream]
+
+
+@pytest.mark.parametrize(("case", "way"), combinations(CASES, WAYS, every=3))
+def test_the_log_and_the_error_name_what_is_missing(
+    service: Service, caplog: pytest.LogCaptureFixture, case: Case, way: Callable[[Run], Any]
 ) -> None:
-    """In the log, once, and by the error in the end."""
     service.create_thread("t")
-    run = case(service)
-    for way in WAYS:
-        caplog.clear()
-        with (
-            caplog.at_level(logging.WARNING, "agent_factory.service"),
-            pytest.raises(TimeoutError, match=text) as raised,
-        ):
-            way(run)
-        assert type(raised.value) is kind
-        assert "after 0.2 seconds" in str(raised.value)
-        (record,) = [one for one in caplog.records if "waits for" in one.message]
-        assert "seconds" not in record.message
+    run = case.submit(service)
+    with (
+        caplog.at_level(logging.WARNING, "agent_factory.service"),
+        pytest.raises(TimeoutError, match=case.text) as raised,
+    ):
+        way(run)
+    assert type(raised.value) is case.kind
+    assert "after 0.2 seconds" in str(raised.value)
+    (record,) = [record for record in caplog.records if "waits for" in record.message]
+    assert "seconds" not in record.message
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -130,14 +145,14 @@ def test_a_stream_says_what_the_run_waits_for_and_goes_on(service: Service, is_a
             seen.append(part)
 
     reader = Thread(target=(lambda: asyncio.run(afollow())) if is_async else follow)
-    told = run.stream(timeout=WAIT)
-    first = next(told)
+    report = run.stream(timeout=WAIT)
+    first = next(report)
     assert (first["type"], first["ns"], first["id"]) == ("waiting_for", (), None)
     assert first["data"]["what"] == "a worker"
     assert "[AF370]" in first["data"]["text"]
     reader.start()
     service.start()
-    rest = [*told]
+    rest = [*report]
     reader.join(WAIT)
     assert rest[-1]["data"]["status"] == "waiting"
     assert not [part for part in rest if part["type"] == "waiting_for"]

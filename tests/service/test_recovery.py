@@ -181,7 +181,7 @@ def test_a_worker_that_dies_during_a_decision(
     asks: str,
     options: Mapping[str, Any],
 ) -> None:
-    """The decision is carried out once, and the next call waits for one of its own."""
+    """The decision is carried out once, and the next call waits for another."""
     journal = Journal(tmp_path / "journal")
     own: dict[str, Any] = {"review": True}
     if asks == "interrupt_before":

@@ -30,8 +30,9 @@ from agent_factory.service import (
 )
 from agent_factory.service.backend import Backend
 from agent_factory.testing import ScriptedChatModel
+from samples import pay
 from service.databases import new_postgres
-from service.desk import Journal, check_history, make_desk
+from service.desk import Journal, check_history, make_desk, waiting
 
 Until = Callable[..., None]
 WAIT = 30.0
@@ -79,11 +80,6 @@ def who(runtime: ToolRuntime[dict[str, str], Any]) -> str:
     return f"It is {runtime.context['name']}."
 
 
-def pay(euros: int) -> str:
-    """Pay a bill."""
-    return f"Paid {euros}."
-
-
 def tell(runtime: ToolRuntime) -> str:
     """Tell the settings of the run."""
     config = runtime.config
@@ -119,7 +115,7 @@ def add_agents(service: Service, journal: Journal) -> None:
     pair = caller("pay", {"euros": 1}, {"euros": 2}, then="Paid both.")
     asks = HumanInTheLoopMiddleware({"pay": True})
     service.add("pair", create_agent(pair, [pay], middleware=[asks], **options))
-    telling, asks = caller("tell", {}, then="Told."), HumanInTheLoopMiddleware({"tell": True})
+    telling, asks = caller("tell", {}, then="Reported."), HumanInTheLoopMiddleware({"tell": True})
     service.add("settings", create_agent(telling, [tell], middleware=[asks], **options))
     service.add("graph", graph())
     service.add("stops", make_desk(journal, calls=1, interrupt_before=["model"]))
@@ -139,11 +135,6 @@ def service(
     with Service(url) as made:
         add_agents(made, Journal(folder / "journal"))
         yield made
-
-
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -307,13 +298,6 @@ def test_an_async_agent(service: Service, thread: str) -> None:
 # Reviews
 
 
-def waiting(service: Service, thread: str, agent: str = "desk") -> Any:
-    """A thread that waits for a review, and what it waits for."""
-    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(WAIT)
-    (wait,) = service.inbox().waits(thread=thread)
-    return wait
-
-
 def test_a_review_is_approved(service: Service, thread: str) -> None:
     wait = waiting(service, thread)
     assert (wait.tool, wait.args, wait.kind) == ("pay", {"euros": 1}, "review")
@@ -344,7 +328,7 @@ def test_other_decisions(service: Service, thread: str, options: Any, result: st
     assert values["messages"][2].text.startswith(result)
 
 
-def test_each_call_waits_anew(service: Service, thread: str) -> None:
+def test_each_call_waits_again(service: Service, thread: str) -> None:
     first = waiting(service, thread, "twice")
     service.decide(first.id, "approve", by="ann").result(WAIT)
     (second,) = service.inbox().waits(thread=thread)
@@ -771,7 +755,7 @@ def test_the_runs_of_a_thread(service: Service, thread: str) -> None:
     assert "mail" in noted
 
 
-def test_a_run_has_settings_of_its_own(service: Service, thread: str) -> None:
+def test_a_run_has_its_own_settings(service: Service, thread: str) -> None:
     run = service.submit(
         "settings",
         thread=thread,

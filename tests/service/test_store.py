@@ -43,13 +43,6 @@ def eater(tool: Any, **options: Any) -> Any:
     return create_agent(ScriptedChatModel([answer] * 100), [tool], **options)
 
 
-@pytest.fixture
-def service(url: str) -> Iterator[Service]:
-    made = Service(url)
-    yield made
-    made.close()
-
-
 def test_agents_and_clients_of_a_tenant_share_a_store(service: Service) -> None:
     own = InMemoryStore()
     service.add("eater", eater(remember))

@@ -61,11 +61,6 @@ def service(
         yield made
 
 
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
-
-
 def texts(service: Service, thread: str) -> list[str]:
     return [message.text for message in service.state(thread).values["messages"]]
 

@@ -27,7 +27,7 @@ from agent_factory.service.effects import SharedEffects
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import events, runs, threads, waits, workers
 from agent_factory.testing import ScriptedChatModel
-from service.desk import Journal, check_history, make_desk
+from service.desk import Journal, check_history, make_desk, waiting
 
 Until = Callable[..., None]
 WAIT = 30.0
@@ -44,12 +44,6 @@ def service(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def echo(messages: list[BaseMessage]) -> AIMessage:
     return AIMessage(messages[-1].text)
-
-
-def wait_for_review(service: Service, thread: str, agent: str = "desk") -> Any:
-    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(WAIT)
-    (wait,) = service.inbox().waits(thread=thread)
-    return wait
 
 
 # Deadlines
@@ -74,7 +68,7 @@ def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path, until
     desk = make_desk(Journal(tmp_path / "late"), calls=1, review=True)
     service.add("hasty", desk, review_within=0.4, late="escalate")
     service.start()
-    first = wait_for_review(service, "t", "hasty")
+    first = waiting(service, "t", "hasty")
     service.inbox().claim(first.id, by="ann")
     until(lambda: service.inbox().get(first.id).priority == 1)
     escalated = service.inbox().get(first.id)
@@ -202,7 +196,7 @@ def test_a_worker_that_was_given_up_continues_under_a_new_id(
         connection.execute(delete(workers))
     until(lambda: service.worker_id != before)
     until(lambda: [one["id"] for one in service.workers()] == [service.worker_id])
-    wait_for_review(service, "t")
+    waiting(service, "t")
 
 
 # Tables
@@ -210,8 +204,8 @@ def test_a_worker_that_was_given_up_continues_under_a_new_id(
 
 def test_the_tables_are_written_again(service: Service) -> None:
     service.start()
-    wait = wait_for_review(service, "t-1")
-    wait_for_review(service, "t-2")
+    wait = waiting(service, "t-1")
+    waiting(service, "t-2")
     service.decide(service.inbox().waits(thread="t-2")[0].id, "approve", by="ann").result(WAIT)
     before = service.inbox().waits()
     with service._backend.database.begin() as connection:
@@ -236,7 +230,7 @@ def test_the_tables_are_written_again(service: Service) -> None:
 @pytest.mark.long
 def test_waits_that_are_in_no_checkpoint_are_removed(service: Service) -> None:
     service.start()
-    wait = wait_for_review(service, "t")
+    wait = waiting(service, "t")
     service.decide(wait.id, "approve", by="ann").result(WAIT)
     with service._backend.database.begin() as connection:
         connection.execute(update(waits).values(decided_at=None))
@@ -250,9 +244,9 @@ def test_waits_that_are_in_no_checkpoint_are_removed(service: Service) -> None:
 def test_old_threads_are_forgotten(service: Service) -> None:
     service.start()
     for name in ("old", "old/2", "new"):
-        wait = wait_for_review(service, name)
+        wait = waiting(service, name)
         service.decide(wait.id, "approve", by="ann").result(WAIT)
-    wait_for_review(service, "waiting")
+    waiting(service, "waiting")
     with service._backend.database.begin() as connection:
         old = update(threads).where(threads.c.thread_id.in_(("old", "waiting")))
         connection.execute(old.values(updated_at=0.0))
@@ -288,7 +282,7 @@ def test_events_are_forgotten(service: Service) -> None:
 
 def test_two_reviewers_at_once(service: Service) -> None:
     service.start()
-    wait = wait_for_review(service, "t")
+    wait = waiting(service, "t")
 
     def decide(at: int) -> str:
         decision = "approve" if at % 2 else "reject"
@@ -376,7 +370,7 @@ def test_a_renamed_middleware_under_a_waiting_thread(
     journal = Journal(tmp_path / "renamed")
     service.add("shop", reviewed(journal, "Review"))
     service.start()
-    wait = wait_for_review(service, "t", "shop")
+    wait = waiting(service, "t", "shop")
     assert [*service.stranded("shop")] == []
     agents = service._backend.agents
     del agents["shop"]
@@ -457,7 +451,7 @@ def test_the_effects_of_a_run_are_undone(
     agent = booking(journal, asynchronous=asynchronous)
     service.add("hotel", agent, asynchronous=asynchronous)
     service.start()
-    wait = wait_for_review(service, "t", "hotel")
+    wait = waiting(service, "t", "hotel")
     keys = journal.lines("book")
     assert len(set(keys)) == 2
     held = service.submit("hotel", thread="t", message="Never mind.", message_id="m-2")
@@ -479,7 +473,7 @@ def test_the_effects_of_a_run_are_undone(
 
 def test_undoing_goes_with_a_rejection(service: Service) -> None:
     service.start()
-    wait = wait_for_review(service, "t")
+    wait = waiting(service, "t")
     with pytest.raises(ArgumentError, match="goes with 'reject' only, got approve"):
         service.decide(wait.id, "approve", by="ann", undo=True)
 

@@ -73,11 +73,6 @@ def service(
         yield made
 
 
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
-
-
 def ask(service: Service, thread: str, agent: str = "desk") -> Any:
     """Let a thread wait; return what it waits for."""
     message = f"pay {thread}"

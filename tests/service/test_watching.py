@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware, SummarizationMidd
 from agent_factory.service import NotFound, RunFailed, Service
 from agent_factory.service.usage import total
 from agent_factory.testing import ScriptedChatModel
+from samples import pay
 
 WAIT = 30.0
 TOKENS: Any = {
@@ -29,19 +29,7 @@ def spent(text: str, calls: Any = ()) -> AIMessage:
     return AIMessage(text, tool_calls=[*calls], usage_metadata=TOKENS)
 
 
-def pay(euros: int) -> str:
-    """Pay a bill."""
-    return f"Paid {euros}."
-
-
 CALL: Any = {"name": "pay", "args": {"euros": 5}, "id": "1"}
-
-
-@pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    made = Service(sqlite_url)
-    yield made
-    made.close()
 
 
 def start(service: Service, model: Any, **options: Any) -> Any:
@@ -64,29 +52,29 @@ def start(service: Service, model: Any, **options: Any) -> Any:
     ],
 )
 def test_the_title_of_a_thread_is_the_beginning_of_its_first_message(
-    service: Service, message: Any, title: str | None
+    sqlite_service: Service, message: Any, title: str | None
 ) -> None:
-    service.add("desk", create_agent(ScriptedChatModel([])))
-    service.submit("desk", thread="t", message=message)
-    service.submit("desk", thread="t", message="And now?")
-    assert service.thread("t").title == (title or "And now?")
+    sqlite_service.add("desk", create_agent(ScriptedChatModel([])))
+    sqlite_service.submit("desk", thread="t", message=message)
+    sqlite_service.submit("desk", thread="t", message="And now?")
+    assert sqlite_service.thread("t").title == (title or "And now?")
 
 
-def test_a_thread_that_was_created_gets_its_title_later(service: Service) -> None:
-    service.add("desk", create_agent(ScriptedChatModel([])))
-    assert service.create_thread("t").title is None
-    service.submit("desk", thread="t", message="Hello")
-    assert service.thread("t").title == "Hello"
+def test_a_thread_that_was_created_gets_its_title_later(sqlite_service: Service) -> None:
+    sqlite_service.add("desk", create_agent(ScriptedChatModel([])))
+    assert sqlite_service.create_thread("t").title is None
+    sqlite_service.submit("desk", thread="t", message="Hello")
+    assert sqlite_service.thread("t").title == "Hello"
 
 
-def test_threads_are_found_by_their_titles(service: Service) -> None:
-    service.add("desk", create_agent(ScriptedChatModel([])))
+def test_threads_are_found_by_their_titles(sqlite_service: Service) -> None:
+    sqlite_service.add("desk", create_agent(ScriptedChatModel([])))
     for thread, text in (("a-1", "100% of IT"), ("a-2", "1000 orders"), ("b-1", "nothing")):
-        service.submit("desk", thread=thread, message=text)
+        sqlite_service.submit("desk", thread=thread, message=text)
 
     def found(text: str) -> set[str]:
-        assert service.count_threads(text=text) == len(service.threads(text=text))
-        return {one.id for one in service.threads(text=text)}
+        assert sqlite_service.count_threads(text=text) == len(sqlite_service.threads(text=text))
+        return {one.id for one in sqlite_service.threads(text=text)}
 
     assert found("it") == {"a-1"}
     assert found("100") == {"a-1", "a-2"}
@@ -95,32 +83,32 @@ def test_threads_are_found_by_their_titles(service: Service) -> None:
     assert found("-1") == set()
 
 
-def test_reindex_writes_titles_again(service: Service) -> None:
-    start(service, ScriptedChatModel(["Hi."]))
-    service.submit("desk", thread="t", message="Hello").result(WAIT)
+def test_reindex_writes_titles_again(sqlite_service: Service) -> None:
+    start(sqlite_service, ScriptedChatModel(["Hi."]))
+    sqlite_service.submit("desk", thread="t", message="Hello").result(WAIT)
     from sqlalchemy import delete
 
     from agent_factory.service.tables import threads
 
-    with service._backend.database.begin() as connection:
+    with sqlite_service._backend.database.begin() as connection:
         connection.execute(delete(threads))
     with pytest.raises(NotFound):
-        service.thread("t")
-    assert [*service.reindex()]
-    assert service.thread("t").title == "Hello"
+        sqlite_service.thread("t")
+    assert [*sqlite_service.reindex()]
+    assert sqlite_service.thread("t").title == "Hello"
 
 
 # Usage
 
 
-def test_usage_by_part(service: Service) -> None:
+def test_usage_by_part(sqlite_service: Service) -> None:
     summarizer = ScriptedChatModel([spent("They talked.")])
     middleware = [
         SummarizationMiddleware(summarizer, trigger=("messages", 3), keep=("messages", 1))
     ]
-    start(service, ScriptedChatModel([spent("One."), spent("Two.")]), middleware=middleware)
-    service.submit("desk", thread="t", message="Hello").result(WAIT)
-    run = service.submit("desk", thread="t", message="And?")
+    start(sqlite_service, ScriptedChatModel([spent("One."), spent("Two.")]), middleware=middleware)
+    sqlite_service.submit("desk", thread="t", message="Hello").result(WAIT)
+    run = sqlite_service.submit("desk", thread="t", message="And?")
     run.result(WAIT)
     by_part = {line["part"]: line for line in run.info.usage}
     assert by_part.keys() == {"model", "SummarizationMiddleware"}
@@ -129,27 +117,27 @@ def test_usage_by_part(service: Service) -> None:
     assert line["agent"] == "desk"
 
 
-def test_usage_grows_over_a_review(service: Service) -> None:
+def test_usage_grows_over_a_review(sqlite_service: Service) -> None:
     model = ScriptedChatModel([spent("", [CALL]), spent("Done.")])
-    start(service, model, middleware=[HumanInTheLoopMiddleware({"pay": True})])
-    run = service.submit("desk", thread="t", message="Pay 5")
+    start(sqlite_service, model, middleware=[HumanInTheLoopMiddleware({"pay": True})])
+    run = sqlite_service.submit("desk", thread="t", message="Pay 5")
     run.result(WAIT)
     assert [line["calls"] for line in run.info.usage] == [1]
-    service.decide(service.inbox().waits()[0].id, "approve", by="ann").result(WAIT)
+    sqlite_service.decide(sqlite_service.inbox().waits()[0].id, "approve", by="ann").result(WAIT)
     assert [line["calls"] for line in run.info.usage] == [2]
 
 
-def test_usage_of_a_run_that_fails(service: Service) -> None:
-    start(service, ScriptedChatModel([spent("", [CALL]), ValueError("out of order")]))
-    run = service.submit("desk", thread="t", message="Pay 5")
+def test_usage_of_a_run_that_fails(sqlite_service: Service) -> None:
+    start(sqlite_service, ScriptedChatModel([spent("", [CALL]), ValueError("out of order")]))
+    run = sqlite_service.submit("desk", thread="t", message="Pay 5")
     with pytest.raises(RunFailed):
         run.result(WAIT)
     assert [line["calls"] for line in run.info.usage] == [1]
 
 
-def test_a_model_that_reports_no_tokens(service: Service) -> None:
-    start(service, ScriptedChatModel([AIMessage("Hi.")]))
-    run = service.submit("desk", thread="t", message="Hello")
+def test_a_model_that_reports_no_tokens(sqlite_service: Service) -> None:
+    start(sqlite_service, ScriptedChatModel([AIMessage("Hi.")]))
+    run = sqlite_service.submit("desk", thread="t", message="Hello")
     run.result(WAIT)
     (line,) = run.info.usage
     assert line["calls"] == 1
@@ -166,30 +154,30 @@ def test_the_total_of_several_runs() -> None:
 # Decisions
 
 
-def test_decisions_of_a_run_are_recorded(service: Service) -> None:
-    start(service, ScriptedChatModel(["Hi."]), decisions=True, stream=())
-    run = service.submit("desk", thread="t", message="Hello", stream=["values"])
+def test_decisions_of_a_run_are_recorded(sqlite_service: Service) -> None:
+    start(sqlite_service, ScriptedChatModel(["Hi."]), decisions=True, stream=())
+    run = sqlite_service.submit("desk", thread="t", message="Hello", stream=["values"])
     parts = [*run.stream()]
     decisions = [part["data"]["decision"] for part in parts if part["type"] == "custom"]
     assert [(one["hook"], one["detail"]) for one in decisions] == [("model", "__end__")]
     assert {"values", "updates", "messages"} <= {part["type"] for part in parts}
 
 
-def test_decisions_need_an_agent_of_create_agent(service: Service) -> None:
+def test_decisions_need_an_agent_of_create_agent(sqlite_service: Service) -> None:
     from langgraph.graph import START, MessagesState, StateGraph
 
     builder = StateGraph(MessagesState)
     builder.add_node("answer", lambda state: {})
     builder.add_edge(START, "answer")
     with pytest.raises(ArgumentError, match="an agent built by create_agent"):
-        service.add("graph", builder.compile(), decisions=True)
+        sqlite_service.add("graph", builder.compile(), decisions=True)
 
 
-def test_an_agent_keeps_its_own_sinks(service: Service) -> None:
+def test_an_agent_keeps_its_own_sinks(sqlite_service: Service) -> None:
     kept: list[Any] = []
     agent = create_agent(ScriptedChatModel(["Hi."]), [pay], decisions=kept.append)
-    service.add("own", agent, decisions=True)
-    service.start()
-    parts = [*service.submit("own", thread="o", message="Hello").stream()]
+    sqlite_service.add("own", agent, decisions=True)
+    sqlite_service.start()
+    parts = [*sqlite_service.submit("own", thread="o", message="Hello").stream()]
     assert [one.hook for one in kept] == ["model"]
     assert sum(part["type"] == "custom" for part in parts) == 1

@@ -1,4 +1,4 @@
-"""A worker in a process of its own, which tests stop, kill and restart."""
+"""A worker in its own process, which tests stop, kill and restart."""
 
 from __future__ import annotations
 

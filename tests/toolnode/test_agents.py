@@ -12,13 +12,13 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     InjectedState,
-    InjectedStore,
     ToolRuntime,
     create_agent,
     plan_agent,
 )
 from agent_factory.errors import ArgumentError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
+from samples import timed, two_stores
 
 
 class Shop(AgentState[Any]):
@@ -35,21 +35,9 @@ def ran(call: Any, given: Any, args: Any = None, **options: Any) -> Any:
     return call(create_agent(model, [given], state_schema=Shop, **options), GO)
 
 
-def told(result: Any) -> str:
+def result_text(result: Any) -> str:
     (message,) = [m for m in result["messages"] if m.type == "tool"]
     return str(message.text)
-
-
-def two_stores(
-    first: Annotated[Any, InjectedStore()], second: Annotated[Any, InjectedStore()]
-) -> str:
-    """Look into two stores."""
-    return "never"
-
-
-def timed(runtime: str) -> str:
-    """Say how long a film runs."""
-    return runtime
 
 
 def test_c2_c27_c32_tools_that_could_not_work_are_refused_together() -> None:
@@ -122,7 +110,7 @@ def test_c50_a_validation_error_of_a_tool_is_an_error_of_the_tool(call: Any) -> 
     for options in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
         with pytest.raises(ValidationError, match="for Lamps"):
             ran(call, order, {"text": "many"}, **options)
-    text = told(ran(call, order, {"text": "many"}, handle_tool_errors=True))
+    text = result_text(ran(call, order, {"text": "many"}, handle_tool_errors=True))
     assert text.startswith("Error: 1 validation error for Lamps")
 
 
@@ -144,7 +132,7 @@ def book(start: int, end: int) -> str:
 
 
 def test_c51_the_model_reads_what_is_wrong_with_its_arguments_together(call: Any) -> None:
-    assert "end is before start" in told(ran(call, book, {"start": 2, "end": 1}))
+    assert "end is before start" in result_text(ran(call, book, {"start": 2, "end": 1}))
 
 
 @tool
@@ -159,7 +147,7 @@ def test_c68_a_layer_may_give_a_tool_another_state(call: Any) -> None:
             return (yield request.override(state={**request.state, "user": "A."}))
 
     result = ran(call, user, middleware=[Masks()])
-    assert (told(result), result["user"]) == ("A.", "Ada")
+    assert (result_text(result), result["user"]) == ("A.", "Ada")
 
 
 def test_c69_an_exception_of_a_layer_is_reported_if_its_type_is_listed(call: Any) -> None:
@@ -168,7 +156,7 @@ def test_c69_an_exception_of_a_layer_is_reported_if_its_type_is_listed(call: Any
             raise PermissionError("not today")
             yield
 
-    assert "not today" in told(
+    assert "not today" in result_text(
         ran(call, user, middleware=[Strict()], handle_tool_errors=PermissionError)
     )
     with pytest.raises(PermissionError, match="not today"):

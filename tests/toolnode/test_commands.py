@@ -251,7 +251,7 @@ def test_c65_a_handoff_is_a_command_with_a_target(kind: Any, call: Any, ask: Any
 def test_c64_a_tool_may_give_several_things_with_one_answer(kind: Any, run: Any, ask: Any) -> None:
     both = [answer(), Command(update={"n": 1})]
     message, command = given(kind, run, ask, both)
-    assert [told.text for told in message["messages"]] == ["Done."]
+    assert [report.text for report in message["messages"]] == ["Done."]
     assert command.update == {"n": 1}
     inside: Any = [Command(update={"messages": [answer()]}), Command(update={"n": 1})]
     assert len(given(kind, run, ask, inside)) == 2

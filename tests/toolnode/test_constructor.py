@@ -14,11 +14,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory import ToolNode
 from agent_factory.errors import SpecError, SpecErrors
-from samples import add
-
-
-def undocumented(a: int) -> int:
-    return a
+from samples import add, undocumented
 
 
 @tool("add")

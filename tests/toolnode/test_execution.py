@@ -20,12 +20,7 @@ from langgraph.types import Send
 
 from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
-from samples import add
-
-
-def fail() -> str:
-    """Fail."""
-    raise ValueError("broken")
+from samples import add, fail
 
 
 class Spy(BaseTool):
@@ -79,8 +74,8 @@ def test_c17_sync_calls_run_in_threads_and_async_ones_in_one(kind: Any, ask: Any
                 await barrier.wait()
             return str(threading.get_ident())
 
-        told: list[Any] = await kind([where]).ainvoke(calls, runtime=Runtime())
-        return told
+        report: list[Any] = await kind([where]).ainvoke(calls, runtime=Runtime())
+        return report
 
     assert len({message.text for message in asyncio.run(main())}) == 1
 
@@ -188,7 +183,7 @@ def test_c20_under_send_the_results_of_siblings_are_kept(kind: Any, call: Any, a
         time.sleep(0.05)  # until what the other call gave is written
         if not whole.is_set():
             raise ValueError("broken")
-        return "mended"
+        return "repaired"
 
     def each(state: Any) -> list[Send]:
         calls = state["messages"][-1].tool_calls
@@ -204,7 +199,7 @@ def test_c20_under_send_the_results_of_siblings_are_kept(kind: Any, call: Any, a
     assert agent.get_state(thread).next == ("tools",)
     whole.set()
     result = call(agent, None, thread)
-    assert [m.text for m in result["messages"][1:]] == ["3", "mended"]
+    assert [m.text for m in result["messages"][1:]] == ["3", "repaired"]
     assert added == [3]
 
 
@@ -222,10 +217,10 @@ def test_c21_an_async_tool_cannot_run_in_a_sync_run(kind: Any, ask: Any) -> None
         with pytest.raises(PathNotSupported, match="does not support sync invocation"):
             handled.invoke(calls, runtime=Runtime())
     else:
-        (told,) = handled.invoke(calls, runtime=Runtime())
-        assert told.status == "error"
-    (told,) = asyncio.run(kind([later]).ainvoke(calls, runtime=Runtime()))
-    assert told.text == "now"
+        (report,) = handled.invoke(calls, runtime=Runtime())
+        assert report.status == "error"
+    (report,) = asyncio.run(kind([later]).ainvoke(calls, runtime=Runtime()))
+    assert report.text == "now"
 
 
 def test_c21_a_sync_tool_runs_in_an_async_run_in_a_thread(kind: Any, ask: Any) -> None:
@@ -233,8 +228,8 @@ def test_c21_a_sync_tool_runs_in_an_async_run_in_a_thread(kind: Any, ask: Any) -
         """Say where it runs."""
         return str(threading.get_ident())
 
-    (told,) = asyncio.run(kind([where]).ainvoke(ask(("where", {})), runtime=Runtime()))
-    assert told.text != str(threading.get_ident())
+    (report,) = asyncio.run(kind([where]).ainvoke(ask(("where", {})), runtime=Runtime()))
+    assert report.text != str(threading.get_ident())
 
 
 def test_c21a_arguments_reach_a_tool_as_its_types(kind: Any, run: Any, ask: Any) -> None:
@@ -243,8 +238,8 @@ def test_c21a_arguments_reach_a_tool_as_its_types(kind: Any, run: Any, ask: Any)
         """Add a batch of numbers."""
         return sum(numbers)
 
-    (told,) = run(kind([total]), ask(("total", {"numbers": ["1", 2]})))
-    assert told.text == "3"
+    (report,) = run(kind([total]), ask(("total", {"numbers": ["1", 2]})))
+    assert report.text == "3"
 
 
 def test_c21a_a_tool_may_remember_its_answers(kind: Any, run: Any, ask: Any) -> None:

@@ -10,50 +10,40 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
-
-FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
-
-
-def fail(kind: str) -> str:
-    """Fail in some way."""
-    raise FAILURES[kind](kind)
+from error_handlers import FAILURES, HandlerObject, fail, later, number, two, values_or_keys
 
 
 def handles(node: Any, run: Any, ask: Any) -> set[str]:
     """Which failures the node reports to the model."""
-    told = set()
+    report = set()
     for why, error in FAILURES.items():
         try:
             run(node, ask(("fail", {"kind": why})))
         except error:
             continue
-        told.add(why)
-    return told
+        report.add(why)
+    return report
 
 
 class Desk:
     def values(self, error: ValueError) -> str:
-        return "told by a method"
+        return "reported by a method"
 
     @classmethod
     def keys(cls, error: KeyError) -> str:
-        return "told by a class"
+        return "reported by a class"
 
     @staticmethod
     def any(error) -> str:  # type: ignore[no-untyped-def]  # that is what is tried
-        return "told by a function"
+        return "reported by a function"
 
 
 def by_union(error: Union[ValueError, KeyError]) -> str:  # noqa: UP007  # the older spelling
     return "one of the two"
 
 
-def by_bar(error: ValueError | KeyError) -> str:
-    return "one of the two"
-
-
 @pytest.mark.parametrize(
-    ("handler", "told"),
+    ("handler", "report"),
     [
         (Desk().values, {"value"}),
         (Desk.keys, {"key"}),
@@ -62,12 +52,12 @@ def by_bar(error: ValueError | KeyError) -> str:
     ],
 )
 def test_c46_a_handler_takes_what_its_parameter_is_annotated_with(
-    kind: Any, run: Any, ask: Any, handler: Any, told: set[str]
+    kind: Any, run: Any, ask: Any, handler: Any, report: set[str]
 ) -> None:
-    assert handles(kind([fail], handle_tool_errors=handler), run, ask) == told
+    assert handles(kind([fail], handle_tool_errors=handler), run, ask) == report
 
 
-@pytest.mark.parametrize("handler", [by_union, by_bar])
+@pytest.mark.parametrize("handler", [by_union, values_or_keys])
 def test_c46_a_union_in_a_postponed_annotation(run: Any, ask: Any, handler: Any) -> None:
     """C46: under `from __future__ import annotations` LangGraph stumbles over a union."""
     assert handles(ToolNode([fail], handle_tool_errors=handler), run, ask) == {"value", "key"}
@@ -85,10 +75,6 @@ def test_c46_a_union_takes_each_of_its_types(kind: Any, run: Any, ask: Any) -> N
         assert handles(node, run, ask) == {"value", "key"}
 
 
-def number(error: int) -> str:
-    return "never"
-
-
 def perhaps(error: Optional[ValueError]) -> str:  # noqa: UP045  # as many write it
     return "never"
 
@@ -101,15 +87,7 @@ def unreadable(error: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F8
     return "never"
 
 
-def two(error: Exception, tool_call: Any) -> str:
-    return "never"
-
-
 def none() -> str:
-    return "never"
-
-
-async def later(error: Exception) -> str:
     return "never"
 
 
@@ -164,17 +142,15 @@ def test_c47_a_coroutines_name_is_what_the_model_reads_in_langgraph(run: Any, as
     made[0].close()
 
 
-class Told:
-    def __call__(self, error: ValueError) -> str:
-        return "told by an object"
-
-
 def worded(text: str, error: ValueError) -> str:
     return text
 
 
-@pytest.mark.parametrize("handler", [Told(), partial(worded, "told")])
+@pytest.mark.parametrize("handler", [HandlerObject(), partial(worded, "reported")])
 def test_c47_any_callable_can_be_a_handler_here(run: Any, ask: Any, handler: Any) -> None:
     assert handles(ToolNode([fail], handle_tool_errors=handler), run, ask) == {"value"}
     with pytest.raises(TypeError, match="is not a module, class, method, or function"):
-        run(LangGraphToolNode([fail], handle_tool_errors=Told()), ask(("fail", {"kind": "os"})))
+        run(
+            LangGraphToolNode([fail], handle_tool_errors=HandlerObject()),
+            ask(("fail", {"kind": "os"})),
+        )

@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
+from samples import timed
 
 
 class Shop(MessagesState):
@@ -87,8 +88,8 @@ def test_c39_each_parallel_call_has_its_own_copy_here(run: Any, ask: Any) -> Non
         return len(numbers)
 
     state = {"messages": ask(("push", {}), ("push", {})), "numbers": [0]}
-    told = run(ToolNode([push]), state)["messages"]
-    assert [message.text for message in told] == ["2", "2"]
+    report = run(ToolNode([push]), state)["messages"]
+    assert [message.text for message in report] == ["2", "2"]
 
 
 class Basket(BaseModel):
@@ -158,8 +159,8 @@ def test_c39_a_tool_that_takes_no_state_costs_nothing(
         return n
 
     node = ToolNode([plain])
-    told = run(node, {"messages": ask(("plain", {}))}, store=InMemoryStore())
-    assert told["messages"][0].text == "1"
+    report = run(node, {"messages": ask(("plain", {}))}, store=InMemoryStore())
+    assert report["messages"][0].text == "1"
 
 
 # The runtime
@@ -195,11 +196,6 @@ def test_c32_a_parameter_named_runtime_is_given_it(
     look.__annotations__["runtime"] = annotation
     (message,) = run(kind([look]), {"messages": ask(("look", {}))})["messages"]
     assert message.text == "ToolRuntime"
-
-
-def timed(runtime: str) -> str:
-    """Say how long a film runs."""
-    return runtime
 
 
 def test_c32_a_text_named_runtime_cannot_be_called_in_langgraph(run: Any, ask: Any) -> None:

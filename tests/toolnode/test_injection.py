@@ -12,12 +12,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Send
 from pydantic import BaseModel
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
+from samples import prices, two_stores
 
 
 def whole(state: Annotated[Any, InjectedState]) -> str:
@@ -67,13 +67,6 @@ def stored_by_class(shelf: Annotated[Any, InjectedStore]) -> str:
     return str(shelf.get(("prices",), "lamp").value)
 
 
-def two_stores(
-    first: Annotated[Any, InjectedStore()], second: Annotated[Any, InjectedStore()]
-) -> str:
-    """Look into two stores."""
-    return "never"
-
-
 @dataclass
 class Thread:
     messages: list[Any]
@@ -87,12 +80,6 @@ class Model(BaseModel):
 
 class Empty(BaseModel):
     messages: list[Any]
-
-
-def prices() -> InMemoryStore:
-    store = InMemoryStore()
-    store.put(("prices",), "lamp", {"price": 39})
-    return store
 
 
 def said(run: Any, ask: Any, node: Any, args: dict[str, Any] | None = None, **known: Any) -> str:
@@ -235,8 +222,8 @@ def test_c30_with_a_wrapper_langgraph_reports_a_missing_store_to_the_model(ask: 
     """The model could not fix it, with a wrapper or without."""
     calls = {"messages": ask(("stored", {}))}
     options: Any = {"handle_tool_errors": True, "wrap_tool_call": wrapped}
-    told = LangGraphToolNode([stored], **options).invoke(calls, runtime=Runtime())
-    assert told["messages"][0].status == "error"
+    report = LangGraphToolNode([stored], **options).invoke(calls, runtime=Runtime())
+    assert report["messages"][0].status == "error"
     with pytest.raises(ValueError, match="Cannot inject store"):
         ToolNode([stored], **options).invoke(calls, runtime=Runtime())
 

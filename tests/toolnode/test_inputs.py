@@ -34,7 +34,7 @@ class Model(BaseModel):
 
 
 def texts(messages: list[Any]) -> list[str]:
-    return [told.text for told in messages]
+    return [report.text for report in messages]
 
 
 def test_c7_a_list_that_ends_with_a_call_is_a_list_of_calls(kind: Any, run: Any) -> None:

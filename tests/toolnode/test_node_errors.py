@@ -19,24 +19,14 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
+from error_handlers import fail, values
 from samples import add
-
-FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
-
-
-def fail(kind: str) -> str:
-    """Fail in some way."""
-    raise FAILURES[kind](kind)
 
 
 def answer(kind: Any, run: Any, ask: Any, handle: Any, why: str = "value") -> tuple[str, str]:
     (message,) = run(kind([fail], handle_tool_errors=handle), ask(("fail", {"kind": why})))
     assert (message.name, message.tool_call_id) == ("fail", "1")
     return message.text, message.status
-
-
-def values(error: ValueError) -> str:
-    return f"bad value {error}"
 
 
 def values_or_keys(error: Any) -> str:
@@ -50,7 +40,7 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
 
 
 @pytest.mark.parametrize(
-    ("handle", "told"),
+    ("handle", "report"),
     [
         (True, TEMPLATE),
         ("Try again.", "Try again."),
@@ -62,10 +52,10 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
     ],
 )
 def test_c41_c43_c44_a_handled_error_is_reported_to_the_model(
-    kind: Any, run: Any, ask: Any, handle: Any, told: str
+    kind: Any, run: Any, ask: Any, handle: Any, report: str
 ) -> None:
     """E22, E23: a handler is called with the exception alone; a type is another form."""
-    assert answer(kind, run, ask, handle) == (told, "error")
+    assert answer(kind, run, ask, handle) == (report, "error")
 
 
 @pytest.mark.parametrize(

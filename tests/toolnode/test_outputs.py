@@ -38,7 +38,7 @@ def giving(value: Any) -> BaseTool:
     return give
 
 
-def told(kind: Any, run: Any, ask: Any, value: Any) -> Any:
+def result_content(kind: Any, run: Any, ask: Any, value: Any) -> Any:
     """What the model reads of a value that a tool returned."""
     (message,) = run(kind([giving(value)]), ask(("give", {})))
     return message.content
@@ -105,7 +105,7 @@ def test_c53_c54_a_result_becomes_a_text_or_stays_a_list_of_blocks(
     kind: Any, run: Any, ask: Any, value: Any, content: Any
 ) -> None:
     """C54: a list of texts does not pass, and no character is escaped."""
-    assert told(kind, run, ask, value) == content
+    assert result_content(kind, run, ask, value) == content
 
 
 BLOCKS = [
@@ -122,7 +122,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_c53_these_blocks_stay_blocks(kind: Any, run: Any, ask: Any, block: str) -> None:
-    assert told(kind, run, ask, [{"type": block}]) == [{"type": block}]
+    assert result_content(kind, run, ask, [{"type": block}]) == [{"type": block}]
 
 
 def test_c53_an_object_that_json_cannot_encode_becomes_its_string(
@@ -132,7 +132,7 @@ def test_c53_an_object_that_json_cannot_encode_becomes_its_string(
         def __str__(self) -> str:
             return "a thing"
 
-    assert told(kind, run, ask, Thing()) == "a thing"
+    assert result_content(kind, run, ask, Thing()) == "a thing"
 
 
 def test_c55_a_tool_may_write_its_message_itself(kind: Any, run: Any, ask: Any) -> None:

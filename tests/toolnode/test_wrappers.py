@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
+from error_handlers import values
 from samples import add
 
 
@@ -129,17 +130,17 @@ def test_c67_a_wrapper_may_run_a_tool_again(kind: Any, ask: Any) -> None:
                 return message
         return message
 
-    for failures, told in ((2, "3"), (3, "No.")):
+    for failures, report in ((2, "3"), (3, "No.")):
         options: Any = {
             "handle_tool_errors": "No.",
             "wrap_tool_call": retry,
             "awrap_tool_call": aretry,
         }
         (message,) = kind([flaky(failures)], **options).invoke(ask(SUM), runtime=Runtime())
-        assert message.text == told
+        assert message.text == report
         node = kind([flaky(failures)], **options)
         (message,) = asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))
-        assert message.text == told
+        assert message.text == report
 
 
 def test_c68_a_wrapper_may_run_a_tool_that_is_not_known(kind: Any, run: Any, ask: Any) -> None:
@@ -199,10 +200,6 @@ def strict(request: Any, execute: Any) -> Any:
     raise PermissionError("not today")
 
 
-def values(error: ValueError) -> str:
-    return f"bad value {error}"
-
-
 @pytest.mark.parametrize("handle", [None, False, ""])
 def test_c69_what_a_wrapper_raises_ends_the_run(kind: Any, run: Any, ask: Any, handle: Any) -> None:
     options = {} if handle is None else {"handle_tool_errors": handle}
@@ -211,7 +208,7 @@ def test_c69_what_a_wrapper_raises_ends_the_run(kind: Any, run: Any, ask: Any, h
 
 
 @pytest.mark.parametrize(
-    ("handle", "told"),
+    ("handle", "report"),
     [
         (True, "Error: PermissionError('not today')\n Please fix your mistakes."),
         ("No.", "No."),
@@ -219,10 +216,10 @@ def test_c69_what_a_wrapper_raises_ends_the_run(kind: Any, run: Any, ask: Any, h
     ],
 )
 def test_c69_it_is_reported_if_it_is_handled(
-    kind: Any, run: Any, ask: Any, handle: Any, told: str
+    kind: Any, run: Any, ask: Any, handle: Any, report: str
 ) -> None:
     (message,) = run(wrapped(kind, strict, handle_tool_errors=handle), ask(SUM))
-    assert (message.text, message.status, message.tool_call_id) == (told, "error", "1")
+    assert (message.text, message.status, message.tool_call_id) == (report, "error", "1")
 
 
 OTHER_TYPES = pytest.mark.parametrize("handle", [ValueError, (ValueError, KeyError), values])

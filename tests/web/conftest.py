@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import uvicorn
@@ -105,7 +106,7 @@ NewPage = Callable[..., Page]
 
 @pytest.fixture
 def address(desk: Desk) -> str:
-    """Where the windows look; a module with a server of its own has another one."""
+    """Where the windows look; a module with its own server has another one."""
     return desk.url
 
 
@@ -152,3 +153,9 @@ def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
     for context in contexts:
         context.close()
     assert problems == []
+
+
+@pytest.fixture
+def thread() -> str:
+    """The id of a new thread."""
+    return f"t-{uuid4().hex[:8]}"

@@ -72,7 +72,7 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
             calls = [_call("refund", order_id=order, euros=5, reason="two") for order in "AB"]
             return AIMessage("", tool_calls=calls, usage_metadata=TOKENS)
         if "ask" in said:
-            return AIMessage("", tool_calls=[_call("ask", question="Which colour?")])
+            return AIMessage("", tool_calls=[_call("ask", question="Which color?")])
         return AIMessage(
             "Let me look.", tool_calls=[_call("search_orders", customer="Ann")],
             usage_metadata=TOKENS,

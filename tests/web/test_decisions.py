@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -19,11 +18,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with open_desk(f"sqlite:///{tmp_path_factory.mktemp('decisions')}/desk.db") as made:
         add_others(made.service)
         yield made
-
-
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
 
 
 def refunds(desk: Desk, thread: str) -> list[str]:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-import pytest
 from playwright.sync_api import expect
 
 from web.conftest import Desk, NewPage
-
-
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
 
 
 def results(desk: Desk, thread: str) -> list[str]:
@@ -61,7 +55,7 @@ def test_a_call_is_rejected_with_a_reason(desk: Desk, thread: str, new_page: New
 def test_a_question_is_answered(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread, "ask me")
     page = new_page(f"/inbox/{wait}")
-    expect(page.locator(".question")).to_have_text("Which colour?")
+    expect(page.locator(".question")).to_have_text("Which color?")
     page.get_by_role("button", name="Send the answer").click()
     expect(page.get_by_role("alert")).to_have_text("Write the answer first.")
     page.get_by_role("textbox", name="Answer").fill("Green")

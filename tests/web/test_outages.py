@@ -94,7 +94,7 @@ def test_a_cut_connection_comes_back(service: Service, new_page: NewPage) -> Non
     service.submit("desk", thread="t", message="slow parcel, please")
     page = new_page("/studio/threads/t")
     expect(page.locator(".message.ai").first).to_be_visible(timeout=30_000)
-    # A browser without a network says so on its console, which is no error of the page.
+    # A browser without a network says so on its console, which is not an error of the page.
     page.evaluate("window.stop()")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible(timeout=30_000)

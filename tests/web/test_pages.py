@@ -60,7 +60,7 @@ def test_everybody_can_use_all_pages(
     paths: list[str], new_page: NewPage, size: str, dark: bool
 ) -> None:
     width, height = SIZES[size]
-    # The script of axe is no script of the page, whose policy would refuse it.
+    # The script of axe is not a script of the page, whose policy would refuse it.
     page = new_page("/studio", width=width, height=height, dark=dark, bypass_csp=True)
     origin = page.url.removesuffix("/studio")
     for path in paths:
@@ -76,15 +76,15 @@ def test_everybody_can_use_all_pages(
 def test_the_theme_is_kept(new_page: NewPage) -> None:
     page = new_page("/studio")
     button = page.get_by_role("button", name="Theme")
-    colours = []
+    colors = []
     for theme in ("auto", "light", "dark"):
         assert button.text_content() == f"Theme: {theme}"
-        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         if theme != "dark":
             button.click()
-    assert colours[0] == colours[1] != colours[2]
+    assert colors[0] == colors[1] != colors[2]
     page.reload()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colours[2]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colors[2]
 
 
 def test_all_pages_work_without_javascript(

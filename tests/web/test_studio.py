@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
-import pytest
 from playwright.sync_api import Route, expect
 
 from web.conftest import Desk, NewPage
 from web.desk import EVIL
-
-
-@pytest.fixture
-def thread() -> str:
-    return f"t-{uuid4().hex[:8]}"
 
 
 def test_a_thread_from_its_first_message_to_its_end(desk: Desk, new_page: NewPage) -> None:

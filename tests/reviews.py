@@ -1,0 +1,51 @@
+"""Calls that are reviewed, and how a thread continues after a review."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph.types import interrupt
+
+from agent_factory import create_agent
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+
+
+def payments(*euros: int) -> list[dict[str, Any]]:
+    """Calls that pay these amounts."""
+    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
+
+
+def question(about: str) -> dict[str, Any]:
+    """A call that asks a person about something."""
+    return {"name": "ask", "args": {"about": about}, "id": about}
+
+
+class Till:
+    """A tool that has an effect, so that it shows which calls ran."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    def pay(self, euros: int) -> str:
+        """Pay money."""
+        self.paid.append(euros)
+        return f"paid {euros}"
+
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+def goes_on(agent: Any) -> bool:
+    """Whether the thread has come to its end, and takes another message."""
+    assert agent.get_state(THREAD).next == ()
+    assert_valid_history(agent.get_state(THREAD).values["messages"])
+    model = ScriptedChatModel(["You are welcome."])
+    again = create_agent(model, checkpointer=agent.checkpointer)
+    result = again.invoke({"messages": [("user", "Thanks")]}, THREAD)
+    # The model reads what the thread holds: its history needed no repair.
+    return bool(model.requests[0].messages == result["messages"][:-1])
+
+
+def ask(question: str) -> str:
+    """Ask a person."""
+    return str(interrupt(question))
