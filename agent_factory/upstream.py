@@ -356,16 +356,24 @@ def at_node(
     return own
 
 
-def in_namespace(config: RunnableConfig, node: str, task: str) -> RunnableConfig:
+def in_namespace(
+    config: RunnableConfig, node: str, task: str, step: int | None = None
+) -> RunnableConfig:
     """Return the config of a node with the namespace of another task, of another node.
+
+    With `step`, also with the number of another super-step, for `super_step` alone: `at_step` sets
+    what handlers of callbacks see as well.
 
     langgraph/pregel/_algo.py, 1.2: it ends with the name of the node and the id of the task. Graphs
     that the node calls store their checkpoints below it.
     """
     configurable = config["configurable"]
     around, mark, _ = configurable["checkpoint_ns"].rpartition("|")
-    namespace = f"{around}{mark}{node}:{task}"
-    return {**config, "configurable": {**configurable, "checkpoint_ns": namespace}}
+    configurable = {**configurable, "checkpoint_ns": f"{around}{mark}{node}:{task}"}
+    if step is None:
+        return {**config, "configurable": configurable}
+    metadata = {**config["metadata"], "langgraph_step": step}
+    return {**config, "configurable": configurable, "metadata": metadata}
 
 
 def counting_graphs(config: RunnableConfig, number: Callable[[], int]) -> RunnableConfig:

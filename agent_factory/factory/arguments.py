@@ -100,9 +100,8 @@ def make_spec(
         raise_all(mistakes)
     read = [(member, methods_of(member)) for member in members]
     mistakes = [mistake for known in read for mistake in validate_middleware(*known)]
-    format_: ResponseFormat[Any] | None = None
-    if response_format is not None:
-        format_ = _attempt(from_langchain_format, response_format, mistakes)
+    asked = response_format is not None
+    format_ = _attempt(from_langchain_format, response_format, mistakes) if asked else None
     outputs = output_tools(format_)
     given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     given += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]

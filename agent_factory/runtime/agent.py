@@ -512,7 +512,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return Watch(
             traced=any(map(_observes_nodes, handlers)),
             messages="messages" in modes,
-            named=bool(handlers or options.get("subgraphs") or live or self.builder.fusion.records),
+            named=bool(handlers or options.get("subgraphs") or live),
         )
 
     def _shows_steps(

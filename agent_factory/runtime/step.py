@@ -374,7 +374,8 @@ class Step:
         self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
         self._quiet_config = _unnamed(without_streaming(self._config))
         self._has_saver = saver_of(config) is not None
-        self._task = run.new_id() if self._has_saver else ""  # the id of the nodes after the first
+        names_tasks = self._has_saver or fusion.records
+        self._task = run.new_id() if names_tasks else ""  # the id of the nodes after the first
         self._is_first = True
         self._last = first.name  # the last node whose writes the step has
         self._unchanged = True
@@ -455,7 +456,10 @@ class Step:
         stage, run = self.stage, self._run
         if not (run.watch.named or stage.streams):
             config = self._quiet_config
-            if self._has_saver and not self._is_first:  # for the threads of graphs that it calls
+            if self._first.fusion.records:  # a record has the step, and the task that leads to it
+                task = task_id(config) if self._is_first else self._task
+                config = in_namespace(config, stage.name, task, super_step(config) + run.ahead)
+            elif self._has_saver and not self._is_first:  # for the threads of graphs that it calls
                 config = in_namespace(config, stage.name, self._task)
         else:
             config = (

@@ -12,9 +12,10 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
 from langchain_core.messages import BaseMessage
@@ -260,7 +261,7 @@ class AsyncSpans:
         in_threads = [
             one
             for one in handlers
-            if not one.run_inline and _runs_in_thread(type(one))  # type: ignore[arg-type]
+            if not one.run_inline and _runs_in_thread(type(one))
         ]
         manager.handlers = [one for one in handlers if one not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
@@ -343,10 +344,14 @@ def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
     return cast("RunnableConfig", own)
 
 
-@lru_cache
+_in_threads: WeakKeyDictionary[type, bool] = WeakKeyDictionary()  # a request may make a class
+
+
 def _runs_in_thread(kind: type[BaseCallbackHandler]) -> bool:
     """Whether LangChain calls handlers of a class in a thread, in an asynchronous run."""
-    return not iscoroutinefunction(kind.on_chain_start)
+    if (in_thread := _in_threads.get(kind)) is None:
+        in_thread = _in_threads[kind] = not iscoroutinefunction(kind.on_chain_start)
+    return in_thread
 
 
 def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
