@@ -303,7 +303,8 @@ class ModelNode(Runnable[Any, Any]):
         if any(map(is_explanation, response.result)):
             update[RETRIES] = retries + 1
             self._recorder.explained(retries + 1)
-        if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
+        answers = [m for m in response.result if isinstance(m, AIMessage)]
+        if not any(answer.tool_calls or answer.invalid_tool_calls for answer in answers):
             self._prefix.forget(run_identity(runtime))
         merged = self._merge(update, outcome.commands) if outcome.commands else update
         if isinstance(merged, Command) or self._spec.topology.style is not AgentStyle.CREATE_AGENT:

@@ -3,7 +3,7 @@
 `Stage._invoke` is the loop: it enters a node, invokes it, and takes what it returns, as long as the
 path leads forward. What a step cannot do in the place of a later node, such as to wait for the
 answer to an interrupt or to fail, that node does itself in the step that follows. In a run hook by
-hook, LangGraph runs each node in a step of its own.
+hook, LangGraph takes a step for each node.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Watch:
 
 
 class Result(NamedTuple):
-    """What a node has returned in the middle of a step, to be taken in a step of its own."""
+    """What a node has returned in the middle of a step, to be taken in a separate step."""
 
     value: Any
     outcomes: Mapping[str, Any] = {}  # what reducers have returned for it, by key
@@ -107,10 +107,9 @@ class Run:
     id: str = field(default_factory=random_id)
     _ids: int = 0  # how many were made
 
-    def check_limit(self, config: RunnableConfig, begun: int = 1) -> None:
-        """Raise an error if the run may take no more step; `begun` is 0 before the current one."""
-        limit = config["recursion_limit"]
-        if super_step(config) + self.skipped_steps + begun - 1 >= limit:
+    def check_limit(self, step: int, limit: int) -> None:
+        """Raise an error if the run may not take this super-step of LangGraph's."""
+        if step + self.skipped_steps > limit:
             message = (
                 f"Recursion limit of {limit} reached, but the run has not ended. Set a higher "
                 "`recursion_limit` in the config of the call, or find out what keeps the run going."
@@ -362,11 +361,12 @@ class Step:
     def __init__(self, first: Stage, state: Any, config: RunnableConfig, run: Run) -> None:
         fusion = first.fusion
         if run.skipped_steps:  # LangGraph does not count those
-            run.check_limit(config, begun=0)
+            run.check_limit(super_step(config), config["recursion_limit"])
         if fusion.engine_keys and not first.sees_signals:  # later nodes of the step may see them
             state = {**state, **read_keys(config, fusion.engine_keys)}
         self._first = first
         self._run = run
+        self._number = super_step(config)
         self._view = StateView(state, fusion.viewed, run.channels, fusion.keys)
         self._graphs = count()  # numbers of the graphs that the current node calls
         self._sent = sent_writes(config)  # by the current node, before it returns
@@ -542,7 +542,7 @@ class Step:
         return self.take_in_span(result, streamed=self._run.watch.messages)
 
     def defer(self, error: Exception) -> bool:
-        """Leave an error to a step of its own; return False if this is its own step."""
+        """Leave an error to a separate step; return False if this is its own step."""
         if self._is_first:
             return False
         self._sent.clear()
@@ -603,7 +603,7 @@ class Step:
             return None
 
     def _defer_result(self, result: Any) -> None:
-        """Leave the result of a node to a step of its own, and find out what its span shows.
+        """Leave the result of a node to a separate step, and find out what its span shows.
 
         Messages get their ids when an edge reads the state, or a stream shows them. An edge may
         fail.
@@ -642,7 +642,7 @@ class Step:
         run = self._run
         if not run.single_step:
             return False
-        run.check_limit(self._config)
+        run.check_limit(self._number + 1, self._config["recursion_limit"])
         if possible:
             run.skipped_steps += 1
             self._unchanged, self._stored = True, False

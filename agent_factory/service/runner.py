@@ -387,7 +387,7 @@ class _Attempt:
     def _unused(self, decisions: Mapping[str, Any]) -> dict[str, Any]:
         """The decisions that no task of this job has taken, by the digests of their calls.
 
-        Each call is a task of its own: of those that a dead worker has begun, some have stored
+        Each call is a separate task: of those that a dead worker has begun, some have stored
         what came of their decision, and others nothing. A task that has asked again has taken its
         decision, also where the next question is the same: another reviewer may ask it.
         """

@@ -152,7 +152,7 @@ class IndexedReducer:
 
 
 _PLAIN = frozenset((AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage))
-"""Types of messages that are no chunks: nearly all."""
+"""Types of messages that are not chunks: nearly all."""
 
 
 def _as_messages(

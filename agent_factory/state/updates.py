@@ -172,10 +172,14 @@ class StateView:
         now, order, channels = self.now, self._order, self._channels
         named: list[Pair] = []
         by_key: dict[str, list[Any]] = {}
+        replaced: set[str] = set()  # keys of messages that are not merged one after the other
         for key, value in pairs:
-            # Messages are merged here and by LangGraph, so their ids must be set before that.
-            if channels[key].is_messages and not overwrites(value):
-                value = with_ids(value)
+            if channels[key].is_messages:
+                earlier, replaces = now.updates.get(key), value is None or overwrites(value)
+                if replaces or (earlier and type(earlier[0]) is Overwrite):
+                    replaced.add(key)
+                if not replaces:  # merged here and by LangGraph, so they need their ids before that
+                    value = with_ids(value)
             named.append((key, value))
             if key in by_key:
                 by_key[key].append(value)
@@ -193,12 +197,12 @@ class StateView:
                 ephemeral[key] = self._value(key, values)
             elif channel.is_single:
                 persistent[key], updates[key] = self._value(key, values), values
-            elif channel.is_messages and _add_up(earlier := now.updates.get(key, []), values):
+            elif channel.is_messages and key not in replaced:
                 reducer = self._cache.setdefault(key, IndexedReducer())
                 merged = persistent.get(key) or []
                 for messages in values:
                     merged = reducer.merge(merged, messages)
-                persistent[key], updates[key] = merged, [*earlier, *values]
+                persistent[key], updates[key] = merged, [*now.updates.get(key, ()), *values]
             elif channel.is_known:
                 value = outcomes[key] if key in outcomes else self._value(key, values)
                 # A step takes one Overwrite of a key, and no other write of it.
@@ -224,11 +228,6 @@ class StateView:
             channel.value = before[key]
         channel.update(values)
         return channel.get()
-
-
-def _add_up(earlier: list[Any], values: list[Any]) -> bool:
-    """Whether writes of messages are lists that are merged one after the other."""
-    return not any(map(overwrites, [*earlier[:1], *values])) and None not in values
 
 
 def _in_order(state: dict[str, Any], order: Mapping[str, Any]) -> dict[str, Any]:
