@@ -8,7 +8,6 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
     ensure_config,
@@ -37,6 +36,7 @@ from agent_factory.runtime.watching import (
     Events,
     EventStream,
     Handover,
+    observes_nodes,
 )
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
 from agent_factory.upstream import (
@@ -47,7 +47,6 @@ from agent_factory.upstream import (
     saver_of,
     shows_subgraphs,
     streams_events,
-    streams_messages,
     waiting_nodes,
 )
 
@@ -70,8 +69,6 @@ _MODES = _LIVE | {UPDATES, VALUES}
 
 HIDES_TASKS = "__agent_factory_hides_tasks"
 """Key of `configurable` for the event protocol, which asks for tasks and may not show them."""
-
-_CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
 
 # Request only the final state; the default makes LangGraph emit every step.
 _FINAL_STATE: dict[str, Any] = {"version": "v2"}
@@ -510,7 +507,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             handler.run_inline = True  # a call in a task or a thread would cost more than the hook
         live = not _LIVE.isdisjoint(modes)
         return Watch(
-            traced=any(map(_observes_nodes, handlers)),
+            traced=any(map(observes_nodes, handlers)),
             messages="messages" in modes,
             named=bool(handlers or options.get("subgraphs") or live),
         )
@@ -547,16 +544,6 @@ def _with_configurable(config: RunnableConfig | None, values: Mapping[str, Any])
     own: RunnableConfig = {**(config or {})}
     own["configurable"] = {**own.get("configurable", {}), **values}
     return own
-
-
-def _observes_nodes(handler: BaseCallbackHandler) -> bool:
-    """Whether a callback handler listens to nodes: tracers do, counters of tokens do not."""
-    if handler.ignore_chain or streams_messages(handler):
-        return False
-    kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
-    return any(
-        getattr(kind, name) not in [getattr(base, name) for base in bases] for name in _CHAIN_EVENTS
-    )
 
 
 def _in_version(result: Any, options: Mapping[str, Any]) -> Any:

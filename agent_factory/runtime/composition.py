@@ -66,10 +66,6 @@ def without_streaming(config: RunnableConfig | None) -> RunnableConfig:
     return {**config, "tags": [*tags, TAG_NOSTREAM]}
 
 
-def _with_streaming(config: RunnableConfig) -> RunnableConfig:
-    return {**config, "tags": list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))}
-
-
 def disable_streaming(config: RunnableConfig | None) -> None:
     """Disable token streaming of models for the rest of this context."""
     current_config.set(without_streaming(config))
@@ -85,7 +81,7 @@ class streaming_enabled:
         config = current_config.get()
         # A layer may call its handler in a thread without context: nothing was disabled there.
         self._token = None
-        if config is not None:  # as `_with_streaming`, without its frame around each tool
+        if config is not None:
             tags = list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))
             self._token = current_config.set({**config, "tags": tags})
 
@@ -134,7 +130,8 @@ class LayerSpan:
         if config is None or not (tracers := _tracers(config)):
             return self.layer(request, handler)  # e.g. in a thread that the layer around it started
         # Streaming is disabled for the layer, not for the runs inside it.
-        manager = copy(get_callback_manager_for_config(_with_streaming(config)))
+        tags = list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))
+        manager = copy(get_callback_manager_for_config({**config, "tags": tags}))
         # Other callback handlers see nodes and models; spans of layers are for tracers alone.
         manager.handlers = tracers
         span = manager.on_chain_start(

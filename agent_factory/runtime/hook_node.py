@@ -22,7 +22,6 @@ from agent_factory.errors import (
     UndeclaredJump,
     describe,
 )
-from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.error_notes import add_notes
@@ -93,7 +92,7 @@ class HookNode(Runnable[Any, Any]):
         # From the loop's entry, a jump to the model has no effect.
         if "model" in definition.can_jump_to and self.name != plan.loop_entry:
             limit = JumpLimit(self.name)
-            func, afunc = (f and partial(_limited, f, limit) for f in (bound.func, bound.afunc))
+            func, afunc = (f and partial(limit.around, f) for f in (bound.func, bound.afunc))
             bound = replace(bound, func=func, afunc=afunc)
         self._bound = recorder.hook(bound, self._finish, reads_reason=reads_reason)
         self._pending_exit = recorder.pending_exit(
@@ -189,7 +188,3 @@ class HookNode(Runnable[Any, Any]):
                 if jump in JUMPS
                 else f"Jump to one of {', '.join(map(repr, JUMPS))}, and declare it.",
             )
-
-
-def _limited(method: Any, limit: JumpLimit, state: State, runtime: Any) -> Any:
-    return then(method(state, runtime), partial(limit.check, state, runtime))

@@ -6,8 +6,8 @@ decision: `recursion_limit`, and the middleware that limit calls, tokens or mone
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import count, islice, takewhile
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from agent_factory.errors import EndlessLoop
+from agent_factory.hooks.flows import then
 from agent_factory.state.history import call_ids, is_explanation
 from agent_factory.structured_output.strategies import MAX_RETRIES
 from agent_factory.upstream import run_identity
@@ -104,6 +105,10 @@ class JumpLimit:
     def __init__(self, hook: str) -> None:
         self._hook = hook
         self._jumps = lru_cache(2 * self.RUNS)(lambda run, seen: count(1))
+
+    def around(self, hook: Callable[[Any, Any], Any], state: Any, runtime: Runtime[Any]) -> Any:
+        """Call a hook, sync or async, and count its jumps."""
+        return then(hook(state, runtime), partial(self.check, state, runtime))
 
     def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: Any) -> Any:
         """Return what the hook returned; raise EndlessLoop if that is one jump too many."""

@@ -9,7 +9,7 @@ hook, LangGraph takes a step for each node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -485,8 +485,11 @@ class Step:
             Exception: The edge has raised it. A span of the node ends with it.
         """
         before, route, returned = self._view.now, self.stage.route, result
-        if self._sent and (sent := self._take_sent()):
-            result = [Command(update=sent), *_parts(result)]
+        if self._sent:
+            sent, notes = self._split(self._sent)
+            self._sent.clear()
+            self._sent.extend(notes)
+            result = [Command(update=sent), *_parts(result)] if sent else result
         # Fast path: most hooks return None and have one next node.
         if (
             result is None
@@ -578,18 +581,17 @@ class Step:
 
     def _with_sent(self, sent: Sequence[Pair]) -> list[Pair]:
         """Return what the nodes so far have written, and the current node directly."""
-        channels = self._first.fusion.channels
-        pairs = [pair for pair in sent if pair[0] in channels]
-        notes = [pair for pair in sent if pair[0] not in channels]
+        pairs, notes = self._split(sent)
         preview = self._preview(pairs) if pairs else self._view.now
         return [*(self._view.now.writes() + pairs if preview is None else preview.writes()), *notes]
 
-    def _take_sent(self) -> list[Pair]:
-        """Return what the node has written directly; notes of LangGraph's own stay."""
-        channels, every = self._first.fusion.channels, list(self._sent)
-        self._sent.clear()
-        self._sent.extend(pair for pair in every if pair[0] not in channels)
-        return [pair for pair in every if pair[0] in channels]
+    def _split(self, sent: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
+        """Return what a node has written directly to the state, and LangGraph's notes."""
+        pairs: list[Pair] = []
+        notes: list[Pair] = []
+        for pair in sent:
+            (pairs if pair[0] in self._first.fusion.channels else notes).append(pair)
+        return pairs, notes
 
     def _preview(self, pairs: Sequence[Pair], outcomes: Mapping[str, Any] = {}) -> Preview | None:
         """Return the state after some writes; None if only LangGraph can tell.
@@ -631,7 +633,7 @@ class Step:
             # Who sees the events of a step when it is over is not to wait longer for an answer.
             late = run.watch.events is not None and run.watch.events.late
             if not late and target in successors.if_stored:
-                self._store_before(target, preview)
+                self._stored, self._unstored = True, self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
         possible = target in self._first.stages if is_node else len(target) == 1
@@ -648,16 +650,15 @@ class Step:
             self._unchanged, self._stored = True, False
         return possible
 
-    def _store_before(self, target: str, preview: Preview) -> None:
-        """Prepare to store what was written so far, so that it outlives the rest of the step."""
-        self._stored = True
+    def _writes_before(self, target: str, preview: Preview) -> Any:
+        """Return a saver, and what it has to store so that it outlives the rest of the step."""
         saver, channels = saver_of(self._config), self._first.fusion.channels
         if saver is None or stores_at_exit(self._config):
-            return
+            return None
         kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
         calls = getattr(preview.persistent["messages"][-1], "tool_calls", ())
         pairs = [*kept, (LAST_NODE, self._last)]
-        self._unstored = saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
+        return saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
 
     def _move_to(self, name: str) -> None:
         self._is_first, self.stage, self._graphs = False, self._first.stages[name], count()
@@ -730,12 +731,13 @@ class Step:
         if (events := self._run.watch.events) is None:
             return
         channels = self._first.fusion.channels
-        if pairs:  # LangGraph shows messages as a delta channel stores them
-            stored = zip(pairs, preview.pairs, strict=True)
-            pairs = [
-                _in_shape(pair, given) if isinstance(channels[given[0]], DeltaMessages) else pair
-                for pair, given in stored
-            ]
+        if pairs:  # LangGraph shows messages as a delta channel stores them, with ids
+            written, pairs = pairs, []
+            for (key, value), (_, stored) in zip(written, preview.pairs, strict=True):
+                if isinstance(channels[key], DeltaMessages):
+                    alone = isinstance(stored, list) and not isinstance(value, list)
+                    value = stored[0] if alone else stored
+                pairs.append((key, value))
         namespace, task = graph_namespace(self._config), task_id(self._node_config)
         outcome = preview if done else None
         self._events += events.of_node(namespace, self.stage.name, task, pairs, outcome)
@@ -766,12 +768,6 @@ def _pairs(result: Any) -> list[Pair] | None:
 def _parts(result: Any) -> list[Any]:
     parts = result if isinstance(result, list) else [result]
     return [part for part in parts if part is not None]
-
-
-def _in_shape(pair: Pair, given: Pair) -> Pair:
-    """Return messages with ids as they were written: one that was not in a list still is not."""
-    alone = isinstance(given[1], list) and not isinstance(pair[1], list)
-    return (given[0], given[1][0]) if alone else given
 
 
 def _unnamed(config: RunnableConfig) -> RunnableConfig:

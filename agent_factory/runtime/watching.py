@@ -17,7 +17,11 @@ from inspect import iscoroutinefunction
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.callbacks import (
+    AsyncCallbackHandler,
+    BaseCallbackHandler,
+    CallbackManager,
+)
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor, set_config_context
@@ -215,6 +219,19 @@ _CHILD = "seq:step:1"
 
 _NOTHING: Any = None
 """LangGraph's nodes have no serialized form."""
+
+
+_CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
+
+
+def observes_nodes(handler: BaseCallbackHandler) -> bool:
+    """Whether a callback handler listens to nodes: tracers do, counters of tokens do not."""
+    if handler.ignore_chain or streams_messages(handler):
+        return False
+    kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
+    return any(
+        getattr(kind, name) not in [getattr(base, name) for base in bases] for name in _CHAIN_EVENTS
+    )
 
 
 def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take: Take) -> None:

@@ -315,7 +315,12 @@ def _joined(writes: Iterable[Any]) -> Iterator[Any]:
     """
     joined: list[Any] | None = None
     for write in writes:
-        if isinstance(write, list) and all(map(_is_kept, write)):
+        # Each has an id, and is not one that removes others.
+        if isinstance(write, list) and all(
+            isinstance(message, BaseMessage)
+            and not (message.id is None or isinstance(message, RemoveMessage))
+            for message in write
+        ):
             (joined := joined or []).extend(write)
             continue
         if joined is not None:  # an empty list gives ids to messages of an Overwrite
@@ -324,13 +329,6 @@ def _joined(writes: Iterable[Any]) -> Iterator[Any]:
         yield write
     if joined is not None:
         yield joined
-
-
-def _is_kept(message: Any) -> bool:
-    """Whether a message has an id, and is not one that removes others."""
-    return isinstance(message, BaseMessage) and not (
-        message.id is None or isinstance(message, RemoveMessage)
-    )
 
 
 class KeyedByName(BinaryOperatorAggregate[Any]):
