@@ -160,7 +160,11 @@ _BUILD_CODES = {
     "AF111": ("JumpToNowhere", "A hook declares a jump to tools in an agent without tools."),
     "AF112": ("InvalidTool", "A tool cannot be used, or lacks what a model needs to know of it."),
     "AF113": ("ToolNameTaken", "Two tools have the same name, so a model could reach only one."),
-    "AF114": ("InvalidSchema", "A state schema is not a TypedDict, or defines a reserved key."),
+    "AF114": (
+        "InvalidSchema",
+        "A state schema is not a TypedDict, defines a reserved key, or gives `messages` a reducer "
+        "that does not merge by id.",
+    ),
     "AF115": ("SchemaConflict", "Two state schemas disagree on the type or the reducer of a key."),
     "AF116": ("UnknownNode", "An interrupt or a policy names an unknown node."),
     "AF117": ("InvalidResponseFormat", "`response_format` is neither a schema nor a strategy."),

@@ -214,7 +214,11 @@ class ForgetfulMessages(AgentState):
     messages: list[AnyMessage]
 
 
-@pytest.mark.parametrize("schema", [OwnJump, FoldedAnswer, ForgetfulMessages])
+class AppendedMessages(AgentState):
+    messages: Annotated[list[AnyMessage], operator.add]
+
+
+@pytest.mark.parametrize("schema", [OwnJump, FoldedAnswer, ForgetfulMessages, AppendedMessages])
 def test_what_the_engine_relies_on_cannot_be_redefined(schema: Any) -> None:
     """A32, D15: a jump lives for one step, an answer is replaced, messages are added."""
     with pytest.raises(ArgumentError, match=r"^\[AF114\]"):

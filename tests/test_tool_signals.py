@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from threading import Lock
+from typing import Any, NotRequired
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -13,7 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import ValidationError
 
-from agent_factory import AgentMiddleware, Invoke, create_agent
+from agent_factory import AgentMiddleware, AgentState, Invoke, ToolRuntime, create_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import PassingWraps
 
@@ -262,3 +263,36 @@ def test_a_flow_is_closed_when_an_interrupt_passes_it(call: Any) -> None:
     assert log == ["lock", "unlock"]
     call(agent, Command(resume="yes"), THREAD)
     assert log == ["lock", "unlock"] * 2
+
+
+def test_a_command_of_a_tool_carries_objects_as_they_are(call: Any) -> None:
+    """A connection cannot be copied, and a large value need not be."""
+    lock = Lock()
+
+    class State(AgentState):
+        handle: NotRequired[Any]
+
+    def connect(runtime: ToolRuntime) -> Command[Any]:
+        """Connect."""
+        answer = ToolMessage("Connected.", tool_call_id=str(runtime.tool_call_id))
+        return Command(update={"handle": {"lock": lock}, "messages": [answer]})
+
+    asked = [{"name": "connect", "args": {}, "id": "1"}]
+    agent = create_agent(ScriptedChatModel([asked, "Done."]), [connect], state_schema=State)
+    assert call(agent, {"messages": [("user", "Connect.")]})["handle"]["lock"] is lock
+
+
+def test_a_tool_may_return_one_command_again_and_again(call: Any) -> None:
+    """Its messages are copied, as they get names and ids."""
+    note = HumanMessage("Noted.")
+
+    def remember(runtime: ToolRuntime) -> Command[Any]:
+        """Remember."""
+        answer = ToolMessage("Yes.", tool_call_id=str(runtime.tool_call_id))
+        return Command(update={"messages": [answer, note]})
+
+    asked: list[Any] = [[{"name": "remember", "args": {}, "id": id_}] for id_ in ("1", "2")]
+    agent = create_agent(ScriptedChatModel([*asked, "Done."]), [remember])
+    messages = call(agent, {"messages": [("user", "Remember.")]})["messages"]
+    assert [m.text for m in messages].count("Noted.") == 2
+    assert note.id is None

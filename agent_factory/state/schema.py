@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -268,6 +269,12 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
                 mistake = "is reserved.", "Rename your key."
             elif key == "messages" and _reducer(hint) is None:
                 reason = "has no reducer, so each write would replace the history."
+                mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
+            elif key == "messages" and _reducer(hint) in (operator.add, operator.iadd):
+                reason = (
+                    "has operator.add as its reducer, which appends each write: no message would "
+                    "be replaced or removed by its id."
+                )
                 mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
             elif key == "structured_response" and _reducer(hint) is not None:
                 reason = "has a reducer, but each answer replaces the previous one."
