@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -164,6 +165,20 @@ class SubagentTransformer(SubgraphTransformer):
         super()._on_started(ns, graph_name, *ids)
         if (handle := self._handles.get(ns)) is not None:
             vars(handle).update(name=graph_name, cause=self._pending_cause)
+
+
+# Graphs
+
+
+def empty_graph(graph: Any) -> Callable[[], dict[str, Any]]:
+    """Return a function that gives the attributes of a graph without nodes to another one like it.
+
+    langgraph/graph/state.py, 1.2: a `StateGraph` begins with collections that its methods fill, and
+    with channels, which it makes again from the annotations of its schemas: a third of the time it
+    takes to build a small agent. Compiled graphs copy a channel before they write to it.
+    """
+    before = {name: copy(value) for name, value in vars(graph).items()}
+    return lambda: {name: copy(value) for name, value in before.items()}
 
 
 # Nodes of a compiled graph

@@ -37,6 +37,7 @@ from agent_factory.upstream import (
     construct_prompt,
     counting_graphs,
     current_config,
+    empty_graph,
     graph_namespace,
     in_namespace,
     in_runtime,
@@ -783,3 +784,22 @@ def test_the_event_protocol_asks_for_events_of_messages() -> None:
 def test_an_error_can_be_marked_as_the_refusal_of_an_answer() -> None:
     assert not is_invalid_resume(ValueError("no"))
     assert is_invalid_resume(mark_invalid_resume(ValueError("no")))
+
+
+def test_a_graph_begins_with_the_attributes_of_an_empty_one_like_it() -> None:
+    class State(TypedDict):
+        seen: Annotated[list[str], add]
+
+    first = StateGraph(State)
+    attributes = empty_graph(first)
+    second: Any = object.__new__(StateGraph)
+    vars(second).update(attributes())
+    for number, graph in enumerate((first, second)):
+        name = f"node {number}"
+        graph.add_node(name, lambda _, name=name: {"seen": [name]})
+        graph.add_edge(START, name)
+        graph.add_conditional_edges(name, lambda _: END, [END])
+    assert vars(second).keys() == vars(StateGraph(State)).keys()
+    assert [list(graph.nodes) for graph in (first, second)] == [["node 0"], ["node 1"]]
+    results = [graph.compile().invoke({"seen": []}) for graph in (first, second, first)]
+    assert [result["seen"] for result in results] == [["node 0"], ["node 1"], ["node 0"]]

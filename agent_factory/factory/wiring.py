@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import Runnable
 from langgraph.channels import BinaryOperatorAggregate, LastValue
@@ -23,29 +24,36 @@ from agent_factory.runtime.spec import AgentSpec, identity
 from agent_factory.runtime.step import Fusion, Stage
 from agent_factory.runtime.tools_node import ToolsNode, ToolsStage, sending_state
 from agent_factory.state.channels import KeyedByName, is_ephemeral, is_known, is_persistent
-from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES
+from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES, Schemas
 from agent_factory.topology.model import TOOLS
-from agent_factory.upstream import run_in_place
+from agent_factory.upstream import empty_graph, run_in_place
+
+_empty_graphs: WeakKeyDictionary[Schemas, Callable[[], dict[str, Any]]] = WeakKeyDictionary()
+"""Graphs without nodes, by schemas: agents with the same schemas have the same channels."""
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
     """StateGraph that knows the AgentSpec it was made from."""
 
     def __init__(self, spec: AgentSpec, context_schema: type[Any] | None) -> None:
-        try:
-            super().__init__(
-                spec.schemas.written or spec.schemas.state,
-                context_schema,
-                input_schema=spec.schemas.input,
-                output_schema=spec.schemas.output,
-            )
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(
-                "the state",
-                f"LangGraph cannot make its channels: {error}",
-                "A reducer is a function of two arguments, the last item of Annotated[...].",
-                code="AF114",
-            ) from error
+        if (attributes := _empty_graphs.get(spec.schemas)) is not None:
+            vars(self).update(attributes())
+        else:
+            try:
+                super().__init__(
+                    spec.schemas.written or spec.schemas.state,
+                    input_schema=spec.schemas.input,
+                    output_schema=spec.schemas.output,
+                )
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(
+                    "the state",
+                    f"LangGraph cannot make its channels: {error}",
+                    "A reducer is a function of two arguments, the last item of Annotated[...].",
+                    code="AF114",
+                ) from error
+            _empty_graphs[spec.schemas] = empty_graph(self)
+        self.context_schema = context_schema  # a request may have made it, so it is not shared
         self.spec = spec
         # Both are None if each node takes a step.
         self.fusion_plan: FusionPlan | None = None

@@ -58,7 +58,7 @@ def engine_hints(*keys: str) -> dict[str, Any]:
     return {key: _without_marks(_ENGINE_HINTS[key]) for key in keys}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Schemas:
     """State of an agent, and the parts of it that callers and hooks see."""
 
