@@ -126,9 +126,8 @@ The name is `langgraph.graph.END`; that it has this meaning is only said in a so
 def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
     """The name and the provider of a chat model, as it reports them to LangSmith.
 
-    `_get_ls_params` (langchain-core 1.7, `language_models/chat_models.py`) is private, but every
-    provider package implements it, and no public method gives the provider. A model without it
-    gives an empty dict.
+    langchain-core 1.7, `language_models/chat_models.py`: every provider package implements
+    `_get_ls_params`, and no public method gives the provider. Without it, the dict is empty.
     """
     get_params = getattr(model, "_get_ls_params", None)
     return get_params(**settings) if get_params else {}
@@ -137,9 +136,7 @@ def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
 def task_identity(runtime: Any) -> object:
     """An object that identifies one execution of a node; None without a runtime.
 
-    LangGraph makes a new `Runtime` for each task (langgraph 1.2.22, `pregel/_algo.py`,
-    `prepare_single_task`), so the object itself identifies the task. A budget adds up what was
-    spent within one task.
+    langgraph 1.2.22, `pregel/_algo.py`: `prepare_single_task` makes a `Runtime` for each task.
     """
     return runtime
 
@@ -174,49 +171,32 @@ def empty_graph(graph: Any) -> Callable[[], dict[str, Any]]:
     """Return a function that gives the attributes of a graph without nodes to another one like it.
 
     langgraph/graph/state.py, 1.2: a `StateGraph` begins with collections that its methods fill, and
-    with channels, which it makes again from the annotations of its schemas: a third of the time it
-    takes to build a small agent. Compiled graphs copy a channel before they write to it.
+    with channels, which take a third of the time to build. Compiled graphs copy them.
     """
     before = {name: copy(value) for name, value in vars(graph).items()}
     return lambda: {name: copy(value) for name, value in before.items()}
 
 
 # Nodes of a compiled graph
+#
+# langgraph/pregel/_read.py, 1.2: `PregelNode.node` is a cached property, a runnable that is traced
+# as a chain: the node, and then its writers. `prepare_single_task` reads it for each task. A copy
+# makes it again. graph/state.py, `attach_node`: the first writer is that of updates and commands.
 
 
-def node_alone(node: Any) -> Runnable[Any, Any]:
-    """Return what LangGraph runs for a node of a compiled graph: it, and then its writers.
-
-    langgraph/pregel/_read.py, 1.2: `PregelNode.node` is a cached property, a runnable that is
-    traced as a chain. `prepare_single_task` reads it for each task. A copy does not take over the
-    runnable that `run_in_place` sets.
-    """
-    alone: Runnable[Any, Any] = node.copy({}).node
-    return alone
+def node_runnable(node: Any, end: Any = None) -> Runnable[Any, Any]:
+    """Return what LangGraph runs for a node: it and its writers, or `end` in their place."""
+    made: Runnable[Any, Any] = node.copy({} if end is None else {"writers": [end]}).node
+    return made
 
 
 def run_in_place(node: Any, runnable: Any) -> None:
-    """Let LangGraph run `runnable` for a node. Drawings and manual updates do not change.
-
-    See `node_alone`; drawings and `update_state` use the writers of the node, which stay.
-    """
+    """Let LangGraph run `runnable` for a node. Drawings and manual updates use its writers."""
     node.node = runnable
 
 
-def node_before(node: Any, end: Any) -> Runnable[Any, Any]:
-    """Return a node as LangGraph runs and traces it, with `end` in the place of its writers.
-
-    langgraph/pregel/_read.py, 1.2: `PregelNode.copy` takes new values of attributes.
-    """
-    before: Runnable[Any, Any] = node.copy({"writers": [end]}).node
-    return before
-
-
 def node_writers(node: Any) -> list[Runnable[Any, Any]]:
-    """Return the writers of a node: that of updates and commands, and then those of its edges.
-
-    langgraph/graph/state.py, 1.2: `CompiledStateGraph.attach_node` adds the first one.
-    """
+    """Return the writers of a node: that of updates and commands, and then those of its edges."""
     writers: list[Runnable[Any, Any]] = node.writers
     return writers
 
@@ -304,10 +284,8 @@ def reading_after(
 ) -> RunnableConfig:
     """Return the config of a node that reads the state directly, as it is after these writes.
 
-    `writes` takes what the node has written directly, and returns it with what goes before it.
-
     langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which applies what the task has
-    written if it is called with `fresh=True`.
+    written if it is called with `fresh=True`: `writes` gets that, and adds what goes before it.
     """
     configurable = config["configurable"]
     read, sent = configurable["__pregel_read"], sent_writes(config)
@@ -350,10 +328,8 @@ def at_node(
 ) -> RunnableConfig:
     """Return the config that a task of another node would have in a later super-step.
 
-    A node that is `sent` to has no edge that leads to it.
-
     langgraph/pregel/_algo.py, 1.2: see `at_step`. Each task has another `Runtime`, which has its
-    namespace too.
+    namespace too. A node that is `sent` to has no edge that leads to it.
     """
     own = in_namespace(at_step(config, ahead, run_id), node, task)
     configurable = own["configurable"]
@@ -376,11 +352,8 @@ def in_namespace(
 ) -> RunnableConfig:
     """Return the config of a node with the namespace of another task, of another node.
 
-    With `step`, also with the number of another super-step, for `super_step` alone: `at_step` sets
-    what handlers of callbacks see as well.
-
     langgraph/pregel/_algo.py, 1.2: it ends with the name of the node and the id of the task. Graphs
-    that the node calls store their checkpoints below it.
+    that the node calls store their checkpoints below it. `step` is for `super_step` alone.
     """
     configurable = config["configurable"]
     around, mark, _ = configurable["checkpoint_ns"].rpartition("|")

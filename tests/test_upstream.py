@@ -48,8 +48,7 @@ from agent_factory.upstream import (
     mark_invalid_resume,
     messages_delta_reducer,
     named_interrupts,
-    node_alone,
-    node_before,
+    node_runnable,
     node_writers,
     open_interrupts,
     place_of_run,
@@ -143,7 +142,7 @@ def write_two(state: Any) -> Any:
 def test_another_runnable_runs_in_place_of_a_node() -> None:
     graph = chain(write_one, write_two)
     node = graph.nodes["node0"]
-    alone = Recorded(node_alone(node))
+    alone = Recorded(node_runnable(node))
     run_in_place(node, alone)
     assert graph.invoke({"log": []})["log"] == ["one", "two"]
     assert len(alone.configs) == 1
@@ -161,7 +160,7 @@ def test_a_node_runs_with_another_end_and_its_state_is_written_without_its_edge(
     node = graph.nodes["node0"]
     writer, *edges = node_writers(node)
     assert len(edges) == 1
-    run_in_place(node, node_before(node, RunnableLambda(end)))
+    run_in_place(node, node_runnable(node, RunnableLambda(end)))
     tracer = Names()
     assert graph.invoke({"log": []}, {"callbacks": [tracer]})["log"] == ["one"]
     assert ends == [{"log": ["one"]}]
@@ -190,7 +189,7 @@ def test_a_config_can_be_that_of_another_node(sent: bool) -> None:
     graph.add_node("node1", write_two)
     graph.add_edge(START, "node0")
     agent = graph.compile()
-    recorded = [Recorded(node_alone(agent.nodes[name])) for name in ("node0", "node1")]
+    recorded = [Recorded(node_runnable(agent.nodes[name])) for name in ("node0", "node1")]
     for name, runnable in zip(("node0", "node1"), recorded, strict=True):
         run_in_place(agent.nodes[name], runnable)
     names = Names()

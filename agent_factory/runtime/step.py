@@ -40,8 +40,7 @@ from agent_factory.upstream import (
     graph_namespace,
     in_namespace,
     interrupts_here,
-    node_alone,
-    node_before,
+    node_runnable,
     node_writers,
     read_keys,
     reading_after,
@@ -236,7 +235,7 @@ class Stage(Runnable[Any, Any]):
     @cached_property
     def alone(self) -> Runnable[Any, Any]:
         """The node as LangGraph runs it, with its edges."""
-        return node_alone(self._pregel_node)
+        return node_runnable(self._pregel_node)
 
     @cached_property
     def traced(self) -> Runnable[Any, Any]:
@@ -244,7 +243,7 @@ class Stage(Runnable[Any, Any]):
 
         Spans of other nodes are made here, in less time.
         """
-        return node_before(self._pregel_node, _Continue())
+        return node_runnable(self._pregel_node, _Continue())
 
     @cached_property
     def writers(self) -> Sequence[Runnable[Any, Any]]:

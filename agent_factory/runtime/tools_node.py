@@ -68,7 +68,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.upstream import node_before
+from agent_factory.upstream import node_runnable
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
@@ -359,7 +359,7 @@ class ToolsStage(Stage):
 
     @cached_property
     def _leading(self) -> Runnable[Any, Any]:
-        return node_before(self._pregel_node, _LeadFromTools(self))
+        return node_runnable(self._pregel_node, _LeadFromTools(self))
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if config is None or (run := run_of(config)) is None:
