@@ -9,6 +9,7 @@ from typing import Annotated, Any, NotRequired
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from langgraph.channels import LastValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
 
@@ -209,3 +210,37 @@ def test_a_reducer_is_called_once_for_each_write(
         assert view == result[: len(view)]
     if trial.agent.checkpointer:
         assert trial.agent.get_state(THREAD).values["items"] == result
+
+
+class Barrier(LastValue[Any]):
+    """A channel that nobody but LangGraph knows."""
+
+
+@pytest.mark.parametrize("place", ["before_model", "after_model"])
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_reducer_beside_an_unknown_channel_is_left_to_langgraph(
+    call: Any, place: str, fused: bool
+) -> None:
+    """The step of the hook goes on along its edge."""
+    reducer, ran = Reducer("in place"), list[str]()
+
+    class State(AgentState[Any]):
+        items: Annotated[list[Any], reducer]
+        barrier: NotRequired[Annotated[Any, Barrier]]
+
+    def write(middleware: Any, state: Any, runtime: Any) -> Any:
+        return {"items": ["a"], "barrier": 1}
+
+    def guard(middleware: Any, state: Any, runtime: Any) -> None:
+        ran.append(f"guard sees {state['items']}, {state['barrier']}")
+
+    writes = type("Writes", (AgentMiddleware,), {place: write, "state_schema": State})()
+    guards = type("Guards", (AgentMiddleware,), {place: guard, "state_schema": State})()
+    stack = [writes, guards] if place == "before_model" else [guards, writes]
+    agent = create_agent(
+        ScriptedChatModel(["Done."]), middleware=stack, state_schema=State, fused=fused
+    )
+    result = call(agent, {"messages": [("user", "Hi")], "items": []})
+    assert ran == ["guard sees ['a'], 1"]
+    assert result["items"] == ["a"]
+    assert result["messages"][-1].text == "Done."

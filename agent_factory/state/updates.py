@@ -174,6 +174,8 @@ class StateView:
         by_key: dict[str, list[Any]] = {}
         replaced: set[str] = set()  # keys of messages that are not merged one after the other
         for key, value in pairs:
+            if not channels[key].is_known:  # before a reducer is called: LangGraph calls it then
+                raise UnknownOutcome(key)
             if channels[key].is_messages:
                 earlier, replaces = now.updates.get(key), value is None or overwrites(value)
                 if replaces or (earlier and type(earlier[0]) is Overwrite):
@@ -203,12 +205,10 @@ class StateView:
                 for messages in values:
                     merged = reducer.merge(merged, messages)
                 persistent[key], updates[key] = merged, [*now.updates.get(key, ()), *values]
-            elif channel.is_known:
+            else:
                 value = outcomes[key] if key in outcomes else self._value(key, values)
                 # A step takes one Overwrite of a key, and no other write of it.
                 persistent[key], updates[key] = value, [Overwrite(value)]
-            else:
-                raise UnknownOutcome(key)
         if len(persistent) > len(now.persistent):
             persistent = _in_order(persistent, order)
         last = {key: by_key[key] for key in ephemeral}
