@@ -304,7 +304,7 @@ def test_a_long_run_needs_no_setting(call: Any) -> None:
 def test_the_signature_of_create_agent_agrees_with_its_overloads() -> None:
     """Type checkers read the overloads and `AgentOptions`; users and `help` the signature."""
     parameters = dict(inspect.signature(create_agent).parameters)
-    del parameters["unknown"]  # what is no argument is refused with a hint
+    del parameters["unknown"]  # an unknown argument is refused with a hint
     options = {key: hint.__forward_arg__ for key, hint in AgentOptions.__annotations__.items()}
     overloads = [dict(inspect.signature(one).parameters) for one in get_overloads(create_agent)]
     assert len(overloads) == 2

@@ -330,7 +330,7 @@ def test_a_signal_closes_all_flows_from_the_inside_and_is_never_thrown_into_them
             try:
                 return (yield request)
             except Exception as error:
-                log.append(f"{name} heard {error!r}")
+                log.append(f"{name} received {error!r}")
                 raise
             finally:
                 log.append(f"{name} closed")
@@ -449,7 +449,7 @@ def test_a_stop_iteration_further_in_does_not_end_a_flow(fold: Fold) -> None:
         try:
             return (yield request)
         except RuntimeError:
-            return AIMessage("told")
+            return AIMessage("reported")
 
     def stopping(request: Any) -> Any:
         try:
@@ -460,7 +460,7 @@ def test_a_stop_iteration_further_in_does_not_end_a_flow(fold: Fold) -> None:
     def innermost(request: Any) -> Any:
         return next(iter([]))
 
-    assert fold(layer, stopping, innermost=innermost).response.result[0].text == "told"
+    assert fold(layer, stopping, innermost=innermost).response.result[0].text == "reported"
 
 
 def test_flows_and_other_layers_mix_in_the_order_of_the_list() -> None:

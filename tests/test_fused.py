@@ -302,7 +302,7 @@ def test_with_an_unknown_channel_for_messages_every_node_takes_a_step() -> None:
 
 
 class Handler(BaseCallbackHandler):
-    """Hears of chains, of which nodes are some."""
+    """Handler of chains, of which nodes are some."""
 
     def __init__(self) -> None:
         self.nodes: list[str] = []
@@ -481,11 +481,11 @@ def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> N
         def __init__(self, name: str) -> None:
             super().__init__(name=name)
             self.helper = helper()
-            self.heard: list[list[str]] = []
+            self.questions: list[list[str]] = []
 
         def before_model(self, state: Any, runtime: Any) -> None:
             result = self.helper.invoke({"messages": [("user", f"{self.name} asks")]})
-            self.heard.append([m.text for m in result["messages"] if m.type == "human"])
+            self.questions.append([m.text for m in result["messages"] if m.type == "human"])
 
     saver = InMemorySaver()
     for turn, fused in enumerate((True, False, True)):
@@ -495,7 +495,7 @@ def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> N
         )
         call(agent, {"messages": "Go"}, {"configurable": {"thread_id": "1"}})
         for consults in stack:
-            assert consults.heard == [[f"{consults.name} asks"] * (turn + 1)]
+            assert consults.questions == [[f"{consults.name} asks"] * (turn + 1)]
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver()])

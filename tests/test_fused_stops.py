@@ -348,7 +348,7 @@ def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run) -> No
 
 @pytest.mark.parametrize("mode", ["messages", ["messages", "values"]], ids=str)
 def test_messages_of_a_hook_after_the_model_are_streamed(collect: Run, mode: Any) -> None:
-    """It writes in a step of its own, because the answer of the model is stored before."""
+    """It writes in a separate step, because the answer of the model is stored before."""
 
     class Adding(AgentMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
@@ -363,9 +363,9 @@ def test_messages_of_a_hook_after_the_model_are_streamed(collect: Run, mode: Any
             fused=fused,
         )
         parts = collect(agent, ASK, THREAD, stream_mode=mode)
-        told = [part if mode == "messages" else part[1] for part in parts if part[0] != "values"]
+        events = [part if mode == "messages" else part[1] for part in parts if part[0] != "values"]
         shown.append(
-            [(message.text, m["langgraph_node"], m["langgraph_step"]) for message, m in told]
+            [(message.text, m["langgraph_node"], m["langgraph_step"]) for message, m in events]
         )
     assert shown[0] == shown[1]
     assert ("one adds", "one.after_model", 5) in shown[0]

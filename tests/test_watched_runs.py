@@ -106,7 +106,7 @@ def speak(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> str:
 
 @cache
 def tools_for(fused: Any) -> list[Any]:
-    """Tools that ask an agent, without a checkpointer of its own and with one, and a model."""
+    """Tools that ask an agent, with a checkpointer and without one, and a model."""
     return [
         _delegating("delegate", inner(fused, name="helper")),
         _delegating("remember", inner(fused, checkpointer=True)),
