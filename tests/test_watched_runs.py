@@ -47,6 +47,7 @@ from watching import (
 )
 
 from agent_factory import AgentMiddleware, create_agent
+from agent_factory.testing import ScriptedChatModel
 
 pytestmark = [
     pytest.mark.timeout(1800),  # of a failure, hypothesis finds the smallest case first
@@ -413,3 +414,57 @@ def test_a_comparison_notices_other_metadata(old: str, new: str) -> None:
     form = FORMS["traces"][0]
     seen = _seen(form, "sync", fused=False)
     assert compare(form, _replaced(seen, old, new), seen)
+
+
+# A caller that reads no further
+
+
+STREAMED: list[Any] = ["messages", "updates", "values", "custom", ["updates", "messages"]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stream_mode", STREAMED, ids=str)
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_run_goes_no_further_than_its_stream_is_read(
+    fused: bool, stream_mode: Any, mode: Mode
+) -> None:
+    """Who sees a call in the stream, and stops there, has stopped the tool."""
+    paid: list[int] = []
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "Paid."
+
+    async def apay(euros: int) -> str:
+        return pay(euros)
+
+    class Writing(AgentMiddleware[Any, Any]):
+        def after_model(self, state: Any, runtime: Any) -> None:
+            runtime.stream_writer("The model has answered.")
+
+        async def aafter_model(self, state: Any, runtime: Any) -> None:
+            self.after_model(state, runtime)
+
+    async def read_one() -> None:
+        parts: Any = agent.astream(question, stream_mode=stream_mode)
+        await anext(parts)
+        for _ in range(200):  # a run that does not wait goes on meanwhile
+            await asyncio.sleep(0)
+        await parts.aclose()
+
+    calls = [[{"name": "pay", "args": {"euros": n}, "id": str(n)}] for n in (1, 2)]
+    agent = create_agent(
+        ScriptedChatModel([*calls, "Done."]),
+        [StructuredTool.from_function(pay, coroutine=apay)],
+        middleware=[Writing()],
+        fused=fused,
+    )
+    question: Any = {"messages": [("user", "Pay.")]}
+    if mode == "sync":
+        parts: Any = agent.stream(question, stream_mode=stream_mode)
+        next(parts)
+        parts.close()  # a run in a thread ends before it returns
+    else:
+        asyncio.run(read_one())
+    assert not paid

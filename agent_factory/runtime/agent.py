@@ -486,9 +486,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         watch = self._watchers({"callbacks": context.get("callbacks"), **settings}, options, modes)
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
-        late = events is not None and events.late
-        # The event protocol finds the call that has begun an agent by LangGraph's tasks.
-        in_steps = late or TASKS in modes or options.get("control")
+        # A caller that reads a stream no further ends the run at the next step, unless the run
+        # itself waits for it. The event protocol finds the calls of agents by LangGraph's tasks.
+        waits = events is not None and events.awaits and TASKS not in modes
+        in_steps = (modes and not waits) or options.get("control")
         run = Run(
             replace(watch, events=events),
             depth,
