@@ -135,17 +135,17 @@ def reference_page(name: str) -> str:
 
 
 def has_own_docstring(value: Any) -> bool:
-    """Whether a name is an instance of ours with its own docstring, which Griffe cannot see."""
+    """Return True for an instance of ours with its own docstring, which Griffe cannot see."""
     return is_own(type(value)) and "__doc__" in getattr(value, "__dict__", {})
 
 
 def is_error(value: Any) -> bool:
-    """Whether a name is an exception or a warning."""
+    """Return True if a name is an exception or a warning."""
     return inspect.isclass(value) and issubclass(value, BaseException)
 
 
 def is_own(value: Any) -> bool:
-    """Whether a name is a class or a function of ours, and not re-exported from LangGraph."""
+    """Return True for a class or a function of ours, and not one that LangGraph defines."""
     documented = inspect.isclass(value) or inspect.isroutine(value)
     return documented and value.__module__.startswith("agent_factory")
 

@@ -41,8 +41,8 @@ _new = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         print(f"agent-factory {installed_version()}")
         raise typer.Exit
 

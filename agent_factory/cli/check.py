@@ -76,12 +76,12 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
         return
     for target in targets:
         try:
-            loaded = load(target)
-            if loaded.findings is None:
+            result = load(target)
+            if result.findings is None:
                 message = f"{target} is a saved plan, which has no findings. Check its agent."
                 raise CommandError(message)
-            errors = [(error, error.severity) for error in loaded.findings]
-            place = loaded.place
+            errors = [(error, error.severity) for error in result.findings]
+            place = result.place
         except BuildFailed as failed:
             errors = [(error, "error") for error in failed.spec_error.errors]
             for note in getattr(failed.spec_error, "__notes__", ()):
@@ -134,8 +134,8 @@ def check(
     """
     from agent_factory.factory.arguments import unknown_codes
 
-    ignored = [code.strip() for text in ignore or () for code in text.split(",")]
-    if wrong := list(unknown_codes(ignored)):
+    ignored_codes = [code.strip() for text in ignore or () for code in text.split(",")]
+    if wrong := list(unknown_codes(ignored_codes)):
         reasons = " ".join(f"{error.reason} {error.hint}".strip() for error in wrong)
         raise CommandError(f"--ignore: {reasons}")
     entries = [entry for target in targets for entry in diagnose(target)]
@@ -143,7 +143,8 @@ def check(
     findings = [
         entry
         for entry in entries
-        if isinstance(entry, Finding) and (entry.severity == "error" or entry.code not in ignored)
+        if isinstance(entry, Finding)
+        and (entry.severity == "error" or entry.code not in ignored_codes)
     ]
     counts = Counter(finding.severity for finding in findings)
     summary = console.summary(

@@ -1,4 +1,4 @@
-"""How a command ends when it fails: with a sentence and an exit code instead of a traceback."""
+"""Failures of commands: a sentence and an exit code, instead of a traceback."""
 
 from __future__ import annotations
 

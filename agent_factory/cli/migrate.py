@@ -44,8 +44,8 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
                 for name in folders
                 if not name.startswith(".") and not (here / name / "pyvenv.cfg").exists()
             )
-            found = [here / name for name in sorted(names) if name.endswith((".py", ".pyi"))]
-            files += [file for file in found if not file.is_symlink()]
+            sources = [here / name for name in sorted(names) if name.endswith((".py", ".pyi"))]
+            files += [file for file in sources if not file.is_symlink()]
     return list({file.resolve(): file for file in files}.values())
 
 
@@ -56,8 +56,8 @@ def replace_bytes(file: Path, data: bytes) -> None:
         pass
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with open(handle, "wb") as opened:
-            opened.write(data)
+        with open(handle, "wb") as stream:
+            stream.write(data)
         shutil.copymode(target, name)
         os.replace(name, target)
     except BaseException:
@@ -135,10 +135,10 @@ def migrate(
     if write:
         results = [_written(result, to) for result in results]
     failures = [result for result in results if isinstance(result, Failure)]
-    migrated = [result for result in results if isinstance(result, Migrated)]
-    shown = [file for file in migrated if file.migration.changed or file.migration.findings]
-    changed = sum(file.migration.changed for file in shown)
-    decisions = sum(len(file.migration.findings) for file in shown)
+    migrations = [result for result in results if isinstance(result, Migrated)]
+    entries = [file for file in migrations if file.migration.changed or file.migration.findings]
+    changed = sum(file.migration.changed for file in entries)
+    decisions = sum(len(file.migration.findings) for file in entries)
     left = failures or decisions or (changed and not write)
     summary = console.summary(
         counted(len(files), "file"),
@@ -159,7 +159,7 @@ def migrate(
                     "diff": "".join(file.diff),
                     "findings": [finding.to_data() for finding in file.migration.findings],
                 }
-                for file in shown
+                for file in entries
             ],
             "failures": [{"file": str(f.file), "message": f.message} for f in failures],
             "looked_at": len(files),
@@ -169,10 +169,10 @@ def migrate(
         console.write_json(data)
     elif console.is_terminal():
         style = "bold" if left else "green"
-        console.show(Group(*styled(shown, with_diff=not write), Text(summary, style=style)))
+        console.show(Group(*styled(entries, with_diff=not write), Text(summary, style=style)))
     else:
-        lines = [] if write else [line for file in shown for line in file.diff]
-        for file in shown:
+        lines = [] if write else [line for file in entries for line in file.diff]
+        for file in entries:
             for finding in file.migration.findings:
                 lines.append(f"{file.file}:{finding.line}: {finding.what}: {finding.why}. ")
                 lines.append(f"Write: {finding.write}.\n")

@@ -67,10 +67,10 @@ def replay(
 
     if output is not None and output.suffix != ".html":
         raise CommandError(f"{output} must end with .html. Write -o {output.stem}.html.")
-    built, prices = load_builder(agent), Prices(None, needed=False)
+    builder, prices = load_builder(agent), Prices(None, needed=False)
     try:
         report = replay_folder(
-            built,
+            builder,
             folder,
             progress=lambda paths: console.with_progress(paths, "Replaying"),
             run_tools=run_tools,

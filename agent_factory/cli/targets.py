@@ -30,12 +30,12 @@ class Target:
 
     @property
     def is_file(self) -> bool:
-        """Whether the place is a path instead of a module."""
+        """True if the place is a path instead of a module."""
         return self.place.endswith((".py", *PLANS)) or "/" in self.place or "\\" in self.place
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is a file that holds a plan."""
+        """True if the place is a file that holds a plan."""
         return self.place.endswith(PLANS)
 
     @property
@@ -108,9 +108,9 @@ def target_of(text: str) -> Target:
     for package in dependencies if isinstance(dependencies, list) else ():
         if isinstance(package, str) and package != "." and (folder / package).is_dir():
             folders.append((folder / package).resolve())
-    found = Target(text, place, inner.attribute, tuple(folders))
-    _check_file(found)
-    return found
+    graph = Target(text, place, inner.attribute, tuple(folders))
+    _check_file(graph)
+    return graph
 
 
 def targets_of(text: str) -> list[str]:

@@ -159,8 +159,8 @@ def _from_langchain_handler(handler: Any) -> Any:
     if isinstance(handler, tuple):
         return tuple(map(_from_langchain_handler, handler))
     if isinstance(handler, type):
-        known = handler.__module__ == OUTPUT
-        return getattr(errors, handler.__name__, handler) if known else handler
+        from_langchain = handler.__module__ == OUTPUT
+        return getattr(errors, handler.__name__, handler) if from_langchain else handler
     if not callable(handler):
         return handler
 
@@ -200,11 +200,11 @@ def _converted_schema(schema: Any) -> Any:
     # LangChain's AgentState has marks, so whatever extends it has some as well.
     if all(_converted_hint(hint) == hint for hint in hints.values()):
         return None
-    inherited = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)
+    base_hints = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)
     make: Any = TypedDict
     return make(
         schema.__name__,
-        {key: _converted_hint(h) for key, h in hints.items() if inherited.get(key) != h},
+        {key: _converted_hint(h) for key, h in hints.items() if base_hints.get(key) != h},
     )
 
 

@@ -79,7 +79,7 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         super().__init__(name=inner.name)
         self.inner = inner
         # Hooks are read from the adapter's class, misspelt ones from the class of the author.
-        self._adapted = type(inner), langchain_base(type(inner))
+        self._class_and_base = type(inner), langchain_base(type(inner))
         self.state_schema = inner.state_schema
         # LangChain's base class lacks some of these, and its __init__ need not have been called.
         self.tools = getattr(inner, "tools", None) or []
@@ -106,8 +106,8 @@ def _adapter_class(cls: type[Any]) -> type[LangChainAdapter]:
         members: dict[str, Any] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
         for name in _METHODS:
             # A class may derive from our base as well, and inherit the method from there.
-            inherited = (getattr(base, name, None), getattr(AgentMiddleware, name))
-            if not any(getattr(cls, name, None) is method for method in inherited):
+            base_methods = (getattr(base, name, None), getattr(AgentMiddleware, name))
+            if not any(getattr(cls, name, None) is method for method in base_methods):
                 members[name] = property(methodcaller("adapted", name))
         _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
     return _adapter_classes[cls]

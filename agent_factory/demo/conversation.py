@@ -70,10 +70,10 @@ class Conversation:
         """Print the end of the thread, and finish what an earlier process left open there."""
         left = self._agent.get_state(THREAD)
         messages = left.values.get("messages", ())
-        found = f"a thread of {len(messages)} messages." if messages else "an empty thread."
+        summary = f"a thread of {len(messages)} messages." if messages else "an empty thread."
         if messages and messages[-1].text:
-            found += f" The last: {messages[-1].text}"
-        self._console.print(Text(f"Process {os.getpid()} found {found}"))
+            summary += f" The last: {messages[-1].text}"
+        self._console.print(Text(f"Process {os.getpid()} found {summary}"))
         if left.tasks:  # `next` lacks tasks whose results are saved but not applied yet
             self._console.print("\nAn earlier run stopped in the middle; it continues here.")
             self._run(self._review(left.interrupts) if left.interrupts else None)
@@ -83,22 +83,22 @@ class Conversation:
         self._console.print(Text.assemble("\n", ("Customer ", "bold cyan"), text))
         self._run({"messages": [("user", text)]})
 
-    def _run(self, given: Any) -> None:
+    def _run(self, run_input: Any) -> None:
         """Run until nothing is left to do and nothing to review."""
         while True:
-            paused: tuple[Interrupt, ...] = ()
-            stream: Any = self._agent.stream(given, THREAD, stream_mode=["messages", "updates"])
+            interrupts: tuple[Interrupt, ...] = ()
+            stream: Any = self._agent.stream(run_input, THREAD, stream_mode=["messages", "updates"])
             # A stream that an error leaves open would keep the process from ending.
             with closing(stream):
                 for mode, chunk in stream:
                     if mode == "updates":
-                        paused = chunk.get("__interrupt__", paused)
+                        interrupts = chunk.get("__interrupt__", interrupts)
                         self._show_update(chunk)
                     elif isinstance(chunk[0], AIMessage):
                         self._desk.write(chunk[0].text)
-            if not paused:
+            if not interrupts:
                 return
-            given = self._review(paused)
+            run_input = self._review(interrupts)
 
     def _show_update(self, chunk: Mapping[str, Any]) -> None:
         self._desk.end()
@@ -121,13 +121,13 @@ class Conversation:
                 if isinstance(message, ToolMessage):
                     lines = [f"{message.name} -> {message.text}"]
                 for line in lines:
-                    shown = Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False)
-                    self._console.print(shown)
+                    row = Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False)
+                    self._console.print(row)
 
-    def _review(self, paused: Sequence[Interrupt]) -> Command[Any]:
+    def _review(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         """Ask for a decision about every call that the run waits for."""
         decisions = []
-        for action in paused[0].value["action_requests"]:
+        for action in interrupts[0].value["action_requests"]:
             call = _code(action["name"], action["args"])
             title = "HumanInTheLoopMiddleware: the run is paused"
             self._console.print(

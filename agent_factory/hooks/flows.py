@@ -173,7 +173,7 @@ MAX_REFUSALS = 100
 
 
 def is_signal(error: BaseException) -> bool:
-    """Whether an exception is control flow: an interrupt, an invalid resume, a cancellation."""
+    """Return True for control flow: an interrupt, an invalid resume, a cancellation."""
     from_langgraph = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
     return from_langgraph or not isinstance(error, Exception)
 
@@ -208,13 +208,13 @@ def drive(
     """
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
-    refused = 0
+    refusals = 0
     while True:
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            returned: R = stop.value
-            return returned
+            result: R = stop.value
+            return result
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
@@ -222,8 +222,8 @@ def drive(
             else:
                 outcome = handler(effect)
         except BaseException as error:
-            refused += isinstance(error, BadReturn)
-            if refused > MAX_REFUSALS or (not throw_signals and is_signal(error)):
+            refusals += isinstance(error, BadReturn)
+            if refusals > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
                 raise
             outcome, resume = error, flow.throw
@@ -238,13 +238,13 @@ async def adrive(
     """`drive` for async runs."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
-    refused = 0
+    refusals = 0
     while True:
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            returned: R = stop.value
-            return returned
+            result: R = stop.value
+            return result
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
@@ -252,8 +252,8 @@ async def adrive(
             else:
                 outcome = await handler(effect)
         except BaseException as error:
-            refused += isinstance(error, BadReturn)
-            if refused > MAX_REFUSALS or (not throw_signals and is_signal(error)):
+            refusals += isinstance(error, BadReturn)
+            if refusals > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
                 raise
             outcome, resume = error, flow.throw

@@ -94,11 +94,11 @@ def judge(
             f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
         )
     complete = _parts_of(call, kind, decision)
-    named = complete.get("digest")
-    if named not in (None, call.call_digest, call.digest):
+    digest = complete.get("digest")
+    if digest not in (None, call.call_digest, call.digest):
         raise DecisionNotAllowed(
             call.name,
-            f"the decision names the digest {named!r}, and the call has changed since: its digest "
+            f"the decision names the digest {digest!r}, and the call has changed since: its digest "
             f"is {call.call_digest!r}.",
             "Look at the call again, and decide about what it is now.",
         )
@@ -144,9 +144,9 @@ def judge_answer(calls: Sequence[PendingCall], answer: Any, judge: Judge) -> lis
 
 
 def is_about(call: PendingCall, decision: Any) -> bool:
-    """Whether a decision is about this call, as far as it names one."""
-    named = decision.get("digest") if isinstance(decision, Mapping) else None
-    return named in (None, call.call_digest, call.digest)
+    """Return False if a decision names another call."""
+    digest = decision.get("digest") if isinstance(decision, Mapping) else None
+    return digest in (None, call.call_digest, call.digest)
 
 
 # Reading a decision
@@ -167,13 +167,13 @@ def _type_of(call: PendingCall, decision: Any) -> DecisionType:
 
 def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict[str, Any]:
     """The parts that a decision has. Those of other types that are empty are absent."""
-    own = PARTS[kind]
+    own_part = PARTS[kind]
     parts: dict[str, Any] = {"type": kind}
     for name, value in decision.items():
-        if name in (own, "digest") and (value is not None or kind == "respond"):
+        if name in (own_part, "digest") and (value is not None or kind == "respond"):
             parts[name] = value
-        elif name in PARTS.values() and name != own and value not in (None, "", {}):
-            takers = " or ".join(repr(one) for one, part in PARTS.items() if part == name)
+        elif name in PARTS.values() and name != own_part and value not in (None, "", {}):
+            takers = " or ".join(repr(taker) for taker, part in PARTS.items() if part == name)
             raise InvalidDecision(
                 call.name,
                 f"{kind!r} takes no {name!r}.",
@@ -181,17 +181,19 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
             )
         elif name not in ("type", "digest", *PARTS.values()):
             close = get_close_matches(str(name), {str(part) for part in PARTS.values()}, 1)
-            intended = close[0] if close else _INTENDED.get(name)
-            takers = " and ".join(repr(one) for one, part in PARTS.items() if part == intended)
-            hint = f"Its parts are 'type', {own!r} and 'digest'."
-            if intended == own:
-                hint = f"Did you mean {own!r}?"
-            elif intended:
-                hint += f" {takers} take {intended!r}."
+            suggestion = close[0] if close else _INTENDED.get(name)
+            takers = " and ".join(
+                repr(taker) for taker, part in PARTS.items() if part == suggestion
+            )
+            hint = f"Its parts are 'type', {own_part!r} and 'digest'."
+            if suggestion == own_part:
+                hint = f"Did you mean {own_part!r}?"
+            elif suggestion:
+                hint += f" {takers} take {suggestion!r}."
             raise InvalidDecision(call.name, f"{name!r} is not a part of {kind!r}.", hint)
-    if kind in ("edit", "respond") and own not in parts:
-        example = {"type": kind, own: _example(call) if kind == "edit" else "The result."}
-        reason = f"{kind!r} needs {own!r}, and it is missing."
+    if kind in ("edit", "respond") and own_part not in parts:
+        example = {"type": kind, own_part: _example(call) if kind == "edit" else "The result."}
+        reason = f"{kind!r} needs {own_part!r}, and it is missing."
         raise InvalidDecision(call.name, reason, f"Pass {_json(example)}.")
     if not isinstance(parts.get("digest", ""), str):
         reason = f"'digest' must be a string, got {describe(parts['digest'])}."
@@ -268,8 +270,8 @@ def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rule
             f"the edited arguments do not fit {name}: {'; '.join(problems)}.",
             f"An edit replaces all arguments; pass each of them.{example}",
         )
-    edited = ToolCall(type="tool_call", name=name, args=args, id=call.id)
-    for rule in rules(edited):
+    new_call = ToolCall(type="tool_call", name=name, args=args, id=call.id)
+    for rule in rules(new_call):
         if rule.action == "deny":
             because = f": {rule.reason.removesuffix('.')}" if rule.reason else ""
             raise DecisionNotAllowed(
@@ -281,7 +283,7 @@ def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rule
 
 
 def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the arguments of a call of a tool, one line each.
+    """Return the problems of the arguments of a tool call, one line each.
 
     >>> from langchain_core.tools import tool
     >>> @tool

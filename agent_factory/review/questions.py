@@ -62,13 +62,13 @@ def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge)
         ReviewError: The answer is refused.
     """
     calls = calls_of(question)
-    batched = calls[0].batched
+    is_batch = calls[0].batched
 
     def check(answer: Any) -> Any:
-        decisions = [one.decision for one in judge_answer(calls, answer, judge)]
-        return {"decisions": decisions} if batched else decisions[0]
+        decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
+        return {"decisions": decisions} if is_batch else decisions[0]
 
-    form, title = (_RESPONSE, "HITLResponse") if batched else (_DECISION, "Decision")
+    form, title = (_RESPONSE, "HITLResponse") if is_batch else (_DECISION, "Decision")
     return ask(question, Annotated[Any, form], title=title, check=check)
 
 

@@ -57,12 +57,12 @@ def call_digest(call: Mapping[str, Any], tool: BaseTool | None) -> str:
 
 
 def split_decisions(
-    decided: Iterable[tuple[ToolCall, Mapping[str, Any]]],
+    pairs: Iterable[tuple[ToolCall, Mapping[str, Any]]],
 ) -> tuple[dict[str | None, ToolCall], list[ToolMessage]]:
     """The calls that replace others, by id, and the results of those that do not run."""
     edits: dict[str | None, ToolCall] = {}
     results = []
-    for call, decision in decided:
+    for call, decision in pairs:
         name, id_ = call["name"], call["id"]
         if decision["type"] == "edit":
             action = decision["edited_action"]
@@ -81,7 +81,7 @@ def split_decisions(
 def with_review(
     message: AIMessage,
     reviewer: str,
-    decided: Mapping[str | None, str],
+    digests: Mapping[str | None, str],
     edits: Mapping[str | None, ToolCall],
 ) -> AIMessage:
     """The message with a record of its review, and with the edited calls in place.
@@ -95,7 +95,7 @@ def with_review(
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
     record: dict[str, Any] = {
-        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(decided)},
+        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(digests)},
         EDITED: {**originals, **metadata.get(EDITED, {})},
     }
     content: Any = message.content
@@ -104,8 +104,8 @@ def with_review(
         # Some providers repeat a call in a content block, each under its own key and either as a
         # dict or as JSON. A block that still held the old call would contradict `tool_calls`.
         for at, block in enumerate(content):
-            named = isinstance(block, dict) and "name" in block
-            if named and (edit := edits.get(block.get("call_id") or block.get("id"))):
+            has_name = isinstance(block, dict) and "name" in block
+            if has_name and (edit := edits.get(block.get("call_id") or block.get("id"))):
                 content[at] = {**block, "name": edit["name"]}
                 for key in block.keys() & {"args", "input", "arguments"}:
                     is_json = isinstance(block[key], str)
@@ -126,9 +126,9 @@ def without_decisions(message: AIMessage) -> AIMessage:
     >>> without_decisions(message).response_metadata
     {'model': 'm'}
     """
-    decided = {REVIEWED, DECIDED}
-    kept = {k: v for k, v in message.response_metadata.items() if k not in decided}
-    return message.model_copy(update={"response_metadata": kept})
+    keys = {REVIEWED, DECIDED}
+    metadata = {k: v for k, v in message.response_metadata.items() if k not in keys}
+    return message.model_copy(update={"response_metadata": metadata})
 
 
 def without_claims(value: Any) -> Any:
@@ -161,8 +161,8 @@ def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:
 
 def approved_digest(call: ToolCall, records: Mapping[str, Any], reviewer: str) -> str | None:
     """The digest of what a reviewer let run under the id of a call; None without a decision."""
-    approved: str | None = records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"])
-    return approved
+    value: str | None = records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"])
+    return value
 
 
 def original_of(call: ToolCall, records: Mapping[str, Any]) -> ToolCall | None:
@@ -179,7 +179,7 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
         "{name}": ran["name"],
         "{args}": json.dumps(ran["args"], default=str, ensure_ascii=False),
     }
-    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
+    return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], template)
 
 
 def with_notice(result: Any, call_id: str | None, notice: str) -> Any:

@@ -258,11 +258,7 @@ class AsyncSpans:
         """Run a node in a span, in which `take` gets its result."""
         manager = _manager(config)
         handlers = manager.handlers
-        in_threads = [
-            one
-            for one in handlers
-            if not one.run_inline and _runs_in_thread(type(one))
-        ]
+        in_threads = [one for one in handlers if not one.run_inline and _runs_in_thread(type(one))]
         manager.handlers = [one for one in handlers if one not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None

@@ -66,12 +66,12 @@ def _check_references(resource: Any, resolver: Any) -> None:
     """Raise a ValueError for a reference that would fail or never end during validation."""
     from referencing.exceptions import Unresolvable
 
-    schema, followed = resource.contents, []
+    schema, references = resource.contents, []
     while isinstance(schema, Mapping) and "$ref" in schema:
         reference = schema["$ref"]
-        if reference in followed:
+        if reference in references:
             raise ValueError(f"the reference {reference!r} refers to itself")
-        followed.append(reference)
+        references.append(reference)
         try:
             schema = resolver.lookup(reference).contents
         except Unresolvable as error:

@@ -36,7 +36,7 @@ class SchemaSpec:
 
     @cached_property
     def is_json(self) -> bool:
-        """Whether it is a JSON schema; otherwise it is a class."""
+        """True for a JSON schema, False for a class."""
         schema = self.schema
         if isinstance(schema, dict):
             return True
@@ -153,9 +153,9 @@ def _with_typing_extensions(hint: Any) -> Any:
                 qualifier = Required if key in hint.__required_keys__ else NotRequired
             keys[key] = qualifier[_with_typing_extensions(inner)]
         make: Any = TypedDict
-        made = make(hint.__name__, keys)
-        made.__doc__ = hint.__doc__
-        return made
+        result = make(hint.__name__, keys)
+        result.__doc__ = hint.__doc__
+        return result
     if origin in (Required, NotRequired):
         return _with_typing_extensions(arguments[0])
     if origin is Annotated:

@@ -248,7 +248,7 @@ _PROVIDER_MODELS = re.compile(
 
 
 def supports_provider_strategy(model: Any) -> bool:
-    """Whether a model has structured output, by its profile or, without one, by its name."""
+    """Return True if a model has structured output, by its profile or else by its name."""
     profile = getattr(model, "profile", None)
     if isinstance(profile, Mapping) and "structured_output" in profile:
         return bool(profile["structured_output"])

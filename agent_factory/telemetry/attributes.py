@@ -44,13 +44,13 @@ def error_type(error: BaseException) -> str:
 
 def of_operation(operation: str, metadata: Mapping[str, Any], agent: str = "") -> Attributes:
     """Return what all operations say: which they are, of which agent, in which thread."""
-    shared = {
+    common = {
         "gen_ai.operation.name": operation,
         "gen_ai.agent.name": agent or metadata.get("lc_agent_name"),
         "gen_ai.conversation.id": metadata.get("thread_id"),
     }
     run = {"agent_factory.run.id": metadata.get("agent_factory_run")} if operation == AGENT else {}
-    return {name: str(value) for name, value in given({**shared, **run}).items()}
+    return {name: str(value) for name, value in given({**common, **run}).items()}
 
 
 def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attributes:
@@ -71,26 +71,33 @@ def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attribut
 
 def of_response(result: LLMResult) -> Attributes:
     """Return what a model says of its response: names, reasons and numbers."""
-    generations = [one for many in result.generations for one in many]
+    generations = [choice for many in result.generations for choice in many]
     attributes: Attributes = {}
     reasons: list[str] = []
     for generation in generations:
         message = generation.message if isinstance(generation, ChatGeneration) else None
-        said = {**(generation.generation_info or {}), **getattr(message, "response_metadata", {})}
-        reason = said.get("finish_reason") or said.get("stop_reason") or said.get("done_reason")
+        metadata = {
+            **(generation.generation_info or {}),
+            **getattr(message, "response_metadata", {}),
+        }
+        reason = (
+            metadata.get("finish_reason")
+            or metadata.get("stop_reason")
+            or metadata.get("done_reason")
+        )
         if reason:
             reasons.append(str(reason))
         usage: Any = getattr(message, "usage_metadata", None) or {}
-        read, written = (usage.get(f"{side}_token_details") or {} for side in ("input", "output"))
+        read, output = (usage.get(f"{side}_token_details") or {} for side in ("input", "output"))
         attributes |= given(
             {
-                "gen_ai.response.id": said.get("id"),
-                "gen_ai.response.model": said.get("model_name") or said.get("model"),
+                "gen_ai.response.id": metadata.get("id"),
+                "gen_ai.response.model": metadata.get("model_name") or metadata.get("model"),
                 "gen_ai.usage.input_tokens": usage.get("input_tokens"),
                 "gen_ai.usage.output_tokens": usage.get("output_tokens"),
                 "gen_ai.usage.cache_read.input_tokens": read.get("cache_read"),
                 "gen_ai.usage.cache_creation.input_tokens": read.get("cache_creation"),
-                "gen_ai.usage.reasoning.output_tokens": written.get("reasoning"),
+                "gen_ai.usage.reasoning.output_tokens": output.get("reasoning"),
             }
         )
     return {**attributes, **given({"gen_ai.response.finish_reasons": reasons})}
@@ -119,16 +126,18 @@ def input_messages(messages: Iterable[BaseMessage]) -> Attributes:
 
 def output_messages(messages: Sequence[BaseMessage]) -> Attributes:
     """Return what a model or an agent answers."""
-    return {"gen_ai.output.messages": as_json([_as_data(one) for one in messages])}
+    return {"gen_ai.output.messages": as_json([_as_data(message) for message in messages])}
 
 
 def generated(result: LLMResult) -> Attributes:
     """Return the messages of a response; a completion of text is one too."""
     return output_messages(
         [
-            one.message if isinstance(one, ChatGeneration) else AIMessage(one.text)
+            generation.message
+            if isinstance(generation, ChatGeneration)
+            else AIMessage(generation.text)
             for many in result.generations
-            for one in many
+            for generation in many
         ]
     )
 
@@ -148,7 +157,7 @@ def tool_result(output: Any) -> Any:
         update = output.update
         return tool_result(update.get("messages") if isinstance(update, Mapping) else None)
     if isinstance(output, list | tuple):
-        return [tool_result(one) for one in output]
+        return [tool_result(item) for item in output]
     return output.content if isinstance(output, ToolMessage) else output
 
 
@@ -172,6 +181,6 @@ def _parts(message: BaseMessage) -> list[dict[str, Any]]:
             parts.append({"type": block.get("type", "unknown")})
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
     for call in calls:
-        asked = {"id": call["id"], "name": call["name"], "arguments": call["args"]}
-        parts.append({"type": "tool_call", **asked})
+        request = {"id": call["id"], "name": call["name"], "arguments": call["args"]}
+        parts.append({"type": "tool_call", **request})
     return parts

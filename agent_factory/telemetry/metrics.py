@@ -82,8 +82,8 @@ class Instruments:
         for kind in ("input", "output"):
             tokens = attributes.get(f"gen_ai.usage.{kind}_tokens")
             if tokens is not None:
-                own = {**_only(_OF_MODELS, attributes), "gen_ai.token.type": kind}
-                self._tokens.record(tokens, own, context)
+                labels = {**_only(_OF_MODELS, attributes), "gen_ai.token.type": kind}
+                self._tokens.record(tokens, labels, context)
 
     def record_first_chunk(
         self, attributes: Mapping[str, Any], seconds: float, context: Context

@@ -167,14 +167,14 @@ class Telemetry(GraphCallbackHandler):
     # Models
 
     def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **known: Any
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **kwargs: Any
     ) -> None:
         """Start the span of a call of a chat model."""
-        self._start_model("chat", serialized, chain.from_iterable(messages), **known)
+        self._start_model("chat", serialized, chain.from_iterable(messages), **kwargs)
 
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **known: Any) -> None:
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """Start the span of a call of a model that completes text."""
-        self._start_model("text_completion", serialized, map(HumanMessage, prompts), **known)
+        self._start_model("text_completion", serialized, map(HumanMessage, prompts), **kwargs)
 
     def _start_model(
         self,
@@ -306,8 +306,8 @@ class Telemetry(GraphCallbackHandler):
         span = self._tracer.start_span(title, outer, kind, attributes, links)
         agent, task = metadata.get("lc_agent_name"), task_namespace(metadata)
         run = Run(span, name, attributes, parent, agent, task, before, outer)
-        own = trace.set_span_in_context(CurrentSpan(run), outer)
-        run.context = contexts.set_value(self._key, run, own)
+        context = trace.set_span_in_context(CurrentSpan(run), outer)
+        run.context = contexts.set_value(self._key, run, context)
         if operation != AGENT:  # whose run may be a generator: its caller has the same context
             contexts.attach(run.context)
         self._runs[run_id] = run
@@ -384,11 +384,11 @@ def _outer_context(current: Context, metadata: Mapping[str, Any]) -> tuple[Conte
         for key in ("traceparent", "tracestate")
         if isinstance(metadata.get(key), str)
     }
-    extracted = TraceContextTextMapPropagator().extract(carrier, Context())
-    remote = trace.get_current_span(extracted).get_span_context()
+    remote_context = TraceContextTextMapPropagator().extract(carrier, Context())
+    remote = trace.get_current_span(remote_context).get_span_context()
     local = trace.get_current_span(current).get_span_context()
     if not remote.is_valid or remote.trace_id == local.trace_id:
         return current, []
     if local.is_valid:
         return current, [Link(remote)]
-    return trace.set_span_in_context(trace.get_current_span(extracted), current), []
+    return trace.set_span_in_context(trace.get_current_span(remote_context), current), []

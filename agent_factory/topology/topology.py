@@ -155,7 +155,7 @@ class Topology(TopologyData):
         return diff(self, other)
 
     def stopping_points(self, new: Topology) -> tuple[StoppingPoint, ...]:
-        """What happens to the threads of this plan if an agent of another plan resumes them.
+        """Return what happens to threads of this plan if an agent of another plan resumes them.
 
         There is a point for each node at which a stored thread can wait or was cut short, and for
         each tool whose calls can wait.

@@ -53,7 +53,7 @@ class TransitionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a run may take an edge.
+    """Reason why a run may take an edge.
 
     Args:
         why: The kind of reason.
@@ -117,11 +117,11 @@ def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tupl
             yield path
             continue
         node = path[-1].target if path else source
-        entered = {source, *(edge.target for edge in path)} - {target}
+        visits = {source, *(edge.target for edge in path)} - {target}
         waiting += (
             (*path, edge)
             for edge in edges
-            if edge.source == node and edge.target in leading - entered
+            if edge.source == node and edge.target in leading - visits
         )
 
 

@@ -172,11 +172,11 @@ def draw(
     for left, top, right, bottom in layout.groups:
         lines.append(_rect("group", left, top, right - left, bottom - top, 10))
 
-    def part(key: str, kind: str, name: str, drawn: Iterator[str]) -> Iterator[str]:
+    def part(key: str, kind: str, name: str, shapes: Iterator[str]) -> Iterator[str]:
         link = f'<a href="#about-{key}" aria-label="{text(name)}">' if linked else ""
         yield f'<g id="{key}" class="{kind}" data-words="{text(details[key].words)}">{link}'
         yield f"<title>{text(details[key].as_text())}</title>"
-        yield from drawn
+        yield from shapes
         yield "</a></g>" if linked else "</g>"
 
     for arrow in figure.arrows:
@@ -184,16 +184,16 @@ def draw(
         name = " ".join([details[arrow.key].title, *arrow.label])
         lines += part(arrow.key, kind, name, _arrow(arrow, layout.routes[arrow.key]))
     # Titles of groups cover the arrows that still cross them, and boxes cover both.
-    crossed = crossed_titles(figure, layout)
+    right_titles = crossed_titles(figure, layout)
     for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
         y = bottom - 10 if group.below else top + 18
         width = len(group.title) * SMALL_LETTER
-        x = right - PAD - width if group.title in crossed else left + PAD
+        x = right - PAD - width if group.title in right_titles else left + PAD
         lines.append(_rect("behind", x, y - 11, width, LABEL_ROW, 4))
         lines.append(_text("note", x, y, group.title))
     for box in figure.boxes:
-        drawn = _box(box, layout.boxes[box.key])
-        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), drawn)
+        shapes = _box(box, layout.boxes[box.key])
+        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), shapes)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -203,7 +203,7 @@ def text(value: str) -> str:
 
 
 def _words(box: Box) -> Iterator[str]:
-    """What is written in a box, which is also its name for those who do not see it."""
+    """Words in a box. Screen readers read them as its name."""
     for place, layer in enumerate(box.frames, 1):
         yield f"{place} {shown(layer.owner)}"
     if box.kind != "terminal":
