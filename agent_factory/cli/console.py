@@ -83,7 +83,7 @@ def write(text: str) -> None:
     print(text.removesuffix("\n"))
 
 
-def write_json(data: Any) -> None:
+def write_json(data: object) -> None:
     """Print data as JSON."""
     write(json.dumps(data, indent=2, ensure_ascii=False))
 

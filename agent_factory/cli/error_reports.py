@@ -40,7 +40,7 @@ def reporting_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a command so that every exception ends it with a sentence and an exit code."""
 
     @wraps(command)
-    def run(**options: Any) -> Any:
+    def run(**options: object) -> object:
         try:
             return command(**options)
         except KeyboardInterrupt:

@@ -76,7 +76,7 @@ def explain(
         console.write(text)
 
 
-def _code(code: str) -> tuple[dict[str, Any], str]:
+def _code(code: str) -> tuple[dict[str, object], str]:
     """A code of an error or a warning: as data, and as text."""
     if code in BUILD_CODES:
         entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
@@ -127,7 +127,7 @@ def _node(plan: Topology, name: str) -> str:
     raise CommandError(f"This agent does not have a node {name!r}. {hint}")
 
 
-def _order(target: str, plan: Topology) -> tuple[dict[str, Any], list[RenderableType]]:
+def _order(target: str, plan: Topology) -> tuple[dict[str, object], list[RenderableType]]:
     parts = list(ordered_parts(plan))
     corners = {corner: getattr(plan, corner) for corner in CORNERS}
     renderables: list[RenderableType] = []
@@ -147,7 +147,7 @@ def _order(target: str, plan: Topology) -> tuple[dict[str, Any], list[Renderable
 
 def _edge(
     target: str, plan: Topology, source: str, to: str
-) -> tuple[dict[str, Any], list[RenderableType]]:
+) -> tuple[dict[str, object], list[RenderableType]]:
     def reasons(edge: Transition) -> list[dict[str, Any]]:
         return [
             {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}

@@ -208,7 +208,7 @@ def load_builder(text: str) -> Any:
     if not takes_model:
         return load_agent(text)[1]
 
-    def build(model: Any) -> Any:
+    def build(model: object) -> object:
         with _imported(target):
             return value(model)
 
@@ -292,7 +292,7 @@ def _agents_in(module: ModuleType) -> list[str]:
     return [name for name, value in public.items() if _as_agent(value)]
 
 
-def _loaded(name: str, value: Any) -> Loaded:
+def _loaded(name: str, value: object) -> Loaded:
     """The plan of a value, or of the result of a function without arguments."""
     prefix = name
     if inspect.isroutine(value):

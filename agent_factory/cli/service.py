@@ -59,7 +59,7 @@ def load_service(target: str) -> Service:
     return value
 
 
-def _named(what: str, target: str) -> Any:
+def _named(what: str, target: str) -> object:
     """Value that a target names; its module stays imported."""
     place, _, name = target.rpartition(":")
     if not place or not name:

@@ -67,7 +67,7 @@ def to_langchain_request(request: ModelRequest[Any], types: ModuleType) -> Any:
     return types.ModelRequest(**fields)
 
 
-def from_langchain_request(value: Any, request: ModelRequest[Any]) -> Any:
+def from_langchain_request(value: object, request: ModelRequest[Any]) -> Any:
     """Return our request with the changes in `value`, which a LangChain layer passed on."""
     if isinstance(value, ModelRequest) or not all(hasattr(value, f) for f in _REQUEST_FIELDS):
         return value
@@ -93,7 +93,7 @@ def to_langchain_response(response: ModelResponse[Any], types: ModuleType) -> An
     )
 
 
-def from_langchain_response(value: Any) -> Any:
+def from_langchain_response(value: object) -> Any:
     """Return our response for what a LangChain layer returned; other values unchanged."""
     if isinstance(value, ModelResponse | ExtendedModelResponse):
         return value
@@ -136,7 +136,7 @@ _strategies: WeakKeyDictionary[ResponseFormat[Any], Any] = WeakKeyDictionary()
 time shows that a layer did not change the format."""
 
 
-def _converted_strategy(strategy: ResponseFormat[Any]) -> Any:
+def _converted_strategy(strategy: ResponseFormat[Any]) -> object:
     output: Any = sys.modules[OUTPUT]
     try:
         match strategy:
@@ -154,7 +154,7 @@ def _converted_strategy(strategy: ResponseFormat[Any]) -> Any:
         return None
 
 
-def _from_langchain_handler(handler: Any) -> Any:
+def _from_langchain_handler(handler: object) -> Any:
     """Convert `handle_errors`: exception types by name, and functions to receive LangChain's."""
     if isinstance(handler, tuple):
         return tuple(map(_from_langchain_handler, handler))
@@ -178,7 +178,7 @@ def _from_langchain_handler(handler: Any) -> Any:
     return handle
 
 
-def from_langchain_schema(schema: Any) -> Any:
+def from_langchain_schema(schema: object) -> Any:
     """Convert the marks of a state schema, and drop keys inherited from LangChain's AgentState."""
     if TYPES not in sys.modules or not is_typeddict(get_origin(schema) or schema):
         return schema
@@ -195,7 +195,7 @@ _schemas: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Converted schemas, None where nothing is to be converted: middleware mostly share a few."""
 
 
-def _converted_schema(schema: Any) -> Any:
+def _converted_schema(schema: Any) -> object:
     hints = get_type_hints(schema, include_extras=True)
     # LangChain's AgentState has marks, so whatever extends it has some as well.
     if all(_converted_hint(hint) == hint for hint in hints.values()):
@@ -208,7 +208,7 @@ def _converted_schema(schema: Any) -> Any:
     )
 
 
-def _converted_hint(hint: Any) -> Any:
+def _converted_hint(hint: Any) -> object:
     if get_origin(hint) in (Required, NotRequired):
         return get_origin(hint)[_converted_hint(get_args(hint)[0])]
     if get_origin(hint) is not Annotated:

@@ -57,7 +57,7 @@ _MODEL_LAYERS = ("wrap_model_call", "awrap_model_call")
 _METHODS = (*_HOOKS, *_MODEL_LAYERS, "wrap_tool_call", "awrap_tool_call")
 
 
-def langchain_base(cls: type[Any]) -> type[Any] | None:
+def langchain_base(cls: type[object]) -> type[Any] | None:
     """Return LangChain's AgentMiddleware if a class derives from it."""
     for base in cls.__mro__:
         if base.__name__ == "AgentMiddleware" and base.__module__.startswith("langchain.agents."):
@@ -65,7 +65,7 @@ def langchain_base(cls: type[Any]) -> type[Any] | None:
     return None
 
 
-def from_langchain_middleware(member: Any) -> Any:
+def from_langchain_middleware(member: object) -> Any:
     """Wrap a LangChain middleware in an adapter; return anything else unchanged."""
     if langchain_base(type(member)) is None:
         return member
@@ -97,13 +97,13 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
 _adapter_classes: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
 
 
-def _adapter_class(cls: type[Any]) -> type[LangChainAdapter]:
+def _adapter_class(cls: type[object]) -> type[LangChainAdapter]:
     """Return the adapter class of a middleware class; it has the same base classes, adapted."""
     if cls not in _adapter_classes:
         base = langchain_base(cls)
         assert base is not None
         bases = [_adapter_class(b) for b in cls.__bases__ if b is not base and issubclass(b, base)]
-        members: dict[str, Any] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        members: dict[str, object] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
         for name in _METHODS:
             # A class may derive from our base as well, and inherit the method from there.
             base_methods = (getattr(base, name, None), getattr(AgentMiddleware, name))
@@ -120,7 +120,7 @@ def _adapt_model_layer(method: Method, member: LangChainAdapter) -> Method:
     types = sys.modules[base.__module__]
 
     def layer(request: ModelRequest[Any], handler: Callable[[Any], Any]) -> Any:
-        def inner_handler(changed: Any) -> Any:
+        def inner_handler(changed: object) -> Any:
             response = handler(from_langchain_request(changed, request))
             return then(response, lambda response: to_langchain_response(response, types))
 

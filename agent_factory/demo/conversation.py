@@ -83,7 +83,7 @@ class Conversation:
         self._console.print(Text.assemble("\n", ("Customer ", "bold cyan"), text))
         self._run({"messages": [("user", text)]})
 
-    def _run(self, run_input: Any) -> None:
+    def _run(self, run_input: object) -> None:
         """Run until nothing is left to do and nothing to review."""
         while True:
             interrupts: tuple[Interrupt, ...] = ()
@@ -100,7 +100,7 @@ class Conversation:
                 return
             run_input = self._review(interrupts)
 
-    def _show_update(self, chunk: Mapping[str, Any]) -> None:
+    def _show_update(self, chunk: Mapping[str, object]) -> None:
         self._desk.end()
         for node, update in chunk.items():
             messages = update.get("messages", ()) if isinstance(update, Mapping) else ()
@@ -141,7 +141,7 @@ def _is_summary(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == "summarization"
 
 
-def _code(name: str, arguments: Mapping[str, Any]) -> str:
+def _code(name: str, arguments: Mapping[str, object]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 

@@ -153,7 +153,7 @@ def then(
     return later()
 
 
-def is_awaitable(value: Any) -> bool:
+def is_awaitable(value: object) -> bool:
     """`inspect.isawaitable`, ten times faster for values that are not awaitable."""
     return hasattr(type(value), "__await__") or (
         isinstance(value, GeneratorType) and isawaitable(value)
@@ -266,11 +266,11 @@ class FlowLayer:
     flow: Callable[[Any], Flow[Any]]
     drive: Callable[..., Any]
 
-    def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+    def __call__(self, request: object, handler: Callable[[Any], Any]) -> Any:
         return self.drive(self.flow(request), handler)
 
 
-def perform(effect: Any, sleep: Callable[[float], Any], invoke: str) -> Any:
+def perform(effect: object, sleep: Callable[[float], Any], invoke: str) -> Any:
     """Sleep or call a runnable; the result is awaitable in an async run."""
     if isinstance(effect, Sleep):
         return sleep(effect.seconds)

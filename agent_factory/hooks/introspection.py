@@ -42,7 +42,7 @@ _SLOTS = {
 }
 """Every method that an agent calls, with the arguments it passes."""
 
-_functions_of: Callable[[type[Any]], tuple[Any, ...]] = attrgetter(*_SLOTS)
+_functions_of: Callable[[type[object]], tuple[object, ...]] = attrgetter(*_SLOTS)
 _NOT_DEFINED = dict(zip(_SLOTS, _functions_of(AgentMiddleware), strict=True))
 """The methods of the base class, which do nothing."""
 
@@ -52,7 +52,7 @@ _DECORATORS = {
 }
 """The decorators that make a method; all other methods have one of their own name."""
 
-_ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
+_ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "tools": (Sequence,),
     "transformers": (Sequence,),
     "trace_policy": (TracePolicy, type(None)),
@@ -115,7 +115,7 @@ class Methods(NamedTuple):
     mistakes: tuple[_Mistake, ...]
 
 
-_classes: WeakKeyDictionary[Any, tuple[tuple[ref[Any], ...], Methods]] = WeakKeyDictionary()
+_classes: WeakKeyDictionary[object, tuple[tuple[ref[object], ...], Methods]] = WeakKeyDictionary()
 """Methods by class, with the functions that they were read from: reading takes longer than all
 else that a build does with a class. Nothing refers to the class, which a request may have made."""
 
@@ -137,7 +137,7 @@ def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
     return _read_methods(cls, functions, partial(getattr, middleware))  # a property, for example
 
 
-def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> Methods:
+def _read_methods(cls: Any, functions: tuple[object, ...], bind: Callable[[str], Any]) -> Methods:
     pairs = zip(_SLOTS, functions, strict=True)
     bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
     bound = {name: method for name, method in bound.items() if method}
@@ -199,7 +199,7 @@ def layers_of(
     return layers
 
 
-def _definer(cls: type[Any], *names: str) -> type[Any]:
+def _definer(cls: type[object], *names: str) -> type[Any]:
     """Return the most derived class that defines one of the names."""
     return next(base for base in cls.__mro__ if not base.__dict__.keys().isdisjoint(names))
 
@@ -290,9 +290,9 @@ def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
     return getattr(middleware, "_class_and_base", None) or (type(middleware), AgentMiddleware)
 
 
-def _declared_jumps(cls: type[Any], name: str, method: Any) -> list[Any]:
+def _declared_jumps(cls: type[object], name: str, method: object) -> list[object]:
     """The jumps of a method, and of those that it overrides: it may return what they return."""
-    jumps: list[Any] = []
+    jumps: list[object] = []
     originals = [base.__dict__[name] for base in cls.__mro__[1:] if name in base.__dict__]
     for source in (method, *originals):
         targets = getattr(source, "__can_jump_to__", ())
@@ -313,7 +313,7 @@ def validate_middleware(
 
 
 def _method_errors(
-    cls: type[Any], bound: Mapping[str, Callable[..., Any]], jumps: Mapping[str, list[Any]]
+    cls: type[object], bound: Mapping[str, Callable[..., Any]], jumps: Mapping[str, list[object]]
 ) -> Iterator[_Mistake]:
     for call, flow in _FLOW.items():
         names = (_WRAP[call], f"a{_WRAP[call]}")

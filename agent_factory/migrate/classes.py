@@ -146,7 +146,7 @@ def _marks(cls: cst.ClassDef) -> list[str]:
     return [*_bases(cls), *(name.rpartition(".")[2] for name in names)]
 
 
-def _method_findings(source: Source, cls: cst.ClassDef, base: type[Any]) -> Iterator[Finding]:
+def _method_findings(source: Source, cls: cst.ClassDef, base: type[object]) -> Iterator[Finding]:
     """The methods of a middleware class that nothing calls."""
     class_name = cls.name.value
     methods = {

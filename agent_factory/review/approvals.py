@@ -186,7 +186,7 @@ class StoredApprovals:
         return next(approval for approval in self.list(active=False) if approval.id == approval_id)
 
     def _values(self, namespace: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-        values: dict[str, dict[str, Any]] = {}
+        values: dict[str, dict[str, object]] = {}
         while True:
             start = len(values)
             items = self._store.search(namespace, limit=_BATCH, offset=start)
@@ -196,7 +196,7 @@ class StoredApprovals:
                 return values
 
 
-def remember_error(remember: Any, args: Mapping[str, Any], longest: float) -> str | None:
+def remember_error(remember: object, args: Mapping[str, object], longest: float) -> str | None:
     """Return what is wrong with the `remember` of a decision; None if nothing is.
 
     Args:

@@ -120,7 +120,7 @@ def judge(
     return Judgement(complete, Action(name=call.name, args=dict(call.args)) if runs else None)
 
 
-def judge_answer(calls: Sequence[PendingCall], answer: Any, judge: Judge) -> list[Judgement]:
+def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> list[Judgement]:
     """Judge the answer to an interrupt that asks about calls.
 
     Args:
@@ -143,7 +143,7 @@ def judge_answer(calls: Sequence[PendingCall], answer: Any, judge: Judge) -> lis
     return [judge(call, decision) for call, decision in zip(calls, decisions, strict=True)]
 
 
-def is_about(call: PendingCall, decision: Any) -> bool:
+def is_about(call: PendingCall, decision: object) -> bool:
     """Return False if a decision names another call."""
     digest = decision.get("digest") if isinstance(decision, Mapping) else None
     return digest in (None, call.call_digest, call.digest)
@@ -152,7 +152,7 @@ def is_about(call: PendingCall, decision: Any) -> bool:
 # Reading a decision
 
 
-def _type_of(call: PendingCall, decision: Any) -> DecisionType:
+def _type_of(call: PendingCall, decision: object) -> DecisionType:
     kind = decision.get("type") if isinstance(decision, Mapping) else decision
     if isinstance(decision, Mapping) and kind in get_args(DecisionType):
         return cast("DecisionType", kind)
@@ -165,10 +165,10 @@ def _type_of(call: PendingCall, decision: Any) -> DecisionType:
     )
 
 
-def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict[str, Any]:
+def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> dict[str, object]:
     """The parts that a decision has. Those of other types that are empty are absent."""
     own_part = PARTS[kind]
-    parts: dict[str, Any] = {"type": kind}
+    parts: dict[str, object] = {"type": kind}
     for name, value in decision.items():
         if name in (own_part, "digest") and (value is not None or kind == "respond"):
             parts[name] = value
@@ -201,7 +201,7 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
     return parts
 
 
-def _decisions_in(calls: Sequence[PendingCall], answer: Any) -> list[Any]:
+def _decisions_in(calls: Sequence[PendingCall], answer: object) -> list[object]:
     names = ", ".join(call.name for call in calls)
     example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
     if not isinstance(answer, Mapping) or "decisions" not in answer:
@@ -229,7 +229,7 @@ def _decisions_in(calls: Sequence[PendingCall], answer: Any) -> list[Any]:
 # What a decision says
 
 
-def _check_message(call: PendingCall, kind: str, decision: dict[str, Any]) -> None:
+def _check_message(call: PendingCall, kind: str, decision: dict[str, object]) -> None:
     message = decision.get("message")
     if kind == "respond" and call.kind == "question":
         return  # a tool or a hook asks, and may take any value
@@ -282,7 +282,7 @@ def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rule
     return Action(name=name, args=dict(args))
 
 
-def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:
+def argument_errors(tool: BaseTool, args: Mapping[str, object]) -> list[str]:
     """Return the problems of the arguments of a tool call, one line each.
 
     >>> from langchain_core.tools import tool
@@ -320,7 +320,7 @@ def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _unknown_arguments(args: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def _unknown_arguments(args: Mapping[str, object], names: Sequence[str]) -> list[str]:
     problems = []
     for name in args:
         if name not in names:
@@ -334,5 +334,5 @@ def _example(call: PendingCall) -> Action:
     return Action(name=call.name, args=dict(call.args))
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)

@@ -190,7 +190,7 @@ def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str,
     return dict(record["decisions"]) if former.get(at, at) == pending.next[0] else {}
 
 
-def with_decisions(pending: Pending, decisions: Mapping[str, Mapping[str, Any]]) -> AIMessage:
+def with_decisions(pending: Pending, decisions: Mapping[str, Mapping[str, object]]) -> AIMessage:
     """The model's message with these decisions recorded; those of earlier stops are dropped."""
     assert pending.message is not None  # The calls to decide about belong to a message.
     record = {"at": pending.next[0], "decisions": dict(decisions)}

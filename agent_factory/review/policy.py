@@ -33,7 +33,7 @@ When = Condition | Callable[[ToolCallRequest], bool]
 """Which calls a rule is about: a condition, or a function of the ToolCallRequest."""
 
 
-def _same_kind(value: Any, other: Any) -> bool:
+def _same_kind(value: object, other: object) -> bool:
     """Return True if two values compare: JSON has one kind of numbers, and True is none."""
     kinds = [
         float if isinstance(item, int | float) and not isinstance(item, bool) else type(item)
@@ -54,14 +54,14 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool 
 
 
 def _opposite(compare: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
-    def opposite(value: Any, other: Any) -> bool | None:
+    def opposite(value: object, other: object) -> bool | None:
         result = compare(value, other)
         return None if result is None else not result
 
     return opposite
 
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool | None]] = {
+COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
     "==": _compared(lambda value, other: bool(value == other)),
     "!=": _compared(lambda value, other: bool(value != other)),
     "<": _compared(lambda value, other: bool(value < other)),
@@ -76,7 +76,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool | None]] = {
 """Comparisons of an argument with a value. None: they cannot be compared."""
 
 
-def holds(condition: Condition, args: Mapping[str, Any]) -> bool | None:
+def holds(condition: Condition, args: Mapping[str, object]) -> bool | None:
     """Return True if a condition holds for the arguments of a call.
 
     None: this cannot be said, because an argument is missing or has another type than the value
@@ -95,7 +95,7 @@ def holds(condition: Condition, args: Mapping[str, Any]) -> bool | None:
     return False if False in results else None if None in results else True
 
 
-def is_comparison(value: Any) -> bool:
+def is_comparison(value: object) -> bool:
     """Return True for a dict of comparisons in a condition, such as `{"<=": 50}`."""
     return isinstance(value, Mapping) and bool(value) and value.keys() <= COMPARISONS.keys()
 
@@ -118,7 +118,7 @@ def condition_text(when: Any) -> str:
     return " and ".join(parts) or "any arguments"
 
 
-def check_condition(name: str, when: Any) -> None:
+def check_condition(name: str, when: object) -> None:
     """Raise a ValueError if a value is not a condition on arguments that JSON can hold."""
     example = f'Pass {name}={{"euros": {{"<=": 50}}}}, for example.'
     if not isinstance(when, Mapping) or not all(isinstance(key, str) for key in when):
@@ -227,11 +227,11 @@ class Rule:
         return self.action != "allow" if result is None else result
 
 
-def _is_plain_function(value: Any) -> bool:
+def _is_plain_function(value: object) -> bool:
     return callable(value) and not iscoroutinefunction(value)
 
 
-OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "allowed_decisions": (
         lambda value: (
             isinstance(value, list | tuple) and bool(value) and all(v in DECISIONS for v in value)
@@ -254,7 +254,7 @@ OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "reviewers": (
         lambda value: (
             isinstance(value, list | tuple | set | frozenset)
-            and all(isinstance(one, str) for one in value)
+            and all(isinstance(name, str) for name in value)
         ),
         "a list of names or roles",
     ),
@@ -350,7 +350,7 @@ class ToolPolicy:
         return tuple(rule.tool for rule in self.rules if rule.when is None)
 
 
-def rules_about(agent: Any, state: Any, call: ToolCall) -> list[Rule]:
+def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:
     """The rules that decide about a call, one of each policy of an agent.
 
     A policy whose conditions need more than the call, its tool and the state is left out: its

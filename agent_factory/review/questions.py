@@ -29,7 +29,7 @@ class BuiltOnce:
     def _schema(self) -> CoreSchema:
         return TypeAdapter(self.type).core_schema
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
         return self._schema
 
 
@@ -64,7 +64,7 @@ def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge)
     calls = calls_of(question)
     is_batch = calls[0].batched
 
-    def check(answer: Any) -> Any:
+    def check(answer: object) -> Any:
         decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
         return {"decisions": decisions} if is_batch else decisions[0]
 
@@ -73,7 +73,7 @@ def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge)
 
 
 def ask(
-    question: Mapping[str, Any],
+    question: Mapping[str, object],
     form: Any,
     *,
     title: str,

@@ -35,7 +35,7 @@ REJECTED = (
 """What the model reads if a reviewer gave no reason."""
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """32 hexadecimal digits that name these values, in whatever process."""
     text = json.dumps(parts, default=str, sort_keys=True)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -51,7 +51,7 @@ def tool_digest(tool: BaseTool | None) -> str:
     return digest(tool.name, tool.description, schema)
 
 
-def call_digest(call: Mapping[str, Any], tool: BaseTool | None) -> str:
+def call_digest(call: Mapping[str, object], tool: BaseTool | None) -> str:
     """The digest of a call, which an approval names: of the tool and the arguments."""
     return digest(call["name"], call["args"], tool_digest(tool))
 
@@ -89,12 +89,12 @@ def with_review(
     Args:
         message: The message that made the calls.
         reviewer: The name of the reviewer.
-        decided: By the ids of the calls that were decided about, the digests of what may run.
+        digests: By the ids of the calls that were decided about, the digests of what may run.
         edits: The calls that replace others, by id.
     """
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
-    record: dict[str, Any] = {
+    record: dict[str, object] = {
         REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(digests)},
         EDITED: {**originals, **metadata.get(EDITED, {})},
     }
@@ -131,7 +131,7 @@ def without_decisions(message: AIMessage) -> AIMessage:
     return message.model_copy(update={"response_metadata": metadata})
 
 
-def without_claims(value: Any) -> Any:
+def without_claims(value: object) -> Any:
     """A value that a client has sent, without records of reviews in any message in it.
 
     Only an agent writes records. A message may come as an object, as a dict, or serialized.
@@ -182,7 +182,7 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
     return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], template)
 
 
-def with_notice(result: Any, call_id: str | None, notice: str) -> Any:
+def with_notice(result: object, call_id: str | None, notice: str) -> Any:
     """The result of a call with a notice appended: a message, a command, or a list of them."""
     if isinstance(result, list):
         return [with_notice(item, call_id, notice) for item in result]

@@ -70,7 +70,7 @@ Decisions are judged by the tools and the policies of the agent.
 # Planning
 
 
-def plan_decision(kind: str, call_id: str | None, **details: Any) -> StepPlanner:
+def plan_decision(kind: str, call_id: str | None, **details: object) -> StepPlanner:
     """Plan one decision about one call, or about all open calls; details of None are left out."""
     decision = {"type": kind, **{k: v for k, v in details.items() if v is not None}}
 
@@ -93,7 +93,7 @@ def plan_decision(kind: str, call_id: str | None, **details: Any) -> StepPlanner
     return plan_step
 
 
-def plan_edit(args: Mapping[str, Any], name: str | None, call_id: str | None) -> StepPlanner:
+def plan_edit(args: Mapping[str, object], name: str | None, call_id: str | None) -> StepPlanner:
     """Plan an edit of one call; without a name, its tool stays."""
     action = {"args": args, **({"name": name} if name else {})}
     return plan_decision("edit", call_id, edited_action=action)
@@ -115,7 +115,7 @@ def plan_input(input: Any) -> StepPlanner:
             ) from error
 
     def plan_step(pending: Pending, topology: Topology | None, _: Judge) -> Step:
-        writes: list[tuple[dict[str, Any] | None, str]] = []
+        writes: list[tuple[dict[str, object] | None, str]] = []
         if pending.finished:
             # Writing as a node, or new input, would drop what finished tasks of this step have
             # written.
@@ -158,7 +158,7 @@ def _list_pending(pending: Pending) -> str:
 
 
 def plan_decisions(
-    pending: Pending, topology: Topology | None, judge: Judge, new: Mapping[str, Any]
+    pending: Pending, topology: Topology | None, judge: Judge, new: Mapping[str, object]
 ) -> Step:
     """Plan decisions about several calls, by the ids of the calls."""
     if not isinstance(new, Mapping):
@@ -196,10 +196,10 @@ def plan_decisions(
 
 
 def _plan_answers(
-    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, Any]]
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, object]]
 ) -> Step:
     """Answer the interrupts for which every decision is made."""
-    resume: dict[str, Any] = {}
+    resume: dict[str, object] = {}
     partly = False
     for interrupt_id, group in groupby(pending.calls, key=lambda call: call.interrupt_id):
         calls = list(group)
@@ -225,7 +225,7 @@ def _plan_answers(
 
 
 def _record(
-    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, Any]]
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, object]]
 ) -> Step:
     """Record the decisions until all are made; an interrupt then asks about the rest."""
     node = _node_before(topology, pending.next[0], calls_left=True)
@@ -253,7 +253,7 @@ def apply(
     agent: Any,
     config: RunnableConfig,
     planner: StepPlanner,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     stranded: bool = False,
 ) -> Any:
@@ -268,7 +268,7 @@ async def aapply(
     agent: Any,
     config: RunnableConfig,
     planner: StepPlanner,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     stranded: bool = False,
 ) -> Any:
@@ -308,7 +308,7 @@ def _apply(
     prefix: str,
     config: RunnableConfig,
     planner: StepPlanner,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     stranded: bool,
 ) -> Flow[Any]:

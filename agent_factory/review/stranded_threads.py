@@ -91,7 +91,7 @@ async def astranded(
             yield thread
 
 
-def _saver_of(agent: Any, thread_ids: Any) -> BaseCheckpointSaver[Any]:
+def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
     topology_of(agent)
     if isinstance(thread_ids, str):
         reason = f"must be a list of ids, got {describe(thread_ids)}."
@@ -110,9 +110,8 @@ class _Newest:
 
     def __init__(self, agent: Any) -> None:
         self._agent = agent
-        self._checkpoints: dict[
-            str, tuple[str, bool]
-        ] = {}  # the checkpoint, and whether it is stranded
+        # For each thread: its newest checkpoint, and whether the thread is stranded there.
+        self._checkpoints: dict[str, tuple[str, bool]] = {}
 
     def add(self, checkpoint: CheckpointTuple) -> None:
         """Note a checkpoint, unless it belongs to a subgraph or a newer one is known."""
@@ -120,10 +119,8 @@ class _Newest:
         thread_id, checkpoint_id = where["thread_id"], where["checkpoint_id"]
         previous = self._checkpoints.get(thread_id, ("", False))[0]
         if not where.get("checkpoint_ns") and checkpoint_id > previous:
-            self._checkpoints[thread_id] = (
-                checkpoint_id,
-                bool(self._agent.missing_nodes(checkpoint)),
-            )
+            is_stranded = bool(self._agent.missing_nodes(checkpoint))
+            self._checkpoints[thread_id] = checkpoint_id, is_stranded
 
     @property
     def stranded(self) -> list[str]:

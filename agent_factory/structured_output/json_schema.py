@@ -21,7 +21,7 @@ class JsonSchema:
     ["age: 'x' is not of type 'integer'"]
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: object) -> None:
         from jsonschema import Draft7Validator, Draft202012Validator
         from jsonschema.exceptions import best_match
         from jsonschema.validators import validator_for
@@ -47,7 +47,7 @@ class JsonSchema:
         _check_references(resource, registry.resolver_with_root(resource))
         self._validator = draft(schema, registry=registry)
 
-    def errors(self, value: Any) -> list[str]:
+    def errors(self, value: object) -> list[str]:
         """Return what is wrong with a value, one line each; empty if it is valid."""
         return list(map(_line, self._validator.iter_errors(value)))
 

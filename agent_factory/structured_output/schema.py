@@ -104,7 +104,7 @@ class SchemaSpec:
                 code="AF117",
             ) from error
 
-    def parse(self, value: Any) -> Any:
+    def parse(self, value: object) -> Any:
         """Return an instance of the schema for a value from JSON, or raise a ValueError."""
         if not self.is_json:
             # Validate as JSON: a strict model accepts a date as a string only from there.
@@ -114,7 +114,7 @@ class SchemaSpec:
         return value
 
 
-def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
+def specs_of(schema: object) -> tuple[SchemaSpec, ...]:
     """Return the schemas of a union, or the only one, each checked."""
     specs = tuple(SchemaSpec(member) for member in _members(schema))
     for spec in specs:
@@ -131,7 +131,7 @@ def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
     return specs
 
 
-def _members(schema: Any) -> Iterator[Any]:
+def _members(schema: object) -> Iterator[Any]:
     if get_origin(schema) in (Union, UnionType):
         for member in get_args(schema):
             yield from _members(member)

@@ -283,7 +283,7 @@ class OutputToolBinding(Generic[SchemaT]):
             args_schema=self.spec.json_schema,
         )
 
-    def parse(self, tool_args: Mapping[str, Any]) -> SchemaT:
+    def parse(self, tool_args: Mapping[str, object]) -> SchemaT:
         """Return the arguments of a call as an instance of the schema.
 
         Raises:

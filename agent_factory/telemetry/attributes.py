@@ -30,7 +30,7 @@ _PROVIDERS = {
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
-def given(attributes: Mapping[str, Any]) -> Attributes:
+def given(attributes: Mapping[str, object]) -> Attributes:
     """Return attributes without those that have no value."""
     return {name: value for name, value in attributes.items() if value not in (None, "", [], ())}
 
@@ -42,7 +42,7 @@ def error_type(error: BaseException) -> str:
     return f"{module}{kind.__qualname__}"
 
 
-def of_operation(operation: str, metadata: Mapping[str, Any], agent: str = "") -> Attributes:
+def of_operation(operation: str, metadata: Mapping[str, object], agent: str = "") -> Attributes:
     """Return what all operations say: which they are, of which agent, in which thread."""
     common = {
         "gen_ai.operation.name": operation,
@@ -106,15 +106,15 @@ def of_response(result: LLMResult) -> Attributes:
 # Contents
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """Return a value as JSON; what JSON lacks is written as text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def input_messages(messages: Iterable[BaseMessage]) -> Attributes:
     """Return what a model reads: its system messages, and the others."""
-    system: list[Any] = []
-    others: list[Any] = []
+    system: list[object] = []
+    others: list[object] = []
     for message in messages:
         if message.type == "system":
             system += _parts(message)
@@ -142,7 +142,7 @@ def generated(result: LLMResult) -> Attributes:
     )
 
 
-def messages_in(state: Any) -> list[BaseMessage]:
+def messages_in(state: object) -> list[BaseMessage]:
     """Return the messages of a state or an input, and nothing else of it."""
     messages = state.get("messages", []) if isinstance(state, Mapping) else []
     try:
@@ -151,7 +151,7 @@ def messages_in(state: Any) -> list[BaseMessage]:
         return []  # an invalid input, about which the run raises
 
 
-def tool_result(output: Any) -> Any:
+def tool_result(output: object) -> object:
     """Return what the model reads of a tool's result; other updates of a command are left out."""
     if isinstance(output, Command):
         update = output.update
@@ -161,18 +161,18 @@ def tool_result(output: Any) -> Any:
     return output.content if isinstance(output, ToolMessage) else output
 
 
-def _as_data(message: BaseMessage) -> dict[str, Any]:
+def _as_data(message: BaseMessage) -> dict[str, object]:
     return {"role": _ROLES.get(message.type, message.type), "parts": _parts(message)}
 
 
-def _parts(message: BaseMessage) -> list[dict[str, Any]]:
+def _parts(message: BaseMessage) -> list[dict[str, object]]:
     """Return the parts of a message; of images and the like only the type."""
     if isinstance(message, ToolMessage):
         answer = {"id": message.tool_call_id, "response": message.content}
         return [{"type": "tool_call_response", **answer}]
     content = message.content
     blocks = [content] if isinstance(content, str) else content
-    parts: list[dict[str, Any]] = []
+    parts: list[dict[str, object]] = []
     for block in blocks:
         text = block if isinstance(block, str) else block.get("text")
         if text:

@@ -86,11 +86,11 @@ class Instruments:
                 self._tokens.record(tokens, labels, context)
 
     def record_first_chunk(
-        self, attributes: Mapping[str, Any], seconds: float, context: Context
+        self, attributes: Mapping[str, object], seconds: float, context: Context
     ) -> None:
         """Record how long a model took to send its first chunk."""
         self._first_chunk.record(seconds, _only(_OF_MODELS, attributes), context)
 
 
-def _only(names: tuple[str, ...], attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _only(names: tuple[str, ...], attributes: Mapping[str, object]) -> dict[str, Any]:
     return {name: attributes[name] for name in names if name in attributes}

@@ -105,14 +105,14 @@ class Telemetry(GraphCallbackHandler):
 
     def on_chain_start(
         self,
-        serialized: Any,
-        inputs: Any,
+        serialized: object,
+        inputs: object,
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: dict[str, object] | None = None,
         name: str | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Start the span of a graph, a node, a layer or another runnable."""
         metadata, name = metadata or {}, name or "runnable"
@@ -140,7 +140,7 @@ class Telemetry(GraphCallbackHandler):
         is_hook = is_ours and (is_node or method in _LAYERS)
         self._start(run_id, parent, metadata, name, given(hook) if is_hook else {})
 
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+    def on_chain_end(self, outputs: object, *, run_id: UUID, **_: object) -> None:
         """End the span of a runnable."""
 
         def answer(run: Run) -> Attributes:
@@ -150,7 +150,7 @@ class Telemetry(GraphCallbackHandler):
 
         self._end(run_id, contents=answer)
 
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a runnable that raised."""
         self._end(run_id, error)
 
@@ -167,12 +167,14 @@ class Telemetry(GraphCallbackHandler):
     # Models
 
     def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **kwargs: Any
+        self, serialized: dict[str, object], messages: list[list[BaseMessage]], **kwargs: Any
     ) -> None:
         """Start the span of a call of a chat model."""
         self._start_model("chat", serialized, chain.from_iterable(messages), **kwargs)
 
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
+    def on_llm_start(
+        self, serialized: dict[str, object], prompts: list[str], **kwargs: Any
+    ) -> None:
         """Start the span of a call of a model that completes text."""
         self._start_model("text_completion", serialized, map(HumanMessage, prompts), **kwargs)
 
@@ -196,7 +198,7 @@ class Telemetry(GraphCallbackHandler):
         if self._contents and run.span.is_recording():
             run.span.set_attributes(input_messages(messages))
 
-    def on_llm_new_token(self, token: Any, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_new_token(self, token: object, *, run_id: UUID, **_: object) -> None:
         """Measure the time to the first chunk."""
         run = self._runs.get(run_id)
         if run is None or run.is_streaming:
@@ -207,11 +209,11 @@ class Telemetry(GraphCallbackHandler):
         run.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._instruments.record_first_chunk(run.attributes, seconds, run.context)
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
         """End the span of a model call, and count its tokens."""
         self._end(run_id, None, of_response(response), lambda _: generated(response))
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a model call that raised."""
         self._end(run_id, error)
 
@@ -224,10 +226,10 @@ class Telemetry(GraphCallbackHandler):
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        inputs: dict[str, Any] | None = None,
+        metadata: dict[str, object] | None = None,
+        inputs: dict[str, object] | None = None,
         tool_call_id: str | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Start the span of a tool call."""
         metadata, name = metadata or {}, (serialized or {}).get("name") or "tool"
@@ -241,7 +243,7 @@ class Telemetry(GraphCallbackHandler):
             arguments = input_str if inputs is None else as_json(inputs)
             run.span.set_attribute("gen_ai.tool.call.arguments", arguments)
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+    def on_tool_end(self, output: object, *, run_id: UUID, **_: object) -> None:
         """End the span of a tool call."""
 
         def result(_: Run) -> Attributes:
@@ -249,7 +251,7 @@ class Telemetry(GraphCallbackHandler):
 
         self._end(run_id, contents=result)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a tool call that raised."""
         self._end(run_id, error)
 
@@ -262,7 +264,7 @@ class Telemetry(GraphCallbackHandler):
         parent_run_id: UUID | None = None,
         metadata: dict[str, Any] | None = None,
         name: str | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Start the span of a search for documents."""
         metadata, name = metadata or {}, name or (serialized or {}).get("name") or ""
@@ -271,11 +273,11 @@ class Telemetry(GraphCallbackHandler):
         if self._contents and run.span.is_recording():
             run.span.set_attribute("gen_ai.retrieval.query.text", query)
 
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
+    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: object) -> None:
         """End the span of a search for documents."""
         self._end(run_id)
 
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a search that raised."""
         self._end(run_id, error)
 
@@ -374,7 +376,7 @@ class Telemetry(GraphCallbackHandler):
             run.context = run.before  # its own refers to the run, and so would keep it
 
 
-def _outer_context(current: Context, metadata: Mapping[str, Any]) -> tuple[Context, list[Link]]:
+def _outer_context(current: Context, metadata: Mapping[str, object]) -> tuple[Context, list[Link]]:
     """Return the context of the outermost span of a run, and its links.
 
     The `traceparent` in the metadata is the parent, unless a span is current: then it is linked.

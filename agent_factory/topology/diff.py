@@ -141,7 +141,7 @@ def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
     def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[Any, ...], list[str]]:
         members: list[Any] = [*plan.hooks, *plan.layers, *plan.tools]
         other_owners = {"", *_owners(others)}  # a tool without an owner is the agent's own
-        owners_by_shape: dict[tuple[Any, ...], list[str]] = {}
+        owners_by_shape: dict[tuple[object, ...], list[str]] = {}
         for owner in dict.fromkeys(
             part.owner for part in members if part.owner not in other_owners
         ):

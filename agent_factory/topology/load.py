@@ -92,7 +92,7 @@ def _adapter() -> TypeAdapter[PlanRecord]:
     return TypeAdapter(PlanRecord)
 
 
-def _parsed(text: str, source: str) -> Any:
+def _parsed(text: str, source: str) -> object:
     """The JSON of a file, refused if it is not that of a plan, or of a newer version."""
     try:
         data = json.loads(text)
