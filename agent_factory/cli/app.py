@@ -32,6 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     context_settings=SETTINGS,
+    # `reporting_errors` prints errors instead.
     pretty_exceptions_enable=False,
     help="Agents from middleware: show them, check them, and see one work.",
 )

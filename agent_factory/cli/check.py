@@ -87,6 +87,7 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
             for note in getattr(failed.spec_error, "__notes__", ()):
                 if match := _NOTE.fullmatch(note):
                     code, subject, reason = match.groups()
+                    # A build that fails emits no warnings: they are notes of its error.
                     errors.append((SpecError(subject, reason, code=code), "warning"))
             place = failed.place
         except CommandError as error:
@@ -167,6 +168,7 @@ def check(
         }
         console.write_json(data)
         if annotate:
+            # On the error output, because the output itself must be JSON.
             typer.echo("\n".join(_annotations(findings, failures)), err=True)
     elif annotate:
         console.write("\n".join([*_annotations(findings, failures), summary]))
@@ -204,6 +206,7 @@ def _styled(all_findings: Sequence[Finding]) -> Iterator[RichText | Padding]:
 def _annotations(findings: Sequence[Finding], failures: Sequence[Failure]) -> Iterator[str]:
     """The findings as workflow commands, with which GitHub marks lines of a change."""
 
+    # These characters have a meaning in GitHub's workflow commands.
     def escaped(text: str, more: str = "") -> str:
         return text.translate({ord(sign): f"%{ord(sign):02X}" for sign in f"%\r\n{more}"})
 

@@ -57,6 +57,7 @@ class Example:
         # Alone it needs no `check`, which prints what plan_agent reports.
         source = re.sub(r"\bcheck\(", "plan_agent(", self.source)
         parts: list[str] = []
+        # From the last definition: what it uses itself is then above, and is still to come.
         for node in reversed(ast.parse(PRELUDE).body):
             names = {
                 n.id

@@ -54,6 +54,7 @@ def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Ite
 
 def is_terminal() -> bool:
     """Return True if the output goes to a terminal."""
+    # Without a console, as under pythonw on Windows, the standard streams are None.
     return sys.stdout is not None and sys.stdout.isatty()
 
 

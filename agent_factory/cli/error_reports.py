@@ -46,6 +46,8 @@ def reporting_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except KeyboardInterrupt:
             Console(stderr=True).print(Text("\nStopped."))
             raise typer.Exit(STOPPED) from None
+        # Typer turns these into exit codes. A broken pipe means that the reader of the output has
+        # gone, such as `head`.
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except Exception as raised:

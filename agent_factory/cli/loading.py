@@ -37,20 +37,25 @@ def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
     compared.
     """
     path, before = list(sys.path), set(sys.modules)
+    # Modules of an earlier target of this folder come back. A second import would create other
+    # classes with the same names.
     modules = _stored_modules.setdefault(root, {})
     sys.modules.update({name: modules[name] for name in modules.keys() - before})
     sys.path[:0] = [str(root), *map(str, folders)]
+    # Python caches the listings of folders, and a command may have written the file just now.
     importlib.invalidate_caches()
     try:
         yield
     finally:
         sys.path[:] = path
+        # Only modules of these folders leave. Libraries that were imported on the way stay.
         previous = {name.partition(".")[0] for name in before}
         new = [name for name in sys.modules if name.partition(".")[0] not in previous]
         packages = set()
         for name in new:
             file = getattr(sys.modules[name], "__file__", None)
             places = [*getattr(sys.modules[name], "__path__", ()), *([file] if file else [])]
+            # Only top-level names are compared: submodules leave with their package.
             if "." not in name and places and Path(places[0]).parent in {root, *folders}:
                 packages.add(name)
         for name in new:
@@ -82,6 +87,7 @@ def import_file(path: Path, name: str) -> ModuleType:
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    # As importlib does: a module whose code has failed does not stay imported.
     except BaseException:
         del sys.modules[name]
         raise
@@ -109,6 +115,7 @@ def find_definition(file: Path, name: str) -> SourceLocation | None:
     """The last line of a module that binds a name; None if there is none."""
     try:
         with warnings.catch_warnings(action="ignore"):  # they were shown at the import
+            # dont_inherit: the `from __future__` imports of this module are not those of the file.
             code = compile(file.read_bytes(), file, "exec", dont_inherit=True)
     except (OSError, ValueError, SyntaxError):
         return None
@@ -126,6 +133,7 @@ def find_raise(error: BaseException) -> SourceLocation | None:
     libraries = {Path(paths[kind]) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     # middleware/ lies outside of the package in a checkout.
     libraries |= {PACKAGE, PACKAGE.parent / "middleware"}
+    # The innermost frame is the last one.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         is_own = not frame.filename.startswith("<") and not libraries & {*file.parents}
@@ -204,11 +212,14 @@ def load_builder(text: str) -> Any:
     with _imported(target) as module:
         _, value = _attribute(target, module)
         parameters = inspect.signature(value).parameters if inspect.isroutine(value) else {}
+        # A function without required parameters builds the agent itself, unless it asks for a
+        # model.
         takes_model = any(p.default is p.empty or n == "model" for n, p in parameters.items())
     if not takes_model:
         return load_agent(text)[1]
 
     def build(model: object) -> object:
+        # The function may import more of its folder when it is called.
         with _imported(target):
             return value(model)
 
@@ -240,6 +251,7 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
         raise
     except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        # The module itself is missing, or a package around it, and not one that it imports.
         if missing and f"{name}.".startswith(f"{missing}."):
             parent, _, last = name.rpartition(".")
             package = sys.modules.get(parent)
@@ -307,6 +319,7 @@ def _loaded(name: str, value: object) -> Loaded:
         value = value()
         prefix = f"{name} was called, and its result"
         if inspect.isawaitable(value):
+            # Python warns when a coroutine that was never awaited is freed, unless it was closed.
             getattr(value, "close", lambda: None)()
             raise CommandError(f"{prefix} is awaitable. Use an agent, or a synchronous function.")
     if isinstance(value, list | tuple):

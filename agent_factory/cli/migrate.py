@@ -37,8 +37,10 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
             raise CommandError(f"{path} is a notebook. Save its code as a .py file, and use that.")
         if not path.is_dir():
             files.append(path)
+        # os.walk yields nothing for a file.
         for top, folders, names in os.walk(path):
             here = Path(top)
+            # Changed in place: os.walk goes only into the folders that are left in its list.
             folders[:] = sorted(
                 name
                 for name in folders
@@ -46,6 +48,7 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
             )
             sources = [here / name for name in sorted(names) if name.endswith((".py", ".pyi"))]
             files += [file for file in sources if not file.is_symlink()]
+    # Paths may overlap, or lead to one file by a symbolic link.
     return list({file.resolve(): file for file in files}.values())
 
 
@@ -54,12 +57,14 @@ def replace_bytes(file: Path, data: bytes) -> None:
     target = file.resolve()
     with target.open("r+b"):  # a read-only file must fail here: os.replace would replace it
         pass
+    # In the same folder, because os.replace is atomic only within one file system.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with open(handle, "wb") as stream:
             stream.write(data)
         shutil.copymode(target, name)
         os.replace(name, target)
+    # BaseException: Ctrl-C must not leave the temporary file behind.
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -240,6 +240,7 @@ def middleware(
     skeleton = Skeleton(name, root_and_name(files[0].absolute())[1], selection)
     for file, text in zip(files, (skeleton.code, skeleton.tests), strict=True):
         try:
+            # Mode x: a file that has been created since the check is not overwritten.
             with file.open("x", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
         except OSError as error:

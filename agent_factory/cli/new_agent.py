@@ -240,6 +240,7 @@ def agent(
             content = Template(text).substitute(name=name)
             file.write_text(content, encoding="utf-8", newline="\n")
             files.append(str(file))
+        # The snapshot is the plan of the agent that was just written, so it is loaded from there.
         build = load_builder(f"{folder / name / 'agent.py'}:build_agent")
         plan = topology_of(build(ScriptedChatModel([])))
         snapshot = folder / SNAPSHOT

@@ -34,6 +34,7 @@ def policy(
 
     The first row of a tool that is about a call decides. Rows without a rule are marked.
     """
+    # Imported late, because it takes long and --help does without it.
     from agent_factory.review.policy import policy_table
 
     agent = load(target).agent

@@ -89,6 +89,7 @@ def replay(
         table = Table(*head, show_footer=True)
         for column, cell in zip(table.columns, sums, strict=True):
             column.footer = cell
+            # The first two columns are words, the others numbers.
             column.justify = "left" if cell in sums[:2] else "right"
         for run, (name, verdict, *cells) in zip(report.runs, rows, strict=True):
             lines = [Text(name, "bold"), *([Text(run.reason, "dim")] if run.reason else [])]

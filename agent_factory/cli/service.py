@@ -68,6 +68,7 @@ def _named(what: str, target: str) -> object:
             f"shop.service:{what}."
         )
     root, module = root_and_name(Path(place).resolve()) if place.endswith(".py") else ("", place)
+    # Not taken back, unlike in `load`: a service may import more while it runs.
     sys.path.insert(0, str(root or Path.cwd()))
     try:
         return getattr(importlib.import_module(module), name)
@@ -93,7 +94,9 @@ def worker(
     console.write(
         f"Worker {loaded_service.worker_id} runs up to {slots} jobs at once. Ctrl-C stops it."
     )
+    # Output to a pipe is buffered, and a script may wait for this line.
     sys.stdout.flush()
+    # A timeout, because nothing signals that the worker is drained: it has to be asked.
     while not stop.wait(0.2) and not loaded_service.is_drained:
         pass
     console.write("Stopping; runs that are under way may end.")

@@ -176,6 +176,7 @@ def show(
     except ImportError as error:
         raise CommandError(str(error), error) from None
     if output is not None:
+        # A text file ends with one line break, whatever the format.
         content = document if isinstance(document, bytes) else (document.rstrip() + "\n").encode()
         console.save(content, output)
     elif form in ("svg", "png", "html") and console.is_terminal():

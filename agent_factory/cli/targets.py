@@ -125,6 +125,7 @@ def targets_of(text: str) -> list[str]:
 def read_text(target: Target) -> str:
     """The content of a file, which must be UTF-8 text."""
     try:
+        # utf-8-sig: editors on Windows may begin a file with a byte order mark.
         return target.path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as error:
         raise CommandError(f"{target.place} cannot be read: {error}.", error) from None
@@ -137,6 +138,7 @@ def _configuration(target: Target) -> dict[str, Any] | None:
         return None
     try:
         data = json.loads(read_text(target))
+    # RecursionError: json reads nested values by recursion.
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{target.place} is not valid JSON: {error}.", error) from None
     if isinstance(data, dict) and data.get("graphs") and isinstance(data["graphs"], dict):

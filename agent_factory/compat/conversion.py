@@ -71,6 +71,7 @@ def from_langchain_request(value: object, request: ModelRequest[Any]) -> Any:
     """Return our request with the changes in `value`, which a LangChain layer passed on."""
     if isinstance(value, ModelRequest) or not all(hasattr(value, f) for f in _REQUEST_FIELDS):
         return value
+    # By identity: what a layer did not touch is the same object.
     changes = {
         name: new
         for name in _REQUEST_FIELDS
@@ -124,6 +125,7 @@ def from_langchain_format(value: Any) -> ResponseFormat[Any] | None:
 
 def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
     """Return LangChain's strategy for ours, or ours if LangChain does not accept its schema."""
+    # If LangChain's agents are not loaded, no layer can expect their strategies.
     if strategy is None or OUTPUT not in sys.modules:
         return strategy
     if strategy not in _strategies:
@@ -166,6 +168,7 @@ def _from_langchain_handler(handler: object) -> Any:
 
     @wraps(handler)
     def handle(error: Exception) -> Any:
+        # The function may check for LangChain's exceptions, from which ours do not derive.
         output: Any = sys.modules.get(OUTPUT)
         if isinstance(error, StructuredOutputValidationError):
             error = output.StructuredOutputValidationError(
@@ -201,6 +204,7 @@ def _converted_schema(schema: Any) -> object:
     if all(_converted_hint(hint) == hint for hint in hints.values()):
         return None
     base_hints = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)
+    # mypy accepts TypedDict only with literal arguments.
     make: Any = TypedDict
     return make(
         schema.__name__,

@@ -102,12 +102,14 @@ def _adapter_class(cls: type[object]) -> type[LangChainAdapter]:
     if cls not in _adapter_classes:
         base = langchain_base(cls)
         assert base is not None
+        # The bases are adapted under their names, by which an `Ordering` may mean them.
         bases = [_adapter_class(b) for b in cls.__bases__ if b is not base and issubclass(b, base)]
         members: dict[str, object] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
         for name in _METHODS:
             # A class may derive from our base as well, and inherit the method from there.
             base_methods = (getattr(base, name, None), getattr(AgentMiddleware, name))
             if not any(getattr(cls, name, None) is method for method in base_methods):
+                # A property, because a method is adapted for the instance that it belongs to.
                 members[name] = property(methodcaller("adapted", name))
         _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
     return _adapter_classes[cls]

@@ -51,6 +51,7 @@ def decider(console: Console, decide: str | None) -> Decide:
         console.print(f"[yellow]Reviewer[/] {decide or 'approve'} [dim]({why})[/]")
         return decide or "approve"
 
+    # The output may be a terminal while the input is a pipe, where nobody can answer.
     person = console.is_terminal and sys.stdin is not None and sys.stdin.isatty()
     return ask if person and decide is None else decide_alone
 
@@ -156,6 +157,7 @@ class Typewriter:
 
     def write(self, text: str) -> None:
         """Print a piece; a word appears when it is complete."""
+        # The last piece may be half of a word, and waits for the next chunk.
         *words, self._word = re.split(r"(?<=\s)", self._word + text)
         for word in words:
             self._put(word)
@@ -174,5 +176,6 @@ class Typewriter:
         if cell_len(self._line + word.rstrip()) > self._console.width:
             self._console.print()
             self._line = ""
+        # soft_wrap: rich would wrap each word as if it began a line.
         self._console.print(Text(word), end="", soft_wrap=True)
         self._line = (self._line + word).rpartition("\n")[2]

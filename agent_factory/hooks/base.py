@@ -141,6 +141,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         interrupt is an Exception. Re-raise `langgraph.errors.GraphBubbleUp`, or write a flow,
         into which control flow is never thrown.
         """
+        # A flow of `kept_flows` runs as a layer around the wrap of a subclass. Through `super()` it
+        # would run twice.
         if self._has_wrap_inside("model"):
             return handler(request)
         return run(self.around_model(request), handler)

@@ -103,6 +103,7 @@ def _make(
     """Return a middleware with one method: that for `slot`, or its async variant, or its flow."""
     _check_function(slot, func)
 
+    # Functions of a class get the instance as their first argument, which `func` does not take.
     def method(_self: object, *args: object, **injected: object) -> Any:
         return func(*args, **injected)
 
@@ -147,6 +148,7 @@ def _name_of(func: Function) -> str:
 class _MiddlewareDecorator:
     def __init__(self, slot: str, summary: str) -> None:
         self._slot = slot
+        # The class has one docstring for four decorators; the reference shows that of the instance.
         self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
 
     def _decorate(self, func: Function | None, **options: Any) -> Any:
@@ -332,6 +334,7 @@ def dynamic_prompt(func: Any = None) -> Any:
 
         return _make("wrap_model_call", aprompt, name=name)
 
+    # A generator, and therefore a flow: it serves sync and async runs.
     def prompt(request: ModelRequest[Any]) -> Any:
         return (yield _with_prompt(name, request, func(request)))
 

@@ -213,15 +213,18 @@ def drive(
         try:
             effect = resume(outcome)
         except StopIteration as stop:
+            # The annotation is for mypy: the value of a StopIteration is Any.
             result: R = stop.value
             return result
         try:
+            # After an exception was thrown in, the flow goes on with `send` again.
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
                 outcome = perform(effect, time.sleep, "invoke")
             else:
                 outcome = handler(effect)
         except BaseException as error:
+            # A flow may catch the refusal and yield the same value again. That has to end.
             refusals += isinstance(error, BadReturn)
             if refusals > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
@@ -229,6 +232,7 @@ def drive(
             outcome, resume = error, flow.throw
 
 
+# The loop of `drive` is written twice, because only one of the two may await.
 async def adrive(
     flow: Flow[R],
     handler: Callable[[Any], Awaitable[Any]] | None = None,

@@ -42,6 +42,7 @@ _SLOTS = {
 }
 """Every method that an agent calls, with the arguments it passes."""
 
+# One attrgetter reads all slots in a single call. A build does that for each middleware.
 _functions_of: Callable[[type[object]], tuple[object, ...]] = attrgetter(*_SLOTS)
 _NOT_DEFINED = dict(zip(_SLOTS, _functions_of(AgentMiddleware), strict=True))
 """The methods of the base class, which do nothing."""
@@ -124,7 +125,11 @@ def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
     """Read the methods of a middleware. A build reads them once, for the functions below."""
     cls: Any = type(middleware)
     functions = _functions_of(cls)
+    # Only plain functions of the class depend on the class alone. A property, or a method that is
+    # set on the instance, may differ for each instance, so its result is not cached.
     if {*map(type, functions)} == {FunctionType} and _SLOTS.keys().isdisjoint(vars(middleware)):
+        # Weak references: a function may refer to its class, which is the key of the cache and
+        # would never be freed.
         references = tuple(map(ref, functions))
         # A test, for example, may replace a method of a class that was read before.
         if (entry := _classes.get(cls)) is None or entry[0] != references:
@@ -140,6 +145,7 @@ def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
 def _read_methods(cls: Any, functions: tuple[object, ...], bind: Callable[[str], Any]) -> Methods:
     pairs = zip(_SLOTS, functions, strict=True)
     bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
+    # A class or a property may set a method to None. Then it is not defined.
     bound = {name: method for name, method in bound.items() if method}
     jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
     hooks = []
@@ -181,6 +187,7 @@ def layers_of(
             continue
         flow, func, afunc = (getattr(middleware, name) if name in names else None for name in forms)
         method = wrap
+        # The most derived class that defines any of the three forms decides which of them runs.
         if _FLOW[call] in _definer(type(middleware), *forms).__dict__:
             assert flow is not None
             method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
@@ -210,6 +217,7 @@ def _is_unused(middleware: AgentMiddleware[Any, Any], *names: str) -> bool:
         return False
     mro = type(middleware).__mro__
     declares = _definer(type(middleware), "unused")
+    # If no subclass has `unused` in its body, the instance has set it, and means all methods.
     set_by_instance = declares is AgentMiddleware
     return set_by_instance or mro.index(declares) <= mro.index(_definer(mro[0], *names))
 
@@ -239,6 +247,7 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
         inspect.signature(method).bind("state", **dict.fromkeys(names))
     except (TypeError, ValueError):  # e.g. the runtime has another name
         return method
+    # `*args` takes state and runtime by position, so nothing has to be passed by name.
     if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
         return method
 
@@ -248,6 +257,7 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
     async def ahook(state: Any, runtime: Any) -> Any:
         return await hook(state, runtime)
 
+    # A build tells sync from async by the function, so the wrapper must be of the same kind.
     return ahook if inspect.iscoroutinefunction(method) else hook
 
 
@@ -287,6 +297,7 @@ def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
 
 def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
     """Return the class that an author wrote, and the base class of middleware it derives from."""
+    # An adapter of a LangChain middleware has the class of its author, and LangChain's base.
     return getattr(middleware, "_class_and_base", None) or (type(middleware), AgentMiddleware)
 
 
@@ -355,6 +366,7 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             reason = f"must be a tuple of strings, got {describe(value)}."
             yield ArgumentError(f"{owner}.{name}", reason)
             return
+    # Reached only if `unused` holds strings: anything else has been reported above.
     for name in sorted(set(middleware.unused) - _SLOTS.keys()) if middleware.unused else ():
         reason = f"contains {name!r}, which is not a hook, a layer or a flow."
         hint = f"It can contain {', '.join([*_ARGUMENTS, *_FLOWS])}."

@@ -127,6 +127,7 @@ def check_order(
         reason = "each declare to come before the other, so no order satisfies both."
         hint = "Correct the `ordering` of one of them."
         yield SpecError(" and ".join(sorted(cycle)), reason, hint, code="AF120")
+        # No order satisfies these pairs, so a warning about the order would not help.
         pairs = []
     index = {position.name: at for at, position in enumerate(stack)}
     for first, second in pairs:
@@ -152,6 +153,7 @@ def _membership_errors(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
 def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
     """Return the names that form a cycle."""
     left = {name for pair in pairs for name in pair}
+    # A name that nothing precedes is in no cycle. Take such names out until none is left.
     while free := {n for n in left if not any(b == n and a in left for a, b in pairs)}:
         left -= free
     # What only follows a cycle is not part of it.
@@ -180,6 +182,7 @@ def _aspect_warnings(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
                 "list to its beginning, then the layers of the tools.",
                 code="AF206",
             )
+    # In the order of the stack: a provider caches a request only up to the first part that varies.
     for position, other in combinations(stack, 2):
         for part in sorted({*position.ordering.varies} & {*other.ordering.extends}):
             name = part.replace("_", " ")

@@ -95,6 +95,7 @@ def _use(source: Source, node: cst.CSTNode, path: str, certain: bool) -> Use:
     """Follow the attributes of a module to the name that is used."""
     if not isinstance(node, cst.Name | cst.Attribute):  # an annotation may be a string
         return Use(node, None, certain)
+    # `import a.b` and then `a.b.c`: the name that is used is the last attribute of the path.
     while leads_to_known(path):
         around = source.parent(node)
         if not isinstance(around, cst.Attribute) or around.value is not node:
@@ -144,6 +145,7 @@ def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edi
             yield site.finding(arg, what, f"{row.name} is given, too", f"only {row.name}=...")
         elif row.name and row.value is None:
             yield site.source.edit(arg.keyword, row.name)
+        # The value changes as well, which is possible only for a number in the source.
         elif row.name and row.value and isinstance(site.source.value_of(arg.value), cst.Integer):
             yield site.source.edit(arg.keyword, row.name)
             yield site.source.edit(arg.value, row.value.format(site.source.text(arg.value)))

@@ -163,6 +163,7 @@ def _method_findings(source: Source, cls: cst.ClassDef, base: type[object]) -> I
             why = "it looks like a hook that never runs, and a build refuses it"
             write = f"_{name} if it is a helper"
             yield source.finding(methods[name], "class", f"{class_name}.{name}", why, write)
+    # With several bases, a name may come from one that is not ours.
     if base is AgentMiddleware or len(cls.bases) > 1:
         return
     accesses = [

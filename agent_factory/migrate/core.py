@@ -75,6 +75,7 @@ def migrate_bytes(data: bytes, to: Factory = Factory.REACT) -> tuple[bytes, Migr
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnreadableSource(str(error)) from None
+    # Some encodings have several forms of one text, and lines that nobody edits must stay.
     if text.encode(encoding) != data:
         raise UnreadableSource(f"{encoding} would not reproduce each of its bytes")
     migration = migrate_source(text, to)
@@ -116,9 +117,11 @@ def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
             findings = sorted({change for change in changes if isinstance(change, Finding)})
             new = apply(source.data, edits).decode()
             future.set_result(Migration(source.data.decode(), new, tuple(findings)))
+        # Without a result or an exception, the caller would wait for ever.
         except BaseException as error:
             future.set_exception(error)
 
+    # The size holds for all threads that start from now on, so it is restored in any case.
     usual = threading.stack_size(STACK)
     try:
         threading.Thread(target=migrate, daemon=True).start()

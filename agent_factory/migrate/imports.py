@@ -58,6 +58,7 @@ class Imports:
             names = binding.statement.names
             assert not isinstance(names, cst.ImportStar)
             originals = {alias: [_piece(binding.statement, alias)] for alias in names}
+            # Aliases of the statement that do not move keep their import.
             replacements = pieces.setdefault(binding.statement, originals)
             if binding.symbol:
                 new = yield from self._name(binding, binding.symbol)
@@ -121,7 +122,10 @@ class Imports:
                 )
         old = _piece(binding.statement, binding.alias)
         homes = list(dict.fromkeys(target.module for target in targets.values()))
+        # Uses that do not move need the old import as well.
         still_used = len(targets) < len(binding.uses)
+        # If all uses move to one module, the local name can mean that module, and they stay as they
+        # are.
         keeps_name = len(homes) == 1 and not still_used and binding.is_one_name
         if not homes:
             return [old]
@@ -192,6 +196,7 @@ def _statement_edits(source: Source, statement: Statement, pieces: Pieces) -> It
         return
     modules = {piece.module for several in pieces.values() for piece in several}
     one_by_one = all(len(several) == 1 and several[0].name for several in pieces.values())
+    # Only names change: edit them in place, and leave the layout of the statement alone.
     if isinstance(statement, cst.ImportFrom) and one_by_one and len(modules) == 1:
         assert statement.module is not None
         new = [(statement.module, modules.pop())]
@@ -208,6 +213,7 @@ def _statement_edits(source: Source, statement: Statement, pieces: Pieces) -> It
         indent = source.line_start(start)
         separator = f"{pragma}{source.newline_at(end)}{indent}"
     layout = _statements(source, statement, pieces, source.newline_at(end), indent)
+    # Two names may lead to the same import.
     yield source.edit(statement, separator.join(dict.fromkeys(layout)))
 
 

@@ -54,6 +54,7 @@ class Source:
             raise UnreadableSource(f"{place}{getattr(error, 'message', error)}") from None
         if module.code != text:
             raise UnreadableSource("its parse tree would not reproduce each of its bytes")
+        # The copy is for trees in which a node occurs twice; a parsed one has none.
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         self.module = module
         self._spans: Mapping[cst.CSTNode, CodeSpan] = wrapper.resolve(ByteSpanPositionProvider)
@@ -78,6 +79,7 @@ class Source:
         """A finding about a node."""
         before = self.data[: self.span(node)[0]]
         lines = _BREAK.split(before)
+        # Spans count bytes, and columns count characters.
         return Finding(len(lines), len(lines[-1].decode()) + 1, kind, what, why, write)
 
     def line_start(self, position: int) -> str:

@@ -145,6 +145,7 @@ class StoredApprovals:
         if self._store.get(self._grants, approval.id) is None:
             now = time.time()
             record = replace(approval, given_at=now, expires_at=now + approval.seconds)
+            # index=False: a search for similar texts in this store should not find approvals.
             self._store.put(self._grants, approval.id, asdict(record), index=False)
 
     def find(
@@ -207,6 +208,7 @@ def remember_error(remember: object, args: Mapping[str, object], longest: float)
     if not isinstance(remember, Mapping):
         return f"'remember' must be a dict, got {describe(remember)}."
     seconds, when = remember.get("seconds"), remember.get("when")
+    # In Python, True is an int.
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not (is_number and 0 < seconds <= longest):  # type: ignore[operator]
         return f"'remember' needs 'seconds' from 0 to {longest:g}, got {seconds!r}."
@@ -238,6 +240,7 @@ def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
     >>> with approvals_of_run(StoredApprovals(InMemoryStore(), scope=("acme", "desk"))):
     ...     pass  # agent.invoke(...)
     """
+    # A context variable, because LangGraph copies the context into the threads and tasks it starts.
     token = _store_of_run.set(store)
     try:
         yield

@@ -137,6 +137,7 @@ def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> 
     """
     if calls[0].kind == "question":
         return [judge(call, {"type": "respond", "message": answer}) for call in calls]
+    # The answer about a single call may be the decision itself.
     decisions = [answer]
     if calls[0].batched or (isinstance(answer, Mapping) and answer.keys() == {"decisions"}):
         decisions = _decisions_in(calls, answer)
@@ -171,6 +172,8 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> d
     parts: dict[str, object] = {"type": kind}
     for name, value in decision.items():
         if name in (own_part, "digest") and (value is not None or kind == "respond"):
+            # A null that JSON clients send is absent, except as an answer: a question may be
+            # answered with null.
             parts[name] = value
         elif name in PARTS.values() and name != own_part and value not in (None, "", {}):
             takers = " or ".join(repr(taker) for taker, part in PARTS.items() if part == name)
@@ -241,6 +244,7 @@ def _check_message(call: PendingCall, kind: str, decision: dict[str, object]) ->
             f"Pass {_json({'type': kind, 'message': 'The text that the model reads.'})}.",
         )
     if kind == "reject" and not (message or "").strip():
+        # Without a reason the model reads a default text: see `REJECTED`.
         decision.pop("message", None)
 
 
@@ -298,9 +302,11 @@ def argument_errors(tool: BaseTool, args: Mapping[str, object]) -> list[str]:
         properties = schema.get("properties") or {}
         takes_others = schema.get("additionalProperties", not properties) is not False
         problems = [] if takes_others else _unknown_arguments(args, [*properties])
+        # A name that is not an argument explains the rest, such as an argument that is missing.
         return problems or JsonSchema(schema).errors(dict(args))
     if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
         return []  # a model of pydantic 1, which the tool itself checks
+    # A tool is called with the aliases of its fields.
     names = [field.alias or name for name, field in schema.model_fields.items()]
     extra = schema.model_config.get("extra")
     problems = [] if extra == "allow" else _unknown_arguments(args, names)

@@ -206,6 +206,7 @@ def _stopped_calls(
         return
     after_model = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
     open_ids = {call["id"] for call in turn.unanswered}
+    # A stop anywhere else is not about calls.
     if turn.next[0] not in ({TOOLS, *after_model} if open_ids else {topology.loop_entry}):
         return
     answers = answers_of(turn.tail)

@@ -224,6 +224,7 @@ class Rule:
         if callable(self.when):
             return bool(self.when(request))
         result = holds(self.when, request.tool_call["args"])
+        # It cannot be decided. Only a rule that lets the call run needs to be sure.
         return self.action != "allow" if result is None else result
 
 
@@ -335,6 +336,7 @@ class ToolPolicy:
         >>> policy.allows("search_mail"), policy.allows("refund")
         (True, False)
         """
+        # A subclass may choose by anything.
         if type(self).rule_for is not ToolPolicy.rule_for:
             return False
         for rule in self.rules:
@@ -365,6 +367,7 @@ def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:
     request = ToolCallRequest(tool_call=call, tool=tool, state=state, runtime=cast("Any", None))
     rules = []
     for policy in _policies_of(agent).values():
+        # A function of the request may need the runtime, which is None here.
         with suppress(Exception):
             rules.append(policy.rule_for(request))
     return rules
@@ -466,6 +469,7 @@ def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
                 middleware=middleware,
             )
         )
+        # This rule is about all calls that are left, so no later one decides.
         if rule.when is None:
             return rows
     left = PolicyRow(tool, "", "ask", decisions=DECISIONS, middleware=middleware, is_covered=False)

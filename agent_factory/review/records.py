@@ -37,6 +37,7 @@ REJECTED = (
 
 def digest(*parts: object) -> str:
     """32 hexadecimal digits that name these values, in whatever process."""
+    # sort_keys: the order of the arguments means nothing to a tool.
     text = json.dumps(parts, default=str, sort_keys=True)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -66,6 +67,7 @@ def split_decisions(
         name, id_ = call["name"], call["id"]
         if decision["type"] == "edit":
             action = decision["edited_action"]
+            # An edit that changes nothing is an approval, and leaves no record of an edit.
             if (action["name"], action["args"]) != (name, call["args"]):
                 edits[id_] = ToolCall(
                     type="tool_call", name=action["name"], args=action["args"], id=id_
@@ -96,6 +98,7 @@ def with_review(
     metadata = message.response_metadata
     record: dict[str, object] = {
         REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(digests)},
+        # An earlier record wins: it has the call as the model made it.
         EDITED: {**originals, **metadata.get(EDITED, {})},
     }
     content: Any = message.content
@@ -179,6 +182,7 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
         "{name}": ran["name"],
         "{args}": json.dumps(ran["args"], default=str, ensure_ascii=False),
     }
+    # In one pass: an argument that looks like a field of the template is not filled in.
     return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], template)
 
 
@@ -194,6 +198,7 @@ def with_notice(result: object, call_id: str | None, notice: str) -> Any:
             content = f"{content}\n\n{notice}" if content else notice
         return result.model_copy(update={"content": content})
     if isinstance(result, Command) and result.update:
+        # LangGraph also takes an update as a list of pairs.
         pairs = result.update.items() if isinstance(result.update, Mapping) else result.update
         update = [
             (key, with_notice(value, call_id, notice) if key == "messages" else value)

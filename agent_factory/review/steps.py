@@ -172,6 +172,7 @@ def plan_decisions(
     if any(call.id not in decisions for call in pending.calls):
         return _record(pending, topology, decisions)
     messages: list[AnyMessage] = []
+    # The calls have run. An answer replaces the content of their results.
     if pending.calls[0].kind == "result":
         respond = {id_: d["message"] for id_, d in decisions.items() if d["type"] == "respond"}
         for message in pending.tail:
@@ -201,6 +202,7 @@ def _plan_answers(
     """Answer the interrupts for which every decision is made."""
     resume: dict[str, object] = {}
     partly = False
+    # groupby needs no sorting here: the calls of one interrupt follow each other.
     for interrupt_id, group in groupby(pending.calls, key=lambda call: call.interrupt_id):
         calls = list(group)
         answers = [dict(decisions[call.id]) for call in calls if call.id in decisions]
@@ -240,6 +242,7 @@ def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> s
         return topology.loop_exit if calls_left else TOOLS
     if node == topology.loop_entry:
         return TOOLS
+    # LangGraph continues after the node that a write names, so the write names the node before.
     return next(edge.source for edge in topology.edges if edge.targets[0] == node)
 
 
@@ -337,6 +340,7 @@ def _apply(
             # run up to the interrupt.
             yield update_state(config, None, COPY_BRANCH)
             config = _latest(config)
+            # Nobody reads this run, so the options about the parts of a stream are left out.
             of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
             yield invoke(None, config, **of_run)
             _, step = yield from plan(config)
@@ -344,10 +348,12 @@ def _apply(
     for update, node in step.writes:
         place = yield update_state(place, update, node)
     if step.writes:
+        # The writes have made newer checkpoints, from which the run has to continue.
         config = _latest(config)
     if streams and step.runs:
         return getattr(agent, f"{prefix}stream")(step.input, config, **options)
     if streams:
+        # The step only writes, so its stream has no parts.
         return _no_parts() if prefix else iter(())
     if not step.runs:
         snapshot = yield get_state(config)
@@ -393,7 +399,9 @@ def repeat_review(
     """
     places: list[tuple[Any, RunnableConfig, str | None]] = []
     agents = [(agent, config)]
+    # The list grows while it is read: agents inside are appended.
     for graph, place in agents:
+        # The outer agent reads the state of an inner one too, by the `checkpoint_ns` of its config.
         snapshot: StateSnapshot = agent.get_state(place)
         topology = topology_or_none(graph)
         turn = read_pending(snapshot, topology)

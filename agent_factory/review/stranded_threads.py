@@ -96,6 +96,7 @@ def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
     if isinstance(thread_ids, str):
         reason = f"must be a list of ids, got {describe(thread_ids)}."
         raise ArgumentError("thread_ids", reason, f"Pass [{thread_ids!r}].")
+    # Any thread will do, because only the saver is asked for.
     config = thread_config(agent, {"configurable": {"thread_id": "any"}})
     saver, _ = agent.stored(config)
     assert saver is not None  # thread_config has checked it
@@ -118,6 +119,7 @@ class _Newest:
         where = checkpoint.config["configurable"]
         thread_id, checkpoint_id = where["thread_id"], where["checkpoint_id"]
         previous = self._checkpoints.get(thread_id, ("", False))[0]
+        # The ids of LangGraph's checkpoints are UUIDs of version 6, which sort by time.
         if not where.get("checkpoint_ns") and checkpoint_id > previous:
             is_stranded = bool(self._agent.missing_nodes(checkpoint))
             self._checkpoints[thread_id] = checkpoint_id, is_stranded

@@ -30,6 +30,7 @@ class JsonSchema:
 
         drafts: list[Any] = [Draft202012Validator, Draft7Validator]
         if isinstance(schema, Mapping) and "$schema" in schema:
+            # The schema names its draft, so no other is tried.
             drafts = [validator_for(schema, default=Draft202012Validator)]
         first: Any = None
         for draft in drafts:
@@ -37,6 +38,7 @@ class JsonSchema:
             problem = best_match(meta.iter_errors(schema))
             if problem is None:
                 break
+            # If no draft accepts the schema, the error of the newest one is reported.
             first = first or problem
         else:
             raise ValueError(_line(first))
@@ -54,6 +56,7 @@ class JsonSchema:
 
 def _line(error: Any) -> str:
     message, value = error.message, repr(error.instance)
+    # jsonschema quotes the whole value, which may be a long text of the model.
     if len(value) > 60:
         message = message.replace(value, f"{value[:57]}...")
     if error.validator in ("minLength", "maxLength", "minItems", "maxItems"):

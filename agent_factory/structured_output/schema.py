@@ -72,6 +72,7 @@ class SchemaSpec:
         """The schema as JSON schema."""
         if not self.is_json:
             return self._adapter.json_schema()
+        # Read for its error: an invalid schema is refused now, and not at the first answer.
         _ = self._json_schema
         return dict(self.schema)
 
@@ -118,6 +119,7 @@ def specs_of(schema: object) -> tuple[SchemaSpec, ...]:
     """Return the schemas of a union, or the only one, each checked."""
     specs = tuple(SchemaSpec(member) for member in _members(schema))
     for spec in specs:
+        # Pydantic reads the annotations here, so that a build fails and not a run.
         _ = spec.json_schema
     names = [spec.name for spec in specs]
     for name in names:
@@ -135,6 +137,7 @@ def _members(schema: object) -> Iterator[Any]:
     if get_origin(schema) in (Union, UnionType):
         for member in get_args(schema):
             yield from _members(member)
+    # A JSON schema that has only alternatives is a union. With properties it is one object.
     elif isinstance(schema, dict) and "oneOf" in schema and "properties" not in schema:
         yield from schema["oneOf"]
     else:
@@ -152,6 +155,7 @@ def _with_typing_extensions(hint: Any) -> Any:
             if qualifier not in (Required, NotRequired):
                 qualifier = Required if key in hint.__required_keys__ else NotRequired
             keys[key] = qualifier[_with_typing_extensions(inner)]
+        # mypy accepts TypedDict only with literal arguments.
         make: Any = TypedDict
         result = make(hint.__name__, keys)
         result.__doc__ = hint.__doc__

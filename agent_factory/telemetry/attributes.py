@@ -71,6 +71,7 @@ def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attribut
 
 def of_response(result: LLMResult) -> Attributes:
     """Return what a model says of its response: names, reasons and numbers."""
+    # LangChain has a list for each prompt, with a list of the choices of the model.
     generations = [choice for many in result.generations for choice in many]
     attributes: Attributes = {}
     reasons: list[str] = []
@@ -80,6 +81,7 @@ def of_response(result: LLMResult) -> Attributes:
             **(generation.generation_info or {}),
             **getattr(message, "response_metadata", {}),
         }
+        # Providers name the same facts differently, and LangChain passes their names on.
         reason = (
             metadata.get("finish_reason")
             or metadata.get("stop_reason")
@@ -177,6 +179,7 @@ def _parts(message: BaseMessage) -> list[dict[str, object]]:
         text = block if isinstance(block, str) else block.get("text")
         if text:
             parts.append({"type": "text", "content": text})
+        # Calls of tools in content blocks are left out: they follow from `tool_calls`.
         elif isinstance(block, dict) and block.get("type") not in ("text", "tool_use", "tool_call"):
             parts.append({"type": block.get("type", "unknown")})
     calls = message.tool_calls if isinstance(message, AIMessage) else ()

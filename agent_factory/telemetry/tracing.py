@@ -117,10 +117,14 @@ class Telemetry(GraphCallbackHandler):
         """Start the span of a graph, a node, a layer or another runnable."""
         metadata, name = metadata or {}, name or "runnable"
         parent = self._runs.get(parent_run_id)
+        # Whatever runs inside of a node has the node's metadata too. The node itself is the first
+        # run with the namespace of its task.
         is_node = metadata.get("langgraph_node") == name and (
             parent is None or task_namespace(metadata) != parent.task
         )
         agent = metadata.get("lc_agent_name")
+        # All runs of an agent have its name in their metadata. A name that the parent lacks begins
+        # an agent.
         is_named = bool(agent) and (parent is None or agent != parent.agent)
         if not is_node and (parent is None or is_named):
             name = str(agent) if is_named else name
@@ -344,10 +348,13 @@ class Telemetry(GraphCallbackHandler):
         run = self._runs.pop(run_id, None)
         if run is None:
             return
+        # A copy: each end removes a run from the dict.
         for inner in list(run.inside):
             self._end(inner, GeneratorExit())
         if run.parent is not None:
             run.parent.inside.pop(run_id, None)
+        # Only if a span of this run is current here. In an async run the end may be reported in
+        # another task, whose context is not ours to change: see `CurrentSpan`.
         around: Any = contexts.get_value(self._key)
         if around is not None and around.is_within(run):
             contexts.attach(run.before)  # `detach` fails in the context of another task
@@ -369,6 +376,7 @@ class Telemetry(GraphCallbackHandler):
             if self._contents and contents is not None and run.span.is_recording():
                 run.span.set_attributes(contents(run))
         finally:
+            # Whatever failed above: a span that does not end is never exported.
             seconds = perf_counter() - run.started
             self._instruments.record_end(run.attributes, seconds, run.context)
             run.span.end()
@@ -381,6 +389,7 @@ def _outer_context(current: Context, metadata: Mapping[str, object]) -> tuple[Co
 
     The `traceparent` in the metadata is the parent, unless a span is current: then it is linked.
     """
+    # Only strings: the metadata may hold anything, and the propagator fails for other values.
     carrier = {
         key: metadata[key]
         for key in ("traceparent", "tracestate")
@@ -389,6 +398,7 @@ def _outer_context(current: Context, metadata: Mapping[str, object]) -> tuple[Co
     remote_context = TraceContextTextMapPropagator().extract(carrier, Context())
     remote = trace.get_current_span(remote_context).get_span_context()
     local = trace.get_current_span(current).get_span_context()
+    # In the same trace, the current span is the nearer parent.
     if not remote.is_valid or remote.trace_id == local.trace_id:
         return current, []
     if local.is_valid:

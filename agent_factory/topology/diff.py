@@ -93,6 +93,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     changes = [
         Change(ChangeKind.RENAMED, "middleware", f"{was} -> {now}") for was, now in names.items()
     ]
+    # With the new names in the old plan, parts of a renamed middleware are not reported again.
     old = _renamed(old, names)
     for change in _listed("node", _node_order(old), _node_order(new)):
         jumps = []
@@ -145,6 +146,7 @@ def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
         for owner in dict.fromkeys(
             part.owner for part in members if part.owner not in other_owners
         ):
+            # Without the owner's name, the parts of equal middleware are equal.
             shape = tuple(replace(part, owner="") for part in members if part.owner == owner)
             owners_by_shape.setdefault(shape, []).append(owner)
         return owners_by_shape
@@ -190,6 +192,7 @@ def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
 
 def _node_order(plan: TopologyData) -> list[str]:
     """The nodes in the order of a run; the tools come first, as they stand next to the model."""
+    # The sort is stable: all other nodes keep their order.
     return sorted(plan.nodes, key=lambda node: node != TOOLS)
 
 
@@ -220,6 +223,7 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
     """The fewest names to take out so that the common ones keep their order."""
     before = [name for name in old if name in new]
     after = [name for name in new if name in old]
+    # autojunk is for texts: in long lists it ignores frequent items.
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     stable = {name for block in blocks for name in after[block.b : block.b + block.size]}
     return [name for name in after if name not in stable]
@@ -246,6 +250,7 @@ def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:
     was, now = _contracted(old, common, stable), _contracted(new, common, stable)
     old_edges = [pair for pair in was if pair not in now]
     new_edges = [pair for pair in now if pair not in was]
+    # A copy: the loop removes items from the list.
     for source, target in list(old_edges):
         why = was[source, target]
         instead = [p for p in new_edges if p[0] == source and now[p] == why]

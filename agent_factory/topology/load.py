@@ -46,6 +46,7 @@ def load_topology(text: str, source: str = "the file") -> Topology:
     json_text = f"{{{rest}" if brace else text
     data = _parsed(json_text, source)
     try:
+        # Strict: pydantic would accept "1" for 1, and the file would no longer be in its one form.
         record = _adapter().validate_json(json_text, strict=True)
     except ValidationError as error:
         problems = [
@@ -62,9 +63,11 @@ def load_topology(text: str, source: str = "the file") -> Topology:
     ends |= {plan.entry, plan.loop_entry, plan.loop_exit, plan.exit}
     sources = sorted(edge.source for edge in plan.edges)
     is_closed = ends <= nodes and sources == sorted({*plan.nodes, START})
+    # Transitions follow from edges and hooks, and are in the file as well: both must agree.
     if json.loads(plan.to_json()) != data or not is_closed:
         reason = "contradicts itself: it was edited by hand, or merged."
         raise TopologyFileError(source, reason, _HINT)
+    # The text may also have too many lines, or too few.
     pairs = zip_longest(body.removesuffix("\n").split("\n"), plan.render().split("\n"))
     for number, (line, expected) in enumerate(pairs, 1):
         if brace and line != expected:
@@ -118,6 +121,7 @@ def _plan_of(record: PlanRecord) -> Topology:
     hooks = []
     for hook in record.hooks:
         default = Hook(hook.owner, hook.phase, frozenset(hook.can_jump_to))
+        # Nodes of `create_react_agent` have other names than `{owner}.{phase}`.
         at = "" if default.node == hook.node else hook.node
         hooks.append(Hook(default.owner, default.phase, default.can_jump_to, at))
     return Topology(

@@ -21,6 +21,7 @@ def printable(line: str) -> str:
     """
     if line.isprintable():
         return line
+    # A name may hold escape sequences, which a terminal would obey.
     signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     return "".join(signs)
 

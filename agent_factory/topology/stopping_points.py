@@ -67,6 +67,7 @@ def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint
             owner = names.get(former, former)
             phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
             why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "it is gone"
+            # No hook of the owner is left: it was removed, or it has another name now.
             if not phases and old.hook_at(node):
                 why = f"if {owner} was renamed, pass moved={{{owner!r}: ...}}"
             effect = f"raises MissingNode; {why}"

@@ -50,6 +50,7 @@ class Topology(TopologyData):
         >>> plan(Shape()).digest
         '862173550bde716c'
         """
+        # Sorted: a stored thread does not depend on the order of tools and layers.
         tools = sorted((tool.name, tool.kind, tool.return_direct) for tool in self.tools)
         layers = sorted((layer.owner, layer.call, layer.method) for layer in self.layers)
         edges = [(edge.source, edge.targets, edge.route) for edge in self.edges]

@@ -135,6 +135,7 @@ def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
 
 def _overview(whole: Details) -> str:
     def sample(group: str) -> str:
+        # aria-hidden: screen readers read the word next to it.
         return f'<svg class="topology" width="22" height="16" aria-hidden="true">{group}</svg>'
 
     def legend() -> Iterator[str]:

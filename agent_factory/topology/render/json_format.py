@@ -101,6 +101,7 @@ def to_json(plan: TopologyData) -> str:
         edges=plan.edges,
         transitions=transitions_of(plan),
         hooks=tuple(
+            # Sorted: the order of a set of strings differs between processes.
             HookRecord(h.owner, h.phase, h.node, tuple(sorted(h.can_jump_to)))  # type: ignore[arg-type]  # names of JUMPS
             for h in plan.hooks
         ),
@@ -115,6 +116,7 @@ def to_json(plan: TopologyData) -> str:
     for key, value in asdict(record).items():
         if key == "moved" and not value:
             continue
+        # One record a line: a diff of two files then shows records.
         if isinstance(value, tuple) and value:
             lines = ",\n".join(f"    {dump(item)}" for item in value)
             parts.append(f'  "{key}": [\n{lines}\n  ]')

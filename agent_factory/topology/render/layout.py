@@ -51,6 +51,7 @@ class Layout:
 
 def lay_out(figure: Figure) -> Layout:
     """Let Graphviz compute the positions."""
+    # json0 holds positions alone; json would add drawing operations.
     return read_layout(run_graphviz(to_dot(figure), "json0").decode())
 
 
@@ -119,17 +120,20 @@ def read_layout(text: str) -> Layout:
 
     routes, groups = {}, {}
     for edge in data.get("edges", []):
+        # The form is "e,x,y x,y ...": the tip of the arrow, and then the points of its curve.
         tip, *points = edge["pos"].removeprefix("e,").split(" ")
         label = point(edge["lp"]) if "lp" in edge else None
         routes[edge["id"]] = Route(tuple(map(point, points)), point(tip), label)
     objects = data.get("objects", [])
     for item in objects:
         kind, _, index = item["name"].rpartition("_")
+        # Graphviz lists clusters among the nodes, and knows them by this prefix.
         if kind == "cluster":
             left, bottom, right, top = _numbers(item["bb"])
             groups[int(index)] = (left, height - top, right, height - bottom)
     return Layout(
         size=(width, height),
+        # Clusters have no position but a bounding box.
         boxes={item["name"]: point(item["pos"]) for item in objects if "pos" in item},
         routes=routes,
         groups=tuple(groups[index] for index in sorted(groups)),

@@ -18,9 +18,11 @@ _DOTS = 144
 def to_png(plan: TopologyData) -> bytes:
     """The plan as a PNG file."""
     figure = figure_of(plan)
+    # A first run shows which titles the arrows would cross; the second puts them on the right.
     layout = read_layout(run_graphviz(to_dot(figure, _drawn), "json0").decode())
     attributes = partial(_drawn, right=crossed_titles(figure, layout))
     settings = f'graph [dpi={_DOTS} bgcolor="{DAY.paper}" pad=0.2];'
+    # The first brace is that of the graph.
     return run_graphviz(to_dot(figure, attributes).replace("{", f"{{{settings}", 1), "png")
 
 
@@ -49,6 +51,7 @@ def _drawn(part: Box | Arrow | Group, right: Collection[str] = ()) -> str:
         f'<TABLE BORDER="1" COLOR="{border}" BGCOLOR="{tint}" CELLBORDER="0" CELLSPACING="0" '
         f'CELLPADDING="6"><TR><TD ALIGN="LEFT" BALIGN="LEFT">{content}</TD></TR></TABLE>'
     )
+    # From the innermost: each frame is a table around the table before.
     for place, layer in reversed(list(enumerate(part.frames, 1))):
         table = (
             f'<TABLE BORDER="1" COLOR="{DAY.rim}" BGCOLOR="{DAY.frame}" STYLE="ROUNDED" '

@@ -169,6 +169,7 @@ def draw(
         *([f"<style>{style()}</style>"] if styled else []),
         f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" {sides}/>',
     ]
+    # In SVG, later elements cover earlier ones: frames of groups come first.
     for left, top, right, bottom in layout.groups:
         lines.append(_rect("group", left, top, right - left, bottom - top, 10))
 
@@ -199,6 +200,7 @@ def draw(
 
 def text(value: str) -> str:
     """A text for XML and HTML: escaped, and without characters that neither allows."""
+    # XML allows no control characters, even escaped.
     return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
 
 
@@ -249,6 +251,7 @@ def _box(box: Box, centre: Point) -> Iterator[str]:
 
 def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
     (x, y), (end_x, end_y) = route.points[-1], route.tip
+    # Points may coincide: then there is no direction, and must be no division by zero.
     length = hypot(end_x - x, end_y - y) or 1
     along = ((end_x - x) / length, (end_y - y) / length)
     base = (end_x - along[0] * _TIP, end_y - along[1] * _TIP)
@@ -260,6 +263,7 @@ def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
     )
     first, *rest = route.points
     curve = f"M{_p(first)} C{' '.join(map(_p, rest))} L{_p(base)}"
+    # The first path is wide and transparent: it makes a thin line easy to point at.
     yield f'<path class="reach" d="{curve}"/><path class="line" d="{curve}"/>'
     yield f'<polygon class="tip" points="{" ".join(map(_p, corners))}"/>'
     if route.label is None:
@@ -288,4 +292,5 @@ def _p(point: Point) -> str:
 
 def _n(number: float) -> str:
     """A number, rounded to a tenth of a pixel."""
+    # Adding 0 turns -0.0 into 0.0.
     return f"{round(number, 1) + 0:.1f}".removesuffix(".0")
