@@ -57,8 +57,8 @@ LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\
 
 def examples() -> dict[str, str]:
     """Examples by their path in the repository, with their place in the site."""
-    found = sorted((ROOT / "examples").glob("[!_]*.py"))
-    pages = {f"examples/{path.name}": f"examples/{path.stem}.md" for path in found}
+    paths = sorted((ROOT / "examples").glob("[!_]*.py"))
+    pages = {f"examples/{path.name}": f"examples/{path.stem}.md" for path in paths}
     return {**pages, "examples/product": "examples/product.md", "examples": "examples/index.md"}
 
 
@@ -85,13 +85,13 @@ def example_page(path: str) -> str:
     if path == "examples":
         rows = [f"| [{name}]({name}) | {summary(name)} |" for name in examples() if name != path]
         return "\n".join(["# Examples", "", "| example | shows |", "|---|---|", *rows]) + "\n"
-    found = ROOT / path
-    if found.is_file():
-        return f"# {found.name}\n\n{code_block(found)}"
-    readme = (found / "README.md").read_text(encoding="utf-8")
+    example = ROOT / path
+    if example.is_file():
+        return f"# {example.name}\n\n{code_block(example)}"
+    readme = (example / "README.md").read_text(encoding="utf-8")
     sections = [
-        f"## {source.relative_to(found).as_posix()}\n\n{code_block(source)}"
-        for source in sorted(found.rglob("*.py"))
+        f"## {source.relative_to(example).as_posix()}\n\n{code_block(source)}"
+        for source in sorted(example.rglob("*.py"))
         if source.name != "__init__.py"
     ]
     return "\n".join([readme, *sections])
@@ -99,10 +99,10 @@ def example_page(path: str) -> str:
 
 def summary(path: str) -> str:
     """The first line of an example's docstring, or of a README's text."""
-    found = ROOT / path
-    if found.is_dir():
-        return (found / "README.md").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-    return found.read_text(encoding="utf-8").splitlines()[0].strip('"')
+    example = ROOT / path
+    if example.is_dir():
+        return (example / "README.md").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+    return example.read_text(encoding="utf-8").splitlines()[0].strip('"')
 
 
 def code_block(path: Path) -> str:
@@ -119,33 +119,33 @@ def reference_page(name: str) -> str:
         if not key.startswith("_") and getattr(value, "__module__", "") == name
     ]
     values = {key: getattr(module, key) for key in sorted(names)}
-    own = [key for key, value in values.items() if is_own(value)]
-    errors = [key for key in own if is_error(values[key])]
-    classes = [key for key in own if inspect.isclass(values[key]) and key not in errors]
-    functions = [key for key in own if key not in (*errors, *classes)]
+    members = [key for key, value in values.items() if is_own(value)]
+    errors = [key for key in members if is_error(values[key])]
+    classes = [key for key in members if inspect.isclass(values[key]) and key not in errors]
+    functions = [key for key in members if key not in (*errors, *classes)]
     lines = [f"# {name}", "", f"::: {name}"]
     lines += ["    options: {members: false, show_root_heading: false, show_root_toc_entry: false}"]
     for title, keys in (("Functions", functions), ("Classes", classes), ("Errors", errors)):
         lines += ["", f"## {title}", "", *(f"::: {name}.{key}" for key in keys)] if keys else []
-    made = [key for key, value in values.items() if has_own_docstring(value)]
-    lines += ["", "## Decorators"] if made else []
-    for key in made:
+    instances = [key for key, value in values.items() if has_own_docstring(value)]
+    lines += ["", "## Decorators"] if instances else []
+    for key in instances:
         lines += ["", f"### {key}", "", with_examples(inspect.getdoc(values[key]) or "")]
     return "\n".join(lines) + "\n"
 
 
 def has_own_docstring(value: Any) -> bool:
-    """Whether a name is an instance of ours with its own docstring, which Griffe cannot see."""
+    """Return True for an instance of ours with its own docstring, which Griffe cannot see."""
     return is_own(type(value)) and "__doc__" in getattr(value, "__dict__", {})
 
 
 def is_error(value: Any) -> bool:
-    """Whether a name is an exception or a warning."""
+    """Return True if a name is an exception or a warning."""
     return inspect.isclass(value) and issubclass(value, BaseException)
 
 
 def is_own(value: Any) -> bool:
-    """Whether a name is a class or a function of ours, and not re-exported from LangGraph."""
+    """Return True for a class or a function of ours, and not one that LangGraph defines."""
     documented = inspect.isclass(value) or inspect.isroutine(value)
     return documented and value.__module__.startswith("agent_factory")
 
@@ -210,17 +210,17 @@ def flowchart(source: str) -> str:
     for line in filter(None, lines):
         if line == "end":
             clusters.pop()
-        elif found := re.fullmatch(r"subgraph (\w+)\[(.+)\]", line):
-            inner = clusters[-1].add_subgraph(name=f"cluster_{found[1]}", label=label(found[2]))
+        elif match := re.fullmatch(r"subgraph (\w+)\[(.+)\]", line):
+            inner = clusters[-1].add_subgraph(name=f"cluster_{match[1]}", label=label(match[2]))
             clusters.append(inner)
-        elif found := re.fullmatch(rf"{node}(?: -->(?:\|(.+?)\|)? {node})?", line):
-            ends = [found.group(1, 2, 3), found.group(5, 6, 7)]
+        elif match := re.fullmatch(rf"{node}(?: -->(?:\|(.+?)\|)? {node})?", line):
+            ends = [match.group(1, 2, 3), match.group(5, 6, 7)]
             for name, stadium, box in (end for end in ends if end[0]):
                 if stadium or box:
                     shape = {"shape": "ellipse"} if stadium else {}
                     clusters[-1].add_node(name, label=label(stadium or box), **shape)
-            if found[5]:
-                graph.add_edge(found[1], found[5], label=label(found[4] or ""))
+            if match[5]:
+                graph.add_edge(match[1], match[5], label=label(match[4] or ""))
         else:
             raise ValueError(f"this line of a Mermaid block is not understood: {line!r}")
     svg: str = graph.draw(format="svg", prog="dot").decode()
@@ -247,4 +247,4 @@ class Examples(griffe.Extension):
 
 def with_examples(text: str) -> str:
     """A docstring with a fence around each run of lines that begins with ``>>>``."""
-    return EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
+    return EXAMPLE.sub(lambda match: f"```pycon\n{match[0]}\n```", text)

@@ -1,4 +1,4 @@
-"""What the source costs a reader: files entered, frames stacked, words to learn, copies.
+"""Costs of the source for a reader: files entered, frames stacked, words to learn, copies.
 
 Run as ``python scripts/figures.py``. ``--details`` prints the places, ``--json`` one object, and
 ``--check`` fails where a figure is worse than its goal and its ratchet. CONTRIBUTING.md explains
@@ -39,7 +39,7 @@ class Figure:
 
     @property
     def problem(self) -> str | None:
-        """What `--check` reports, or None."""
+        """Problem that `--check` reports, or None."""
         sign = -1 if self.rises else 1
         value, goal = sign * self.value, sign * self.goal
         if self.ratchet is None:
@@ -123,7 +123,7 @@ def of_tests(files: list[Source]) -> Iterator[Figure]:
 
 
 def any_share(files: Iterable[Source]) -> int:
-    """How often the code says `Any`, per 1,000 lines of code."""
+    """Number of times that the code says `Any`, per 1,000 lines of code."""
     files = list(files)
     code = sum(map(source.code_lines, files))
     return round(1000 * sum(map(source.any_count, files)) / code) if code else 0

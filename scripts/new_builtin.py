@@ -175,12 +175,12 @@ def built_in(root: Path, name: str, group: str) -> BuiltIn:
         NotPossible: One of them cannot be used.
     """
     words = re.sub(r"\W+", "_", name).strip("_")
-    proposed = snake_case(words).removesuffix("_middleware")
-    if name != proposed or not name.isidentifier() or iskeyword(name):
-        good = proposed.isidentifier() and not iskeyword(proposed)
+    proposal = snake_case(words).removesuffix("_middleware")
+    if name != proposal or not name.isidentifier() or iskeyword(name):
+        good = proposal.isidentifier() and not iskeyword(proposal)
         raise NotPossible(
             f"NAME must be the name of a module, got {name!r}. "
-            f"Write {proposed if good else 'one such as audit_trail'}."
+            f"Write {proposal if good else 'one such as audit_trail'}."
         )
     new = BuiltIn(root, name, group)
     if len(new.kind) > LONGEST_NAME:

@@ -13,6 +13,7 @@ from agent_factory.demo.interrupt import STOPPED, end_on_ctrl_c, left_to_child
 
 def main() -> None:
     """Run the command line; without the extra `cli`, say what to install."""
+    # Windows has no fork: there a module that ends its process ends the check.
     if sys.argv[1:2] == ["check"] and hasattr(os, "fork"):
         _run_in_child()
     else:
@@ -44,6 +45,7 @@ def _run_in_child() -> None:
     child = os.fork()
     if child == 0:
         os.close(reading)
+        # 1 if the command ends in any other way than by SystemExit.
         code: object = 1
         try:
             _run()
@@ -54,10 +56,12 @@ def _run_in_child() -> None:
             for stream in (sys.stdout, sys.stderr):
                 with suppress(AttributeError, OSError, ValueError):  # None, or closed
                     stream.flush()
+            # As the interpreter does: an int is the exit code, None is 0, and anything else is 1.
             os.write(writing, bytes([code & 0xFF if isinstance(code, int) else code is not None]))
     else:
         os.close(writing)
         os.set_blocking(reading, False)  # a process that the module starts may keep it open
+        # A supervisor knows only the parent, and the child has to end with it.
         signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
         with left_to_child():
             _, status = os.waitpid(child, 0)

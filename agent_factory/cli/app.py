@@ -32,6 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     context_settings=SETTINGS,
+    # `reporting_errors` prints errors instead.
     pretty_exceptions_enable=False,
     help="Agents from middleware: show them, check them, and see one work.",
 )
@@ -41,8 +42,8 @@ _new = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         print(f"agent-factory {installed_version()}")
         raise typer.Exit
 

@@ -36,12 +36,12 @@ def audit(
     Store the head that --verify prints where nobody can change it together with the database, and
     pass it as --head next time. The exit code is 1 if entries were changed, removed or moved.
     """
-    found = load_service(service)
+    loaded_service = load_service(service)
     if verify or head is not None:
         from agent_factory.service import AuditTampered
 
         try:
-            newest = found.verify_audit(head=head)
+            newest = loaded_service.verify_audit(head=head)
         except ArgumentError as error:
             raise CommandError(str(error), error) from error
         except AuditTampered as error:
@@ -56,7 +56,7 @@ def audit(
         else:
             console.write(f"The audit is intact. Its head is {newest}")
         return
-    entries = found.inbox(tenant).audit(thread=thread, limit=limit)
+    entries = loaded_service.inbox(tenant).audit(thread=thread, limit=limit)
     if json:
         console.write_json([asdict(entry) for entry in entries])
         return

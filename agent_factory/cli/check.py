@@ -76,17 +76,18 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
         return
     for target in targets:
         try:
-            loaded = load(target)
-            if loaded.findings is None:
+            result = load(target)
+            if result.findings is None:
                 message = f"{target} is a saved plan, which has no findings. Check its agent."
                 raise CommandError(message)
-            errors = [(error, error.severity) for error in loaded.findings]
-            place = loaded.place
+            errors = [(error, error.severity) for error in result.findings]
+            place = result.place
         except BuildFailed as failed:
             errors = [(error, "error") for error in failed.spec_error.errors]
             for note in getattr(failed.spec_error, "__notes__", ()):
                 if match := _NOTE.fullmatch(note):
                     code, subject, reason = match.groups()
+                    # A build that fails emits no warnings: they are notes of its error.
                     errors.append((SpecError(subject, reason, code=code), "warning"))
             place = failed.place
         except CommandError as error:
@@ -134,8 +135,8 @@ def check(
     """
     from agent_factory.factory.arguments import unknown_codes
 
-    ignored = [code.strip() for text in ignore or () for code in text.split(",")]
-    if wrong := list(unknown_codes(ignored)):
+    ignored_codes = [code.strip() for text in ignore or () for code in text.split(",")]
+    if wrong := list(unknown_codes(ignored_codes)):
         reasons = " ".join(f"{error.reason} {error.hint}".strip() for error in wrong)
         raise CommandError(f"--ignore: {reasons}")
     entries = [entry for target in targets for entry in diagnose(target)]
@@ -143,7 +144,8 @@ def check(
     findings = [
         entry
         for entry in entries
-        if isinstance(entry, Finding) and (entry.severity == "error" or entry.code not in ignored)
+        if isinstance(entry, Finding)
+        and (entry.severity == "error" or entry.code not in ignored_codes)
     ]
     counts = Counter(finding.severity for finding in findings)
     summary = console.summary(
@@ -166,6 +168,7 @@ def check(
         }
         console.write_json(data)
         if annotate:
+            # On the error output, because the output itself must be JSON.
             typer.echo("\n".join(_annotations(findings, failures)), err=True)
     elif annotate:
         console.write("\n".join([*_annotations(findings, failures), summary]))
@@ -203,6 +206,7 @@ def _styled(all_findings: Sequence[Finding]) -> Iterator[RichText | Padding]:
 def _annotations(findings: Sequence[Finding], failures: Sequence[Failure]) -> Iterator[str]:
     """The findings as workflow commands, with which GitHub marks lines of a change."""
 
+    # These characters have a meaning in GitHub's workflow commands.
     def escaped(text: str, more: str = "") -> str:
         return text.translate({ord(sign): f"%{ord(sign):02X}" for sign in f"%\r\n{more}"})
 

@@ -57,16 +57,17 @@ class Example:
         # Alone it needs no `check`, which prints what plan_agent reports.
         source = re.sub(r"\bcheck\(", "plan_agent(", self.source)
         parts: list[str] = []
+        # From the last definition: what it uses itself is then above, and is still to come.
         for node in reversed(ast.parse(PRELUDE).body):
-            used = {
+            names = {
                 n.id
                 for n in ast.walk(ast.parse("\n".join([*parts, source])))
                 if isinstance(n, ast.Name)
             }
             if isinstance(node, ast.ImportFrom):
-                node.names = [alias for alias in node.names if alias.name in used]
+                node.names = [alias for alias in node.names if alias.name in names]
                 parts[:0] = [ast.unparse(node)] if node.names else []
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in used:
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in names:
                 parts[:0] = ["\n", ast.get_source_segment(PRELUDE, node) or "", "\n"]
         return "\n".join([*parts, source])
 

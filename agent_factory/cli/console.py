@@ -41,19 +41,20 @@ def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Ite
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task("", total=len(items))
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
         for item in items:
             yield item
             bar.advance(task)
-            if time.monotonic() - begun >= delay:
+            if time.monotonic() - start >= delay:
                 bar.start()  # does nothing once it has started
     finally:
         bar.stop()
 
 
 def is_terminal() -> bool:
-    """Whether the output goes to a terminal."""
+    """Return True if the output goes to a terminal."""
+    # Without a console, as under pythonw on Windows, the standard streams are None.
     return sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -83,7 +84,7 @@ def write(text: str) -> None:
     print(text.removesuffix("\n"))
 
 
-def write_json(data: Any) -> None:
+def write_json(data: object) -> None:
     """Print data as JSON."""
     write(json.dumps(data, indent=2, ensure_ascii=False))
 

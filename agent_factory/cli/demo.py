@@ -45,6 +45,6 @@ def demo(
         errors.print(Text(f"agent-factory: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
-        kept = f" The same command continues in {workspace}." if workspace and ask is None else ""
-        errors.print(Text(f"\nStopped.{kept}"), soft_wrap=True)
+        note = f" The same command continues in {workspace}." if workspace and ask is None else ""
+        errors.print(Text(f"\nStopped.{note}"), soft_wrap=True)
         raise typer.Exit(STOPPED) from stop

@@ -1,4 +1,4 @@
-"""How a command ends when it fails: with a sentence and an exit code instead of a traceback."""
+"""Failures of commands: a sentence and an exit code, instead of a traceback."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ def reporting_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a command so that every exception ends it with a sentence and an exit code."""
 
     @wraps(command)
-    def run(**options: Any) -> Any:
+    def run(**options: object) -> object:
         try:
             return command(**options)
         except KeyboardInterrupt:
             Console(stderr=True).print(Text("\nStopped."))
             raise typer.Exit(STOPPED) from None
+        # Typer turns these into exit codes. A broken pipe means that the reader of the output has
+        # gone, such as `head`.
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except Exception as raised:

@@ -58,25 +58,25 @@ def explain(
     """
     if re.fullmatch(r"AF\d+", target):
         data, text = _code(target)
-        styled: list[RenderableType] = []  # code must not wrap
+        renderables: list[RenderableType] = []  # code must not wrap
     elif source is not None and to is None:
         raise CommandError("FROM needs TO: add the node to reach.")
     else:
         plan = load(target).plan
         if source is None or to is None:
-            text, (data, styled) = plan.explain(), _order(target, plan)
+            text, (data, renderables) = plan.explain(), _order(target, plan)
         else:
             source, to = _node(plan, source), _node(plan, to)
-            text, (data, styled) = plan.explain(source, to), _edge(target, plan, source, to)
+            text, (data, renderables) = plan.explain(source, to), _edge(target, plan, source, to)
     if json:
         console.write_json(data)
-    elif styled and console.is_terminal():
-        console.show(Group(*styled))
+    elif renderables and console.is_terminal():
+        console.show(Group(*renderables))
     else:
         console.write(text)
 
 
-def _code(code: str) -> tuple[dict[str, Any], str]:
+def _code(code: str) -> tuple[dict[str, object], str]:
     """A code of an error or a warning: as data, and as text."""
     if code in BUILD_CODES:
         entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
@@ -105,46 +105,49 @@ def _code(code: str) -> tuple[dict[str, Any], str]:
         when = " An agent raises it while it runs." if issubclass(error, TurnError) else ""
         words = f"{meaning}{when}\nThe class is {path}."
     else:
-        known = ", ".join(sorted(BUILD_CODES.keys() | ERROR_CODES.keys()))
-        raise CommandError(f"The code {code} is unknown. Known codes are {known}.")
+        codes = ", ".join(sorted(BUILD_CODES.keys() | ERROR_CODES.keys()))
+        raise CommandError(f"The code {code} is unknown. Known codes are {codes}.")
     return data, f"{code} {data['name']}\n{words}\n\n{data['hint']}"
 
 
 def consequence(entry: BuildCode) -> str:
-    """What a build does about a code, and whether it can be ignored."""
+    """Return what a build does about a code, and whether it can be ignored."""
     if entry.severity == "warning":
         return "A warning; an error with `strict=True`. It can be ignored."
     return f"An error. It can{'' if entry.ignorable else 'not'} be ignored."
 
 
 def _node(plan: Topology, name: str) -> str:
-    known = [START, *plan.nodes, END]
-    node = name if name in known else {"start": START, "end": END}.get(name, name)
-    if node in known:
+    names = [START, *plan.nodes, END]
+    node = name if name in names else {"start": START, "end": END}.get(name, name)
+    if node in names:
         return node
-    close = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"Its nodes are {', '.join(known)}."
+    close = get_close_matches(name, names, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"Its nodes are {', '.join(names)}."
     raise CommandError(f"This agent does not have a node {name!r}. {hint}")
 
 
-def _order(target: str, plan: Topology) -> tuple[dict[str, Any], list[RenderableType]]:
+def _order(target: str, plan: Topology) -> tuple[dict[str, object], list[RenderableType]]:
     parts = list(ordered_parts(plan))
     corners = {corner: getattr(plan, corner) for corner in CORNERS}
-    styled: list[RenderableType] = []
+    renderables: list[RenderableType] = []
     for part in parts:
-        styled += [Text(part.part, style="bold"), console.indented(Text(f"{part.why}:", "dim"))]
+        renderables += [
+            Text(part.part, style="bold"),
+            console.indented(Text(f"{part.why}:", "dim")),
+        ]
         for number, name in enumerate(part.names, 1):
-            styled.append(console.indented(Text.assemble(f"{number}. ", (name, "cyan"))))
-    styled.append(Text("corners", style="bold"))
+            renderables.append(console.indented(Text.assemble(f"{number}. ", (name, "cyan"))))
+    renderables.append(Text("corners", style="bold"))
     for corner, node in corners.items():
         line = Text.assemble((f"{CORNERS[corner]} ", "dim"), (node, "cyan"))
-        styled.append(console.indented(line))
-    return {"target": target, "order": list(map(asdict, parts)), "corners": corners}, styled
+        renderables.append(console.indented(line))
+    return {"target": target, "order": list(map(asdict, parts)), "corners": corners}, renderables
 
 
 def _edge(
     target: str, plan: Topology, source: str, to: str
-) -> tuple[dict[str, Any], list[RenderableType]]:
+) -> tuple[dict[str, object], list[RenderableType]]:
     def reasons(edge: Transition) -> list[dict[str, Any]]:
         return [
             {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
@@ -157,18 +160,18 @@ def _edge(
     title = f"No path leads from {source} to {to}."
     if paths:
         title = f"{source} -> {to}" if exists else f"No edge leads from {source} to {to}:"
-    styled: list[RenderableType] = [Text(title, style="bold")]
+    renderables: list[RenderableType] = [Text(title, style="bold")]
     for path in paths[:1] if exists else paths:
         if not exists:
-            styled.append(console.indented(Text(path_line(path), "cyan")))
+            renderables.append(console.indented(Text(path_line(path), "cyan")))
         for edge in path:
             for reason in reasons(edge):
                 where = "" if exists else f"{edge.name}: "
                 line = Text.assemble(where, (f"{reason['why']}: ", "yellow"), reason["meaning"])
-                styled.append(console.indented(line))
+                renderables.append(console.indented(line))
     if not paths:
         ends = [f"{source} -> {node}" for node in leaving] or [f"{source} is where a run ends."]
-        styled += (console.indented(Text(end)) for end in ends)
+        renderables += (console.indented(Text(end)) for end in ends)
     data = {
         "target": target,
         "from": source,
@@ -182,4 +185,4 @@ def _edge(
         ],
         "instead": [] if exists else leaving,
     }
-    return data, styled
+    return data, renderables

@@ -37,25 +37,30 @@ def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
     compared.
     """
     path, before = list(sys.path), set(sys.modules)
-    stored = _stored_modules.setdefault(root, {})
-    sys.modules.update({name: stored[name] for name in stored.keys() - before})
+    # Modules of an earlier target of this folder come back. A second import would create other
+    # classes with the same names.
+    modules = _stored_modules.setdefault(root, {})
+    sys.modules.update({name: modules[name] for name in modules.keys() - before})
     sys.path[:0] = [str(root), *map(str, folders)]
+    # Python caches the listings of folders, and a command may have written the file just now.
     importlib.invalidate_caches()
     try:
         yield
     finally:
         sys.path[:] = path
-        known = {name.partition(".")[0] for name in before}
-        new = [name for name in sys.modules if name.partition(".")[0] not in known]
-        own = set()
+        # Only modules of these folders leave. Libraries that were imported on the way stay.
+        previous = {name.partition(".")[0] for name in before}
+        new = [name for name in sys.modules if name.partition(".")[0] not in previous]
+        packages = set()
         for name in new:
             file = getattr(sys.modules[name], "__file__", None)
             places = [*getattr(sys.modules[name], "__path__", ()), *([file] if file else [])]
+            # Only top-level names are compared: submodules leave with their package.
             if "." not in name and places and Path(places[0]).parent in {root, *folders}:
-                own.add(name)
+                packages.add(name)
         for name in new:
-            if name.partition(".")[0] in own:
-                stored[name] = sys.modules.pop(name)
+            if name.partition(".")[0] in packages:
+                modules[name] = sys.modules.pop(name)
 
 
 def root_and_name(path: Path) -> tuple[Path, str]:
@@ -82,6 +87,7 @@ def import_file(path: Path, name: str) -> ModuleType:
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    # As importlib does: a module whose code has failed does not stay imported.
     except BaseException:
         del sys.modules[name]
         raise
@@ -109,6 +115,7 @@ def find_definition(file: Path, name: str) -> SourceLocation | None:
     """The last line of a module that binds a name; None if there is none."""
     try:
         with warnings.catch_warnings(action="ignore"):  # they were shown at the import
+            # dont_inherit: the `from __future__` imports of this module are not those of the file.
             code = compile(file.read_bytes(), file, "exec", dont_inherit=True)
     except (OSError, ValueError, SyntaxError):
         return None
@@ -126,6 +133,7 @@ def find_raise(error: BaseException) -> SourceLocation | None:
     libraries = {Path(paths[kind]) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     # middleware/ lies outside of the package in a checkout.
     libraries |= {PACKAGE, PACKAGE.parent / "middleware"}
+    # The innermost frame is the last one.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         is_own = not frame.filename.startswith("<") and not libraries & {*file.parents}
@@ -170,10 +178,10 @@ def load(text: str) -> Loaded:
             raise CommandError(str(error), error) from None
     with _imported(target) as module:
         attribute, value = _attribute(target, module)
-        loaded = _loaded(f"{target.place}:{attribute}", value)
+        result = _loaded(f"{target.place}:{attribute}", value)
     if file := getattr(module, "__file__", None):
-        loaded = replace(loaded, place=find_definition(Path(file), attribute.partition(".")[0]))
-    return loaded
+        result = replace(result, place=find_definition(Path(file), attribute.partition(".")[0]))
+    return result
 
 
 def load_agent(text: str) -> tuple[str, Any]:
@@ -204,11 +212,14 @@ def load_builder(text: str) -> Any:
     with _imported(target) as module:
         _, value = _attribute(target, module)
         parameters = inspect.signature(value).parameters if inspect.isroutine(value) else {}
+        # A function without required parameters builds the agent itself, unless it asks for a
+        # model.
         takes_model = any(p.default is p.empty or n == "model" for n, p in parameters.items())
     if not takes_model:
         return load_agent(text)[1]
 
-    def build(model: Any) -> Any:
+    def build(model: object) -> object:
+        # The function may import more of its folder when it is called.
         with _imported(target):
             return value(model)
 
@@ -240,6 +251,7 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
         raise
     except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        # The module itself is missing, or a package around it, and not one that it imports.
         if missing and f"{name}.".startswith(f"{missing}."):
             parent, _, last = name.rpartition(".")
             package = sys.modules.get(parent)
@@ -255,15 +267,15 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
             place = find_raise(error)
             where = f", at {place}" if place else ""
             first_line = str(error).strip().partition("\n")[0]
-            raised = f"{type(error).__name__}: {first_line}".rstrip(": ")
+            problem = f"{type(error).__name__}: {first_line}".rstrip(": ")
             message = (
-                f"{target.text} raised {raised}{where}. --traceback shows the whole traceback."
+                f"{target.text} raised {problem}{where}. --traceback shows the whole traceback."
             )
         raise CommandError(message, error) from None
 
 
 def _attribute(target: Target, module: ModuleType) -> tuple[str, Any]:
-    """What a target names in its module, by default the only agent: the name, and the value."""
+    """Name and value that a target means in its module, by default those of the only agent."""
     attribute, where = target.attribute, target.place
     if not attribute:
         names = _agents_in(module)
@@ -276,7 +288,7 @@ def _attribute(target: Target, module: ModuleType) -> tuple[str, Any]:
     value: Any = module
     for name in attribute.split("."):
         if not hasattr(value, name):
-            public = [known for known in dir(value) if not known.startswith("_")]
+            public = [member for member in dir(value) if not member.startswith("_")]
             agents = _agents_in(value) if isinstance(value, ModuleType) else []
             hint = f"Agents in it: {', '.join(agents)}." if agents else "It has no agents."
             if close := get_close_matches(name, public, n=1):
@@ -292,7 +304,7 @@ def _agents_in(module: ModuleType) -> list[str]:
     return [name for name, value in public.items() if _as_agent(value)]
 
 
-def _loaded(name: str, value: Any) -> Loaded:
+def _loaded(name: str, value: object) -> Loaded:
     """The plan of a value, or of the result of a function without arguments."""
     prefix = name
     if inspect.isroutine(value):
@@ -302,24 +314,25 @@ def _loaded(name: str, value: Any) -> Loaded:
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         required = [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
         if required:
-            needed = ", ".join(required)
-            raise CommandError(f"{name} must be callable without arguments, but needs {needed}.")
+            names = ", ".join(required)
+            raise CommandError(f"{name} must be callable without arguments, but needs {names}.")
         value = value()
         prefix = f"{name} was called, and its result"
         if inspect.isawaitable(value):
+            # Python warns when a coroutine that was never awaited is freed, unless it was closed.
             getattr(value, "close", lambda: None)()
             raise CommandError(f"{prefix} is awaitable. Use an agent, or a synchronous function.")
     if isinstance(value, list | tuple):
         from agent_factory.factory.agent import plan_agent
 
-        with warnings.catch_warnings(record=True, action="always") as caught:
+        with warnings.catch_warnings(record=True, action="always") as records:
             # They are about tools that the agent lacks, and the tools of a list are not known.
             plan = plan_agent(middleware=list(value), ignore=["AF124", "AF210"], settings=True)
-        messages = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
+        messages = [w.message for w in records if isinstance(w.message, AgentFactoryWarning)]
         findings = [finding for message in messages for finding in message.warnings]
-        return Loaded(plan, tuple(one for one in findings if isinstance(one, SpecError)))
-    if found := _as_agent(value):
-        return found
+        return Loaded(plan, tuple(error for error in findings if isinstance(error, SpecError)))
+    if result := _as_agent(value):
+        return result
     from langgraph.graph import StateGraph
     from langgraph.pregel import Pregel
 

@@ -37,15 +37,18 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
             raise CommandError(f"{path} is a notebook. Save its code as a .py file, and use that.")
         if not path.is_dir():
             files.append(path)
+        # os.walk yields nothing for a file.
         for top, folders, names in os.walk(path):
             here = Path(top)
+            # Changed in place: os.walk goes only into the folders that are left in its list.
             folders[:] = sorted(
                 name
                 for name in folders
                 if not name.startswith(".") and not (here / name / "pyvenv.cfg").exists()
             )
-            found = [here / name for name in sorted(names) if name.endswith((".py", ".pyi"))]
-            files += [file for file in found if not file.is_symlink()]
+            sources = [here / name for name in sorted(names) if name.endswith((".py", ".pyi"))]
+            files += [file for file in sources if not file.is_symlink()]
+    # Paths may overlap, or lead to one file by a symbolic link.
     return list({file.resolve(): file for file in files}.values())
 
 
@@ -54,12 +57,14 @@ def replace_bytes(file: Path, data: bytes) -> None:
     target = file.resolve()
     with target.open("r+b"):  # a read-only file must fail here: os.replace would replace it
         pass
+    # In the same folder, because os.replace is atomic only within one file system.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with open(handle, "wb") as opened:
-            opened.write(data)
+        with open(handle, "wb") as stream:
+            stream.write(data)
         shutil.copymode(target, name)
         os.replace(name, target)
+    # BaseException: Ctrl-C must not leave the temporary file behind.
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -135,10 +140,10 @@ def migrate(
     if write:
         results = [_written(result, to) for result in results]
     failures = [result for result in results if isinstance(result, Failure)]
-    migrated = [result for result in results if isinstance(result, Migrated)]
-    shown = [file for file in migrated if file.migration.changed or file.migration.findings]
-    changed = sum(file.migration.changed for file in shown)
-    decisions = sum(len(file.migration.findings) for file in shown)
+    migrations = [result for result in results if isinstance(result, Migrated)]
+    entries = [file for file in migrations if file.migration.changed or file.migration.findings]
+    changed = sum(file.migration.changed for file in entries)
+    decisions = sum(len(file.migration.findings) for file in entries)
     left = failures or decisions or (changed and not write)
     summary = console.summary(
         counted(len(files), "file"),
@@ -159,7 +164,7 @@ def migrate(
                     "diff": "".join(file.diff),
                     "findings": [finding.to_data() for finding in file.migration.findings],
                 }
-                for file in shown
+                for file in entries
             ],
             "failures": [{"file": str(f.file), "message": f.message} for f in failures],
             "looked_at": len(files),
@@ -169,10 +174,10 @@ def migrate(
         console.write_json(data)
     elif console.is_terminal():
         style = "bold" if left else "green"
-        console.show(Group(*styled(shown, with_diff=not write), Text(summary, style=style)))
+        console.show(Group(*styled(entries, with_diff=not write), Text(summary, style=style)))
     else:
-        lines = [] if write else [line for file in shown for line in file.diff]
-        for file in shown:
+        lines = [] if write else [line for file in entries for line in file.diff]
+        for file in entries:
             for finding in file.migration.findings:
                 lines.append(f"{file.file}:{finding.line}: {finding.what}: {finding.why}. ")
                 lines.append(f"Write: {finding.write}.\n")

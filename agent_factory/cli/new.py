@@ -149,8 +149,8 @@ class Skeleton:
         imports, methods = {"AgentMiddleware"}, []
         for hook in (hook for hook in HOOKS if hook in self.hooks):
             request = _REQUESTS.get(hook)
-            used = {"Flow", request.partition("[")[0]} if request else {"AgentState", "Runtime"}
-            imports |= used
+            names = {"Flow", request.partition("[")[0]} if request else {"AgentState", "Runtime"}
+            imports |= names
             form = _RUN_FLOW if hook == "around_agent" else _FLOW
             template = Template(form if request else _NODE)
             methods.append(template.substitute(hook=hook, when=_WHEN[hook], request=request))
@@ -206,10 +206,10 @@ def middleware(
     AuditTrail becomes audit_trail.py and test_audit_trail.py. Nothing is overwritten.
     """
     words = re.findall(r"[^\W_]+", name)
-    proposed = "".join(word[:1].upper() + word[1:] for word in words)
-    if not name.isidentifier() or iskeyword(name) or name != proposed:
-        good = proposed.isidentifier() and not iskeyword(proposed)
-        hint = f"Did you mean {proposed}?" if good else "Write one such as AuditTrail."
+    proposal = "".join(word[:1].upper() + word[1:] for word in words)
+    if not name.isidentifier() or iskeyword(name) or name != proposal:
+        good = proposal.isidentifier() and not iskeyword(proposal)
+        hint = f"Did you mean {proposal}?" if good else "Write one such as AuditTrail."
         raise CommandError(f"{name!r} is not a valid class name; use CapWords. {hint}")
     if len(name) > LONGEST_NAME:
         raise CommandError(
@@ -220,14 +220,14 @@ def middleware(
         raise CommandError(
             f"{module}.py would hide Python's own {module}. Add a word: {name}Middleware."
         )
-    chosen = list(dict.fromkeys(filter(None, (part.strip() for part in hooks.split(",")))))
-    for hook in chosen:
+    selection = list(dict.fromkeys(filter(None, (part.strip() for part in hooks.split(",")))))
+    for hook in selection:
         if hook not in HOOKS:
             wrap = re.fullmatch(r"a?wrap_(model|tool)_call", hook)
             hint = f"Use around_{wrap[1]}, which works in sync and async runs." if wrap else ""
             hint = hint or f"Use any of {', '.join(HOOKS)}."
             raise CommandError(f"--hooks: {hook!r} is not available. {hint}")
-    if not chosen:
+    if not selection:
         raise CommandError(f"--hooks is empty. Use any of {', '.join(HOOKS)}.")
     if not directory.is_dir():
         raise CommandError(
@@ -237,16 +237,17 @@ def middleware(
     for file in files:
         if file.exists():
             raise CommandError(f"{file} exists and is not changed. Use another name or --dir.")
-    skeleton = Skeleton(name, root_and_name(files[0].absolute())[1], chosen)
+    skeleton = Skeleton(name, root_and_name(files[0].absolute())[1], selection)
     for file, text in zip(files, (skeleton.code, skeleton.tests), strict=True):
         try:
-            with file.open("x", encoding="utf-8", newline="\n") as opened:
-                opened.write(text)
+            # Mode x: a file that has been created since the check is not overwritten.
+            with file.open("x", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
         except OSError as error:
             raise CommandError(f"{file} cannot be written: {error.strerror}.", error) from None
     paths = [str(file) for file in files]
     if json:
-        console.write_json({"class": name, "hooks": chosen, "files": paths})
+        console.write_json({"class": name, "hooks": selection, "files": paths})
         return
     console.write(f"Wrote {paths[0]} and {paths[1]}.")
     console.write(f"Try them: python -m pytest --doctest-modules {' '.join(paths)}")
@@ -258,5 +259,5 @@ def snake_case(name: str) -> str:
     >>> snake_case("AuditTrail"), snake_case("HTTPGuard"), snake_case("PIIMask2")
     ('audit_trail', 'http_guard', 'pii_mask2')
     """
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return parted.lower()
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return words.lower()

@@ -212,10 +212,10 @@ def agent(
     from agent_factory import topology_of
     from agent_factory.testing import ScriptedChatModel
 
-    proposed = re.sub(r"\W+", "_", name).strip("_").lower()
-    if not name.isidentifier() or iskeyword(name) or name != proposed:
-        good = proposed.isidentifier() and not iskeyword(proposed)
-        hint = f"Did you mean {proposed}?" if good else "Write one such as order_desk."
+    proposal = re.sub(r"\W+", "_", name).strip("_").lower()
+    if not name.isidentifier() or iskeyword(name) or name != proposal:
+        good = proposal.isidentifier() and not iskeyword(proposal)
+        hint = f"Did you mean {proposal}?" if good else "Write one such as order_desk."
         raise CommandError(f"{name!r} is not a valid package name; use snake_case. {hint}")
     if len(name) > LONGEST_NAME:
         raise CommandError(
@@ -232,14 +232,15 @@ def agent(
     folder = directory / name
     if folder.exists():
         raise CommandError(f"{folder} exists and is not changed. Use another name or --dir.")
-    written = []
+    files = []
     try:
         for path, text in FILES.items():
             file = folder / Template(path).substitute(name=name)
             file.parent.mkdir(parents=True, exist_ok=True)
             content = Template(text).substitute(name=name)
             file.write_text(content, encoding="utf-8", newline="\n")
-            written.append(str(file))
+            files.append(str(file))
+        # The snapshot is the plan of the agent that was just written, so it is loaded from there.
         build = load_builder(f"{folder / name / 'agent.py'}:build_agent")
         plan = topology_of(build(ScriptedChatModel([])))
         snapshot = folder / SNAPSHOT
@@ -247,9 +248,9 @@ def agent(
         snapshot.write_text(plan.to_snapshot(), encoding="utf-8", newline="\n")
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error}.", error) from None
-    written.append(str(snapshot))
+    files.append(str(snapshot))
     if json:
-        console.write_json({"package": name, "files": written})
+        console.write_json({"package": name, "files": files})
         return
-    console.write(f"Wrote {folder} with {len(written)} files.")
+    console.write(f"Wrote {folder} with {len(files)} files.")
     console.write(f"Try it: cd {folder} && python -m pytest")

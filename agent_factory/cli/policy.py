@@ -34,6 +34,7 @@ def policy(
 
     The first row of a tool that is about a call decides. Rows without a rule are marked.
     """
+    # Imported late, because it takes long and --help does without it.
     from agent_factory.review.policy import policy_table
 
     agent = load(target).agent
@@ -47,18 +48,18 @@ def policy(
         console.write("The agent has no tools.")
         return
     table = Table("tool", "calls", "decision", "who", "notes", box=None)
-    shown = ""
+    previous = ""
     for row in rows:
-        calls = row.when or ("other calls" if row.tool == shown else "all calls")
+        calls = row.when or ("other calls" if row.tool == previous else "all calls")
         decision = f"{row.action}, or {row.otherwise}" if row.otherwise else row.action
         table.add_row(
-            Text("" if row.tool == shown else row.tool, "cyan"),
+            Text("" if row.tool == previous else row.tool, "cyan"),
             Text(calls),
             Text(decision, _STYLES[row.action]),
             Text(", ".join(row.reviewers)),
             Text("; ".join(_notes(row)), "" if row.is_covered else "bold"),
         )
-        shown = row.tool
+        previous = row.tool
     console.show(table)
     left = list(dict.fromkeys(row.tool for row in rows if not row.is_covered))
     if left:
@@ -67,7 +68,7 @@ def policy(
 
 
 def _notes(row: PolicyRow) -> list[str]:
-    """What else a row says."""
+    """Return remarks on a row: its reason, its limits, and the rule that decides."""
     from agent_factory.review.policy import DECISIONS
 
     notes = [row.reason] if row.reason else []

@@ -67,10 +67,10 @@ def replay(
 
     if output is not None and output.suffix != ".html":
         raise CommandError(f"{output} must end with .html. Write -o {output.stem}.html.")
-    built, prices = load_builder(agent), Prices(None, needed=False)
+    builder, prices = load_builder(agent), Prices(None, needed=False)
     try:
         report = replay_folder(
-            built,
+            builder,
             folder,
             progress=lambda paths: console.with_progress(paths, "Replaying"),
             run_tools=run_tools,
@@ -89,6 +89,7 @@ def replay(
         table = Table(*head, show_footer=True)
         for column, cell in zip(table.columns, sums, strict=True):
             column.footer = cell
+            # The first two columns are words, the others numbers.
             column.justify = "left" if cell in sums[:2] else "right"
         for run, (name, verdict, *cells) in zip(report.runs, rows, strict=True):
             lines = [Text(name, "bold"), *([Text(run.reason, "dim")] if run.reason else [])]

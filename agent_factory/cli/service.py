@@ -50,17 +50,17 @@ def load_service(target: str) -> Service:
         raise CommandError(
             f"{error}. Install it with: pip install 'agent-factory[service]'", error
         ) from error
-    found = _named("service", target)
-    if not isinstance(found, Service):
+    value = _named("service", target)
+    if not isinstance(value, Service):
         raise CommandError(
-            f"{target} is not a Service, but {type(found).__name__}. Write "
+            f"{target} is not a Service, but {type(value).__name__}. Write "
             "service = Service('sqlite:///desk.db') there."
         )
-    return found
+    return value
 
 
-def _named(what: str, target: str) -> Any:
-    """What a target names; its module stays imported."""
+def _named(what: str, target: str) -> object:
+    """Value that a target names; its module stays imported."""
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise CommandError(
@@ -68,6 +68,7 @@ def _named(what: str, target: str) -> Any:
             f"shop.service:{what}."
         )
     root, module = root_and_name(Path(place).resolve()) if place.endswith(".py") else ("", place)
+    # Not taken back, unlike in `load`: a service may import more while it runs.
     sys.path.insert(0, str(root or Path.cwd()))
     try:
         return getattr(importlib.import_module(module), name)
@@ -82,21 +83,25 @@ def worker(
 
     It takes over the runs of workers that have died. On Postgres, start as many as you like.
     """
-    found = load_service(service)
+    loaded_service = load_service(service)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
-    stopped = Event()
+    stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    found.start(slots=slots)
-    console.write(f"Worker {found.worker_id} runs up to {slots} jobs at once. Ctrl-C stops it.")
+        signal.signal(number, lambda *_: stop.set())
+    loaded_service.start(slots=slots)
+    console.write(
+        f"Worker {loaded_service.worker_id} runs up to {slots} jobs at once. Ctrl-C stops it."
+    )
+    # Output to a pipe is buffered, and a script may wait for this line.
     sys.stdout.flush()
-    while not stopped.wait(0.2) and not found.is_drained:
+    # A timeout, because nothing signals that the worker is drained: it has to be asked.
+    while not stop.wait(0.2) and not loaded_service.is_drained:
         pass
     console.write("Stopping; runs that are under way may end.")
-    found.stop(seconds=grace)
-    found.close()
+    loaded_service.stop(seconds=grace)
+    loaded_service.close()
 
 
 def serve(
@@ -125,21 +130,23 @@ def serve(
 
     A worker runs inside. Without --authenticate, only requests from this machine are served.
     """
-    found = load_service(service)
+    loaded_service = load_service(service)
     create_app = load_create_app()
     who = None if authenticate is None else _named("function", authenticate)
-    application = create_app(found, authenticate=who, origins=origin or ())
+    application = create_app(loaded_service, authenticate=who, origins=origin or ())
     if not no_worker:
-        found.start(slots=slots)
+        loaded_service.start(slots=slots)
     if who is None and host not in ("127.0.0.1", "::1", "localhost"):
         console.write("Only requests from this machine are served. --authenticate lets others in.")
-    console.write(f"Serving {', '.join(found.agents)} at http://{host}:{port}. Ctrl-C stops it.")
+    console.write(
+        f"Serving {', '.join(loaded_service.agents)} at http://{host}:{port}. Ctrl-C stops it."
+    )
     sys.stdout.flush()
-    run_server(found, application, host, port, grace)
+    run_server(loaded_service, application, host, port, grace)
 
 
 def load_create_app() -> Any:
-    """What makes the application; CommandError if its packages are missing."""
+    """Import `create_app`; CommandError if its packages are missing."""
     try:
         import uvicorn  # noqa: F401  # missing packages are reported before anything starts
 
@@ -179,10 +186,10 @@ def drain(
     traceback: ShowTraceback = False,
 ) -> None:
     """Let workers end once their runs have ended, and wait for that: before an update."""
-    found = load_service(service)
-    asked = set(found.drain(worker))
+    loaded_service = load_service(service)
+    workers = set(loaded_service.drain(worker))
     end = time.monotonic() + seconds
-    left = set(asked)
+    left = set(workers)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     errors = Console(stderr=True)
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
@@ -190,11 +197,11 @@ def drain(
         while left and time.monotonic() < end:
             bar.update(task, description=f"{console.counted(len(left), 'worker')} left")
             time.sleep(0.2)
-            left = asked & {one["id"] for one in found.workers()}
+            left = workers & {entry["id"] for entry in loaded_service.workers()}
     if json:
-        console.write_json({"drained": sorted(asked - left), "left": sorted(left)})
+        console.write_json({"drained": sorted(workers - left), "left": sorted(left)})
     else:
-        console.write(f"Drained {console.counted(len(asked - left), 'worker')}.")
+        console.write(f"Drained {console.counted(len(workers - left), 'worker')}.")
         for name in sorted(left):
             console.write(f"Still there: {name}")
     if left:
@@ -203,19 +210,19 @@ def drain(
 
 def reindex(service: Target, json: AsJson = False, traceback: ShowTraceback = False) -> None:
     """Write the tables of threads and waits again from the checkpoints."""
-    found = load_service(service)
-    begun, number = time.monotonic(), 0
+    loaded_service = load_service(service)
+    start, number = time.monotonic(), 0
     errors = Console(stderr=True)
     bar = Progress(TextColumn("{task.completed} threads"), TimeElapsedColumn(), console=errors)
     bar.disable = not errors.is_terminal
     task = bar.add_task("")
-    for _ in found.reindex():
+    for _ in loaded_service.reindex():
         number += 1
         bar.advance(task)
-        if time.monotonic() - begun > 2:
+        if time.monotonic() - start > 2:
             bar.start()
     bar.stop()
-    waiting = found.inbox().count()
+    waiting = loaded_service.inbox().count()
     if json:
         console.write_json({"threads": number, "waits": waiting})
     else:
@@ -245,10 +252,10 @@ def submit(
     traceback: ShowTraceback = False,
 ) -> None:
     """Give a message to an agent of a service, and show its answer as a worker writes it."""
-    found = load_service(service)
+    loaded_service = load_service(service)
     arrival: Any = {"waiting": waiting, "by": by}
     try:
-        run = found.submit(
+        run = loaded_service.submit(
             agent, thread=thread, message=message, message_id=message_id, tenant=tenant, **arrival
         )
     except AgentFactoryError as error:
@@ -275,10 +282,10 @@ def submit(
     elif no_wait:
         console.write(f"Thread {run.thread_id}, run {run.id}: {status}.")
     elif status == "waiting":
-        for wait in found.inbox().waits(thread=run.thread_id):
+        for wait in loaded_service.inbox().waits(thread=run.thread_id):
             console.write(f"{wait.tool} waits for a decision: {wait.id}")
     if status == "failed":
-        raise CommandError(f"The run has failed: {found.thread(run.thread_id).error}.")
+        raise CommandError(f"The run has failed: {loaded_service.thread(run.thread_id).error}.")
 
 
 def inbox(
@@ -290,8 +297,8 @@ def inbox(
     traceback: ShowTraceback = False,
 ) -> None:
     """Show what the threads of a service wait for, the most urgent first."""
-    found = load_service(service)
-    waits = found.inbox(tenant).waits(tool=tool, limit=limit)
+    loaded_service = load_service(service)
+    waits = loaded_service.inbox(tenant).waits(tool=tool, limit=limit)
     if json:
         console.write_json([asdict(wait) for wait in waits])
         return
@@ -300,13 +307,13 @@ def inbox(
         return
     table = Table("id", "thread", "tool", "arguments", "since", "due", "claimed by", box=None)
     for wait in waits:
-        given = ", ".join(f"{name}={value!r}" for name, value in wait.args.items())
+        arguments = ", ".join(f"{name}={value!r}" for name, value in wait.args.items())
         due = "" if wait.deadline is None else time.strftime("%H:%M", time.localtime(wait.deadline))
         since = time.strftime("%H:%M", time.localtime(wait.created_at))
-        cells = (wait.id, wait.thread_id, wait.tool, given, since, due, wait.claimed_by or "")
+        cells = (wait.id, wait.thread_id, wait.tool, arguments, since, due, wait.claimed_by or "")
         table.add_row(*map(Text, cells))
     console.show(table)
-    total = found.inbox(tenant).count()
+    total = loaded_service.inbox(tenant).count()
     if total > len(waits):
         console.write(f"{len(waits)} of {total}; --limit shows more.")
 
@@ -326,14 +333,14 @@ def decide(
     traceback: ShowTraceback = False,
 ) -> None:
     """Decide about a call that waits. A worker continues the run."""
-    found = load_service(service)
+    loaded_service = load_service(service)
     try:
         arguments = None if args is None else json_format.loads(args)
     except ValueError as error:
         hint = """Write all arguments, such as --args '{"order_id": "A1", "euros": 5}'."""
         raise CommandError(f"--args is not JSON: {error}. {hint}") from error
     try:
-        run = found.decide(
+        run = loaded_service.decide(
             wait,
             decision,
             by=by,
@@ -365,30 +372,30 @@ def approvals(
     traceback: ShowTraceback = False,
 ) -> None:
     """Show by which standing approvals calls run without a question, or end one."""
-    found = load_service(service)
+    loaded_service = load_service(service)
     if revoke is not None:
         try:
-            ended = found.revoke(revoke, by=by, tenant=tenant)
+            approval = loaded_service.revoke(revoke, by=by, tenant=tenant)
         except AgentFactoryError as error:
             raise CommandError(str(error), error) from error
         if json:
-            console.write_json(asdict(ended))
+            console.write_json(asdict(approval))
         else:
-            console.write(f"Revoked: {ended}. Such calls are asked about again.")
+            console.write(f"Revoked: {approval}. Such calls are asked about again.")
         return
-    kept = found.approvals(tenant=tenant, active=not everything)
+    rows = loaded_service.approvals(tenant=tenant, active=not everything)
     if json:
-        console.write_json([asdict(one) for one in kept])
+        console.write_json([asdict(row) for row in rows])
         return
-    if not kept:
+    if not rows:
         console.write("There are no standing approvals.")
         return
     table = Table("id", "agent", "tool", "arguments", "by", "until", "uses", box=None)
-    for one in kept:
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.expires_at))
-        if one.revoked_at is not None:
-            until = f"revoked by {one.revoked_by}"
-        where = f"{one.condition}, in {one.thread}" if one.thread else one.condition
-        cells = (one.id, one.agent, one.tool, where, one.by, until, str(one.uses))
+    for row in rows:
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.expires_at))
+        if row.revoked_at is not None:
+            until = f"revoked by {row.revoked_by}"
+        where = f"{row.condition}, in {row.thread}" if row.thread else row.condition
+        cells = (row.id, row.agent, row.tool, where, row.by, until, str(row.uses))
         table.add_row(*map(Text, cells))
     console.show(table)

@@ -23,7 +23,7 @@ _TITLE = "bold"
 _OWNER = "cyan"
 _ASIDE = "dim"
 
-_FIXED = {START: _ASIDE, END: _ASIDE, MODEL: "green", AGENT: "green", TOOLS: "magenta"}
+_NODE_STYLES = {START: _ASIDE, END: _ASIDE, MODEL: "green", AGENT: "green", TOOLS: "magenta"}
 
 _PARTS = {
     "when a run starts": (Phase.BEFORE_AGENT,),
@@ -83,7 +83,7 @@ def _named(node: str) -> RichText:
     owner, dot, phase = node.rpartition(".")
     if phase in list(Phase):
         return Text.assemble((owner, _OWNER), (f"{dot}{phase}", ""))
-    return Text(node, style=_FIXED.get(node, _OWNER))
+    return Text(node, style=_NODE_STYLES.get(node, _OWNER))
 
 
 TARGET_HELP = (
@@ -152,34 +152,36 @@ def show(
     """
     if json and format_ not in (None, "json"):
         raise CommandError(f"--json and --format {format_} contradict each other. Use one of them.")
-    chosen: Format | None = "json" if json else format_
-    if chosen is None and output is not None:
-        chosen = _SUFFIXES.get(output.suffix.lower())
-        if chosen is None:
-            known = ", ".join(_SUFFIXES)
+    form: Format | None = "json" if json else format_
+    if form is None and output is not None:
+        form = _SUFFIXES.get(output.suffix.lower())
+        if form is None:
+            suffixes = ", ".join(_SUFFIXES)
             raise CommandError(
-                f"--output {output} must end in one of {known}. Or choose the format with --format."
+                f"--output {output} must end in one of {suffixes}. "
+                "Or choose the format with --format."
             )
-    loaded = load(target)
-    plan = replace(loaded.plan, name=loaded.plan.name or target)
+    result = load(target)
+    plan = replace(result.plan, name=result.plan.name or target)
     if not settings:
         plan = replace(plan, settings=())
-    if chosen is None and console.is_terminal():
+    if form is None and console.is_terminal():
         console.show(plan_tree(target, plan))
-        if loaded.findings:
-            codes = ", ".join(dict.fromkeys(finding.code for finding in loaded.findings))
+        if result.findings:
+            codes = ", ".join(dict.fromkeys(finding.code for finding in result.findings))
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
     try:
-        made = _WRITERS[chosen or "text"](plan)
+        document = _WRITERS[form or "text"](plan)
     except ImportError as error:
         raise CommandError(str(error), error) from None
     if output is not None:
-        content = made if isinstance(made, bytes) else (made.rstrip() + "\n").encode()
+        # A text file ends with one line break, whatever the format.
+        content = document if isinstance(document, bytes) else (document.rstrip() + "\n").encode()
         console.save(content, output)
-    elif chosen in ("svg", "png", "html") and console.is_terminal():
-        raise CommandError(f"A terminal cannot show {chosen}. Write a file: --output plan.{chosen}")
-    elif isinstance(made, bytes):
-        typer.echo(made, nl=False)
+    elif form in ("svg", "png", "html") and console.is_terminal():
+        raise CommandError(f"A terminal cannot show {form}. Write a file: --output plan.{form}")
+    elif isinstance(document, bytes):
+        typer.echo(document, nl=False)
     else:
-        console.write(made)
+        console.write(document)

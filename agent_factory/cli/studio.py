@@ -71,6 +71,8 @@ def studio(
             console.write("Threads end with it; --db FILE keeps them.")
         sys.stdout.flush()
         if not no_open:
+            # The server below blocks, so a timer opens the browser once it listens. As a daemon,
+            # the timer does not delay the end of a command that fails before.
             timer = Timer(1.0, webbrowser.open, [address])
             timer.daemon = True
             timer.start()

@@ -30,12 +30,12 @@ class Target:
 
     @property
     def is_file(self) -> bool:
-        """Whether the place is a path instead of a module."""
+        """True if the place is a path instead of a module."""
         return self.place.endswith((".py", *PLANS)) or "/" in self.place or "\\" in self.place
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is a file that holds a plan."""
+        """True if the place is a file that holds a plan."""
         return self.place.endswith(PLANS)
 
     @property
@@ -108,9 +108,9 @@ def target_of(text: str) -> Target:
     for package in dependencies if isinstance(dependencies, list) else ():
         if isinstance(package, str) and package != "." and (folder / package).is_dir():
             folders.append((folder / package).resolve())
-    found = Target(text, place, inner.attribute, tuple(folders))
-    _check_file(found)
-    return found
+    graph = Target(text, place, inner.attribute, tuple(folders))
+    _check_file(graph)
+    return graph
 
 
 def targets_of(text: str) -> list[str]:
@@ -125,6 +125,7 @@ def targets_of(text: str) -> list[str]:
 def read_text(target: Target) -> str:
     """The content of a file, which must be UTF-8 text."""
     try:
+        # utf-8-sig: editors on Windows may begin a file with a byte order mark.
         return target.path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as error:
         raise CommandError(f"{target.place} cannot be read: {error}.", error) from None
@@ -137,6 +138,7 @@ def _configuration(target: Target) -> dict[str, Any] | None:
         return None
     try:
         data = json.loads(read_text(target))
+    # RecursionError: json reads nested values by recursion.
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{target.place} is not valid JSON: {error}.", error) from None
     if isinstance(data, dict) and data.get("graphs") and isinstance(data["graphs"], dict):

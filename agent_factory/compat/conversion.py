@@ -67,10 +67,11 @@ def to_langchain_request(request: ModelRequest[Any], types: ModuleType) -> Any:
     return types.ModelRequest(**fields)
 
 
-def from_langchain_request(value: Any, request: ModelRequest[Any]) -> Any:
+def from_langchain_request(value: object, request: ModelRequest[Any]) -> Any:
     """Return our request with the changes in `value`, which a LangChain layer passed on."""
     if isinstance(value, ModelRequest) or not all(hasattr(value, f) for f in _REQUEST_FIELDS):
         return value
+    # By identity: what a layer did not touch is the same object.
     changes = {
         name: new
         for name in _REQUEST_FIELDS
@@ -93,7 +94,7 @@ def to_langchain_response(response: ModelResponse[Any], types: ModuleType) -> An
     )
 
 
-def from_langchain_response(value: Any) -> Any:
+def from_langchain_response(value: object) -> Any:
     """Return our response for what a LangChain layer returned; other values unchanged."""
     if isinstance(value, ModelResponse | ExtendedModelResponse):
         return value
@@ -124,6 +125,7 @@ def from_langchain_format(value: Any) -> ResponseFormat[Any] | None:
 
 def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
     """Return LangChain's strategy for ours, or ours if LangChain does not accept its schema."""
+    # If LangChain's agents are not loaded, no layer can expect their strategies.
     if strategy is None or OUTPUT not in sys.modules:
         return strategy
     if strategy not in _strategies:
@@ -136,7 +138,7 @@ _strategies: WeakKeyDictionary[ResponseFormat[Any], Any] = WeakKeyDictionary()
 time shows that a layer did not change the format."""
 
 
-def _converted_strategy(strategy: ResponseFormat[Any]) -> Any:
+def _converted_strategy(strategy: ResponseFormat[Any]) -> object:
     output: Any = sys.modules[OUTPUT]
     try:
         match strategy:
@@ -154,18 +156,19 @@ def _converted_strategy(strategy: ResponseFormat[Any]) -> Any:
         return None
 
 
-def _from_langchain_handler(handler: Any) -> Any:
+def _from_langchain_handler(handler: object) -> Any:
     """Convert `handle_errors`: exception types by name, and functions to receive LangChain's."""
     if isinstance(handler, tuple):
         return tuple(map(_from_langchain_handler, handler))
     if isinstance(handler, type):
-        known = handler.__module__ == OUTPUT
-        return getattr(errors, handler.__name__, handler) if known else handler
+        from_langchain = handler.__module__ == OUTPUT
+        return getattr(errors, handler.__name__, handler) if from_langchain else handler
     if not callable(handler):
         return handler
 
     @wraps(handler)
     def handle(error: Exception) -> Any:
+        # The function may check for LangChain's exceptions, from which ours do not derive.
         output: Any = sys.modules.get(OUTPUT)
         if isinstance(error, StructuredOutputValidationError):
             error = output.StructuredOutputValidationError(
@@ -178,7 +181,7 @@ def _from_langchain_handler(handler: Any) -> Any:
     return handle
 
 
-def from_langchain_schema(schema: Any) -> Any:
+def from_langchain_schema(schema: object) -> Any:
     """Convert the marks of a state schema, and drop keys inherited from LangChain's AgentState."""
     if TYPES not in sys.modules or not is_typeddict(get_origin(schema) or schema):
         return schema
@@ -195,20 +198,21 @@ _schemas: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Converted schemas, None where nothing is to be converted: middleware mostly share a few."""
 
 
-def _converted_schema(schema: Any) -> Any:
+def _converted_schema(schema: Any) -> object:
     hints = get_type_hints(schema, include_extras=True)
     # LangChain's AgentState has marks, so whatever extends it has some as well.
     if all(_converted_hint(hint) == hint for hint in hints.values()):
         return None
-    inherited = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)
+    base_hints = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)
+    # mypy accepts TypedDict only with literal arguments.
     make: Any = TypedDict
     return make(
         schema.__name__,
-        {key: _converted_hint(h) for key, h in hints.items() if inherited.get(key) != h},
+        {key: _converted_hint(h) for key, h in hints.items() if base_hints.get(key) != h},
     )
 
 
-def _converted_hint(hint: Any) -> Any:
+def _converted_hint(hint: Any) -> object:
     if get_origin(hint) in (Required, NotRequired):
         return get_origin(hint)[_converted_hint(get_args(hint)[0])]
     if get_origin(hint) is not Annotated:

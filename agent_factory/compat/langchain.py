@@ -57,7 +57,7 @@ _MODEL_LAYERS = ("wrap_model_call", "awrap_model_call")
 _METHODS = (*_HOOKS, *_MODEL_LAYERS, "wrap_tool_call", "awrap_tool_call")
 
 
-def langchain_base(cls: type[Any]) -> type[Any] | None:
+def langchain_base(cls: type[object]) -> type[Any] | None:
     """Return LangChain's AgentMiddleware if a class derives from it."""
     for base in cls.__mro__:
         if base.__name__ == "AgentMiddleware" and base.__module__.startswith("langchain.agents."):
@@ -65,7 +65,7 @@ def langchain_base(cls: type[Any]) -> type[Any] | None:
     return None
 
 
-def from_langchain_middleware(member: Any) -> Any:
+def from_langchain_middleware(member: object) -> Any:
     """Wrap a LangChain middleware in an adapter; return anything else unchanged."""
     if langchain_base(type(member)) is None:
         return member
@@ -79,7 +79,7 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         super().__init__(name=inner.name)
         self.inner = inner
         # Hooks are read from the adapter's class, misspelt ones from the class of the author.
-        self._adapted = type(inner), langchain_base(type(inner))
+        self._class_and_base = type(inner), langchain_base(type(inner))
         self.state_schema = inner.state_schema
         # LangChain's base class lacks some of these, and its __init__ need not have been called.
         self.tools = getattr(inner, "tools", None) or []
@@ -97,17 +97,19 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
 _adapter_classes: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
 
 
-def _adapter_class(cls: type[Any]) -> type[LangChainAdapter]:
+def _adapter_class(cls: type[object]) -> type[LangChainAdapter]:
     """Return the adapter class of a middleware class; it has the same base classes, adapted."""
     if cls not in _adapter_classes:
         base = langchain_base(cls)
         assert base is not None
+        # The bases are adapted under their names, by which an `Ordering` may mean them.
         bases = [_adapter_class(b) for b in cls.__bases__ if b is not base and issubclass(b, base)]
-        members: dict[str, Any] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        members: dict[str, object] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
         for name in _METHODS:
             # A class may derive from our base as well, and inherit the method from there.
-            inherited = (getattr(base, name, None), getattr(AgentMiddleware, name))
-            if not any(getattr(cls, name, None) is method for method in inherited):
+            base_methods = (getattr(base, name, None), getattr(AgentMiddleware, name))
+            if not any(getattr(cls, name, None) is method for method in base_methods):
+                # A property, because a method is adapted for the instance that it belongs to.
                 members[name] = property(methodcaller("adapted", name))
         _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
     return _adapter_classes[cls]
@@ -120,7 +122,7 @@ def _adapt_model_layer(method: Method, member: LangChainAdapter) -> Method:
     types = sys.modules[base.__module__]
 
     def layer(request: ModelRequest[Any], handler: Callable[[Any], Any]) -> Any:
-        def inner_handler(changed: Any) -> Any:
+        def inner_handler(changed: object) -> Any:
             response = handler(from_langchain_request(changed, request))
             return then(response, lambda response: to_langchain_response(response, types))
 

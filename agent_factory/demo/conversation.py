@@ -51,6 +51,7 @@ def decider(console: Console, decide: str | None) -> Decide:
         console.print(f"[yellow]Reviewer[/] {decide or 'approve'} [dim]({why})[/]")
         return decide or "approve"
 
+    # The output may be a terminal while the input is a pipe, where nobody can answer.
     person = console.is_terminal and sys.stdin is not None and sys.stdin.isatty()
     return ask if person and decide is None else decide_alone
 
@@ -70,10 +71,10 @@ class Conversation:
         """Print the end of the thread, and finish what an earlier process left open there."""
         left = self._agent.get_state(THREAD)
         messages = left.values.get("messages", ())
-        found = f"a thread of {len(messages)} messages." if messages else "an empty thread."
+        summary = f"a thread of {len(messages)} messages." if messages else "an empty thread."
         if messages and messages[-1].text:
-            found += f" The last: {messages[-1].text}"
-        self._console.print(Text(f"Process {os.getpid()} found {found}"))
+            summary += f" The last: {messages[-1].text}"
+        self._console.print(Text(f"Process {os.getpid()} found {summary}"))
         if left.tasks:  # `next` lacks tasks whose results are saved but not applied yet
             self._console.print("\nAn earlier run stopped in the middle; it continues here.")
             self._run(self._review(left.interrupts) if left.interrupts else None)
@@ -83,24 +84,24 @@ class Conversation:
         self._console.print(Text.assemble("\n", ("Customer ", "bold cyan"), text))
         self._run({"messages": [("user", text)]})
 
-    def _run(self, given: Any) -> None:
+    def _run(self, run_input: object) -> None:
         """Run until nothing is left to do and nothing to review."""
         while True:
-            paused: tuple[Interrupt, ...] = ()
-            stream: Any = self._agent.stream(given, THREAD, stream_mode=["messages", "updates"])
+            interrupts: tuple[Interrupt, ...] = ()
+            stream: Any = self._agent.stream(run_input, THREAD, stream_mode=["messages", "updates"])
             # A stream that an error leaves open would keep the process from ending.
             with closing(stream):
                 for mode, chunk in stream:
                     if mode == "updates":
-                        paused = chunk.get("__interrupt__", paused)
+                        interrupts = chunk.get("__interrupt__", interrupts)
                         self._show_update(chunk)
                     elif isinstance(chunk[0], AIMessage):
                         self._desk.write(chunk[0].text)
-            if not paused:
+            if not interrupts:
                 return
-            given = self._review(paused)
+            run_input = self._review(interrupts)
 
-    def _show_update(self, chunk: Mapping[str, Any]) -> None:
+    def _show_update(self, chunk: Mapping[str, object]) -> None:
         self._desk.end()
         for node, update in chunk.items():
             messages = update.get("messages", ()) if isinstance(update, Mapping) else ()
@@ -121,13 +122,13 @@ class Conversation:
                 if isinstance(message, ToolMessage):
                     lines = [f"{message.name} -> {message.text}"]
                 for line in lines:
-                    shown = Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False)
-                    self._console.print(shown)
+                    row = Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False)
+                    self._console.print(row)
 
-    def _review(self, paused: Sequence[Interrupt]) -> Command[Any]:
+    def _review(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         """Ask for a decision about every call that the run waits for."""
         decisions = []
-        for action in paused[0].value["action_requests"]:
+        for action in interrupts[0].value["action_requests"]:
             call = _code(action["name"], action["args"])
             title = "HumanInTheLoopMiddleware: the run is paused"
             self._console.print(
@@ -141,7 +142,7 @@ def _is_summary(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == "summarization"
 
 
-def _code(name: str, arguments: Mapping[str, Any]) -> str:
+def _code(name: str, arguments: Mapping[str, object]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
@@ -156,6 +157,7 @@ class Typewriter:
 
     def write(self, text: str) -> None:
         """Print a piece; a word appears when it is complete."""
+        # The last piece may be half of a word, and waits for the next chunk.
         *words, self._word = re.split(r"(?<=\s)", self._word + text)
         for word in words:
             self._put(word)
@@ -174,5 +176,6 @@ class Typewriter:
         if cell_len(self._line + word.rstrip()) > self._console.width:
             self._console.print()
             self._line = ""
+        # soft_wrap: rich would wrap each word as if it began a line.
         self._console.print(Text(word), end="", soft_wrap=True)
         self._line = (self._line + word).rpartition("\n")[2]

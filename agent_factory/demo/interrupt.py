@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 STOPPED = 128 + signal.SIGINT
 """The exit code of a process that Ctrl-C stopped, as in shells."""
@@ -23,12 +22,15 @@ def end_on_ctrl_c() -> None:
     KeyboardInterrupt would break that. Where Ctrl-C is ignored, it stays ignored.
     """
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
+        # os._exit ends the process while the model still runs in another thread.
         signal.signal(signal.SIGINT, lambda *_: os._exit(STOPPED))
         with suppress(OSError):  # unbuffered, because the handler may interrupt a print
             os.write(2, b"\nStopping; press Ctrl-C again to end at once.")
         raise CtrlC
 
+    # Another handler belongs to a program around this one. Ctrl-C may also be ignored, as in a
+    # background job of a shell script.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, stop)
 

@@ -128,6 +128,7 @@ def continue_in_second_process(
     command += ["--workspace", str(folder), "--model", model]
     if decide:
         command += ["--decide", decide]
+    # The terminal sends Ctrl-C to both processes, and the child prints and exits as it should.
     with left_to_child():
         code = subprocess.run(command, check=False).returncode
     if code == STOPPED:
@@ -162,6 +163,7 @@ def show_plan(console: Console, topology: Topology) -> None:
         "create_agent planned this graph for the middleware: its edges, layers and tools.\n"
     )
     text = topology.render()
+    # On a narrow terminal, break lines at arrows and not within names.
     if max(map(len, text.splitlines())) > console.width:
         text = text.replace(" -> ", "\n    -> ").replace(" call: ", " call:\n    ")
     console.print(Text(text))

@@ -106,12 +106,12 @@ class Shop:
 
     def search(self, query: str) -> str | None:
         """The line of the policies with the most words of a query, or None."""
-        wanted = _words(query)
+        words = _words(query)
         files = sorted(self.folder.glob("policies/*.txt"))
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
         lines = [line.strip() for text in texts for line in text.splitlines()]
-        best = max(lines, key=lambda line: len(wanted & _words(line)), default="")
-        return best if wanted & _words(best) else None
+        best = max(lines, key=lambda line: len(words & _words(line)), default="")
+        return best if words & _words(best) else None
 
 
 def _key(order_id: str) -> str:
@@ -120,8 +120,8 @@ def _key(order_id: str) -> str:
 
 def _words(text: str) -> set[str]:
     """The words of a text without stop words and plural endings."""
-    found = set(re.findall(r"[a-z0-9]{2,}", text.lower()))
-    return {word.removesuffix("s") for word in found - _STOP_WORDS}
+    words = set(re.findall(r"[a-z0-9]{2,}", text.lower()))
+    return {word.removesuffix("s") for word in words - _STOP_WORDS}
 
 
 def dollars(cents: int) -> str:

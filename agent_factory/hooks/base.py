@@ -141,6 +141,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         interrupt is an Exception. Re-raise `langgraph.errors.GraphBubbleUp`, or write a flow,
         into which control flow is never thrown.
         """
+        # A flow of `kept_flows` runs as a layer around the wrap of a subclass. Through `super()` it
+        # would run twice.
         if self._has_wrap_inside("model"):
             return handler(request)
         return run(self.around_model(request), handler)
@@ -209,7 +211,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         raise NotImplementedError(f"{type(self).__name__} has no layer around a run.")
 
     def _has_wrap_inside(self, call: str) -> bool:
-        """Whether the agent runs the flow outside of a wrap that a subclass defines."""
+        """Return True if the agent runs the flow outside of a wrap that a subclass defines."""
         wraps = (f"wrap_{call}_call", f"awrap_{call}_call")
         return f"around_{call}" in self.kept_flows and any(
             getattr(type(self), name) is not getattr(AgentMiddleware, name) for name in wraps
@@ -224,8 +226,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
 
 def jumps_among(value: Any) -> list[str]:
     """Return the jump targets that a value names; empty if it is anything else."""
-    given = list(value) if isinstance(value, list | tuple | set) else [value]
-    return given if all(target in get_args(JumpTo) for target in given) else []
+    targets = list(value) if isinstance(value, list | tuple | set) else [value]
+    return targets if all(target in get_args(JumpTo) for target in targets) else []
 
 
 def hook_config(
@@ -247,9 +249,9 @@ def hook_config(
     """
 
     if misplaced:
-        given: Any = misplaced[0]
-        reason = f"must be given by name, got {describe(given)}."
-        hint = f"Write `@hook_config(can_jump_to={jumps_among(given) or ['end']})`."
+        argument: Any = misplaced[0]
+        reason = f"must be given by name, got {describe(argument)}."
+        hint = f"Write `@hook_config(can_jump_to={jumps_among(argument) or ['end']})`."
         raise ArgumentError("can_jump_to", reason, hint)
 
     def declare(function: FunctionT) -> FunctionT:

@@ -77,7 +77,7 @@ Tools = Sequence[Any] | None
 _FLOW_OF = {"wrap_model_call": "around_model", "wrap_tool_call": "around_tool"}
 
 
-def _check_function(decorator: str, func: Any) -> None:
+def _check_function(decorator: str, func: object) -> None:
     if not callable(func) or isinstance(func, type):
         reason = f"must decorate a function, got {describe(func)}."
         write = f"@{decorator}"
@@ -95,7 +95,7 @@ def _make(
     slot: str,
     func: Function,
     *,
-    state_schema: type[Any] | None = None,
+    state_schema: type[object] | None = None,
     tools: Tools = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
@@ -103,13 +103,14 @@ def _make(
     """Return a middleware with one method: that for `slot`, or its async variant, or its flow."""
     _check_function(slot, func)
 
-    def method(_self: Any, *args: Any, **injected: Any) -> Any:
+    # Functions of a class get the instance as their first argument, which `func` does not take.
+    def method(_self: object, *args: object, **injected: object) -> Any:
         return func(*args, **injected)
 
-    async def amethod(_self: Any, *args: Any, **injected: Any) -> Any:
+    async def amethod(_self: object, *args: object, **injected: object) -> Any:
         return await func(*args, **injected)
 
-    def flow(_self: Any, *args: Any) -> Any:
+    def flow(_self: object, *args: object) -> Any:
         return (yield from func(*args))
 
     body: Function = method
@@ -147,6 +148,7 @@ def _name_of(func: Function) -> str:
 class _MiddlewareDecorator:
     def __init__(self, slot: str, summary: str) -> None:
         self._slot = slot
+        # The class has one docstring for four decorators; the reference shows that of the instance.
         self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
 
     def _decorate(self, func: Function | None, **options: Any) -> Any:
@@ -332,13 +334,14 @@ def dynamic_prompt(func: Any = None) -> Any:
 
         return _make("wrap_model_call", aprompt, name=name)
 
+    # A generator, and therefore a flow: it serves sync and async runs.
     def prompt(request: ModelRequest[Any]) -> Any:
         return (yield _with_prompt(name, request, func(request)))
 
     return _make("wrap_model_call", prompt, name=name)
 
 
-def _with_prompt(name: str, request: ModelRequest[Any], prompt: Any) -> ModelRequest[Any]:
+def _with_prompt(name: str, request: ModelRequest[Any], prompt: object) -> ModelRequest[Any]:
     if isinstance(prompt, SystemMessage):
         return request.override(system_message=prompt)
     if isinstance(prompt, str | None):

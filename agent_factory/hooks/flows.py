@@ -153,7 +153,7 @@ def then(
     return later()
 
 
-def is_awaitable(value: Any) -> bool:
+def is_awaitable(value: object) -> bool:
     """`inspect.isawaitable`, ten times faster for values that are not awaitable."""
     return hasattr(type(value), "__await__") or (
         isinstance(value, GeneratorType) and isawaitable(value)
@@ -173,7 +173,7 @@ MAX_REFUSALS = 100
 
 
 def is_signal(error: BaseException) -> bool:
-    """Whether an exception is control flow: an interrupt, an invalid resume, a cancellation."""
+    """Return True for control flow: an interrupt, an invalid resume, a cancellation."""
     from_langgraph = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
     return from_langgraph or not isinstance(error, Exception)
 
@@ -208,27 +208,31 @@ def drive(
     """
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
-    refused = 0
+    refusals = 0
     while True:
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            returned: R = stop.value
-            return returned
+            # The annotation is for mypy: the value of a StopIteration is Any.
+            result: R = stop.value
+            return result
         try:
+            # After an exception was thrown in, the flow goes on with `send` again.
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
                 outcome = perform(effect, time.sleep, "invoke")
             else:
                 outcome = handler(effect)
         except BaseException as error:
-            refused += isinstance(error, BadReturn)
-            if refused > MAX_REFUSALS or (not throw_signals and is_signal(error)):
+            # A flow may catch the refusal and yield the same value again. That has to end.
+            refusals += isinstance(error, BadReturn)
+            if refusals > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
                 raise
             outcome, resume = error, flow.throw
 
 
+# The loop of `drive` is written twice, because only one of the two may await.
 async def adrive(
     flow: Flow[R],
     handler: Callable[[Any], Awaitable[Any]] | None = None,
@@ -238,13 +242,13 @@ async def adrive(
     """`drive` for async runs."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
-    refused = 0
+    refusals = 0
     while True:
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            returned: R = stop.value
-            return returned
+            result: R = stop.value
+            return result
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
@@ -252,8 +256,8 @@ async def adrive(
             else:
                 outcome = await handler(effect)
         except BaseException as error:
-            refused += isinstance(error, BadReturn)
-            if refused > MAX_REFUSALS or (not throw_signals and is_signal(error)):
+            refusals += isinstance(error, BadReturn)
+            if refusals > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
                 raise
             outcome, resume = error, flow.throw
@@ -266,11 +270,11 @@ class FlowLayer:
     flow: Callable[[Any], Flow[Any]]
     drive: Callable[..., Any]
 
-    def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+    def __call__(self, request: object, handler: Callable[[Any], Any]) -> Any:
         return self.drive(self.flow(request), handler)
 
 
-def perform(effect: Any, sleep: Callable[[float], Any], invoke: str) -> Any:
+def perform(effect: object, sleep: Callable[[float], Any], invoke: str) -> Any:
     """Sleep or call a runnable; the result is awaitable in an async run."""
     if isinstance(effect, Sleep):
         return sleep(effect.seconds)

@@ -42,7 +42,8 @@ _SLOTS = {
 }
 """Every method that an agent calls, with the arguments it passes."""
 
-_functions_of: Callable[[type[Any]], tuple[Any, ...]] = attrgetter(*_SLOTS)
+# One attrgetter reads all slots in a single call. A build does that for each middleware.
+_functions_of: Callable[[type[object]], tuple[object, ...]] = attrgetter(*_SLOTS)
 _NOT_DEFINED = dict(zip(_SLOTS, _functions_of(AgentMiddleware), strict=True))
 """The methods of the base class, which do nothing."""
 
@@ -52,7 +53,7 @@ _DECORATORS = {
 }
 """The decorators that make a method; all other methods have one of their own name."""
 
-_ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
+_ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "tools": (Sequence,),
     "transformers": (Sequence,),
     "trace_policy": (TracePolicy, type(None)),
@@ -115,7 +116,7 @@ class Methods(NamedTuple):
     mistakes: tuple[_Mistake, ...]
 
 
-_classes: WeakKeyDictionary[Any, tuple[tuple[ref[Any], ...], Methods]] = WeakKeyDictionary()
+_classes: WeakKeyDictionary[object, tuple[tuple[ref[object], ...], Methods]] = WeakKeyDictionary()
 """Methods by class, with the functions that they were read from: reading takes longer than all
 else that a build does with a class. Nothing refers to the class, which a request may have made."""
 
@@ -124,22 +125,27 @@ def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
     """Read the methods of a middleware. A build reads them once, for the functions below."""
     cls: Any = type(middleware)
     functions = _functions_of(cls)
+    # Only plain functions of the class depend on the class alone. A property, or a method that is
+    # set on the instance, may differ for each instance, so its result is not cached.
     if {*map(type, functions)} == {FunctionType} and _SLOTS.keys().isdisjoint(vars(middleware)):
+        # Weak references: a function may refer to its class, which is the key of the cache and
+        # would never be freed.
         references = tuple(map(ref, functions))
         # A test, for example, may replace a method of a class that was read before.
-        if (known := _classes.get(cls)) is None or known[0] != references:
+        if (entry := _classes.get(cls)) is None or entry[0] != references:
             # The methods are examined and not called, so they may be bound to anything.
             methods = _read_methods(
                 cls, functions, lambda name: MethodType(getattr(cls, name), cls)
             )
-            known = _classes[cls] = references, methods
-        return known[1]
+            entry = _classes[cls] = references, methods
+        return entry[1]
     return _read_methods(cls, functions, partial(getattr, middleware))  # a property, for example
 
 
-def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> Methods:
+def _read_methods(cls: Any, functions: tuple[object, ...], bind: Callable[[str], Any]) -> Methods:
     pairs = zip(_SLOTS, functions, strict=True)
     bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
+    # A class or a property may set a method to None. Then it is not defined.
     bound = {name: method for name, method in bound.items() if method}
     jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
     hooks = []
@@ -156,13 +162,13 @@ def hooks_of(
     middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
 ) -> list[Bound[Hook]]:
     """Node hooks that the class of a middleware defines, in the order of a run."""
-    found = []
+    hooks = []
     for phase, name, aname, jumps in (methods or methods_of(middleware)).hooks:
         if not (middleware.unused and _is_unused(middleware, phase, f"a{phase}")):
             func = inject(getattr(middleware, name)) if name else None
             afunc = inject(getattr(middleware, aname)) if aname else None
-            found.append(Bound(Hook(middleware.name, phase, jumps), middleware, func, afunc))
-    return found
+            hooks.append(Bound(Hook(middleware.name, phase, jumps), middleware, func, afunc))
+    return hooks
 
 
 def layers_of(
@@ -173,45 +179,45 @@ def layers_of(
     Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
     flow has both. A flow of `kept_flows` is a layer outside of such wraps.
     """
-    found: list[Bound[Layer]] = []
-    defined = (methods or methods_of(middleware)).names
+    layers: list[Bound[Layer]] = []
+    names = (methods or methods_of(middleware)).names
     for call, wrap in _WRAP.items():
         forms = (_FLOW[call], wrap, f"a{wrap}")
-        if defined.isdisjoint(forms) or _is_unused(middleware, *forms):
+        if names.isdisjoint(forms) or _is_unused(middleware, *forms):
             continue
-        flow, func, afunc = (
-            getattr(middleware, name) if name in defined else None for name in forms
-        )
+        flow, func, afunc = (getattr(middleware, name) if name in names else None for name in forms)
         method = wrap
+        # The most derived class that defines any of the three forms decides which of them runs.
         if _FLOW[call] in _definer(type(middleware), *forms).__dict__:
             assert flow is not None
             method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
         elif flow:
             if _FLOW[call] in middleware.kept_flows and _FLOW[call] not in middleware.unused:
                 outer = Layer(middleware.name, call, _FLOW[call])
-                found.append(
+                layers.append(
                     Bound(outer, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
                 )
             func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
-        found.append(Bound(Layer(middleware.name, call, method), middleware, func, afunc))
-    if RUN_FLOW in defined and not _is_unused(middleware, RUN_FLOW):
+        layers.append(Bound(Layer(middleware.name, call, method), middleware, func, afunc))
+    if RUN_FLOW in names and not _is_unused(middleware, RUN_FLOW):
         around_run = Layer(middleware.name, Call.AGENT, RUN_FLOW)
         start = inject_run(getattr(middleware, RUN_FLOW))
-        found.append(Bound(around_run, middleware, start, start))
-    return found
+        layers.append(Bound(around_run, middleware, start, start))
+    return layers
 
 
-def _definer(cls: type[Any], *names: str) -> type[Any]:
+def _definer(cls: type[object], *names: str) -> type[Any]:
     """Return the most derived class that defines one of the names."""
     return next(base for base in cls.__mro__ if not base.__dict__.keys().isdisjoint(names))
 
 
 def _is_unused(middleware: AgentMiddleware[Any, Any], *names: str) -> bool:
-    """Whether a middleware leaves a method out. One that a subclass overrides is used."""
+    """Return True if a middleware leaves a method out. One that a subclass overrides is used."""
     if not middleware.unused or set(names).isdisjoint(middleware.unused):
         return False
     mro = type(middleware).__mro__
     declares = _definer(type(middleware), "unused")
+    # If no subclass has `unused` in its body, the instance has set it, and means all methods.
     set_by_instance = declares is AgentMiddleware
     return set_by_instance or mro.index(declares) <= mro.index(_definer(mro[0], *names))
 
@@ -237,19 +243,21 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
         return method
     try:
         parameters = list(inspect.signature(method).parameters.values())
-        wanted = [parameter.name for parameter in parameters[1:] if parameter.name in _INJECTED]
-        inspect.signature(method).bind("state", **dict.fromkeys(wanted))
+        names = [parameter.name for parameter in parameters[1:] if parameter.name in _INJECTED]
+        inspect.signature(method).bind("state", **dict.fromkeys(names))
     except (TypeError, ValueError):  # e.g. the runtime has another name
         return method
+    # `*args` takes state and runtime by position, so nothing has to be passed by name.
     if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
         return method
 
     def hook(state: Any, runtime: Any) -> Any:
-        return method(state, **{name: _INJECTED[name](runtime) for name in wanted})
+        return method(state, **{name: _INJECTED[name](runtime) for name in names})
 
     async def ahook(state: Any, runtime: Any) -> Any:
         return await hook(state, runtime)
 
+    # A build tells sync from async by the function, so the wrapper must be of the same kind.
     return ahook if inspect.iscoroutinefunction(method) else hook
 
 
@@ -264,42 +272,45 @@ def inject_run(method: Callable[..., Any]) -> Callable[..., Any]:
     """
     try:
         signature = inspect.signature(method)
-        wanted = [name for name in [*signature.parameters][1:] if name in RUN_INJECTED]
-        signature.bind("state", **dict.fromkeys(wanted))
+        names = [name for name in [*signature.parameters][1:] if name in RUN_INJECTED]
+        signature.bind("state", **dict.fromkeys(names))
     except (TypeError, ValueError):
         return method
 
-    def start(state: Any, **given: Any) -> Any:
-        return method(state, **{name: given[name] for name in wanted if name in given})
+    def start(state: Any, **values: Any) -> Any:
+        return method(state, **{name: values[name] for name in names if name in values})
 
     return start
 
 
 def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
-    """Whether a middleware defines nothing that an agent uses, and misspells nothing either."""
+    """Return True if a middleware defines nothing that an agent uses, and misspells nothing."""
     _, base = _written(middleware)
     for name in _ATTRIBUTE_NAMES:
         defaults = (getattr(AgentMiddleware, name), getattr(base, name, None))
-        if (value := getattr(middleware, name)) and not any(value is one for one in defaults):
+        if (value := getattr(middleware, name)) and not any(
+            value is default for default in defaults
+        ):
             return False
     return not methods_of(middleware).names and not _misspelt(middleware)
 
 
 def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
     """Return the class that an author wrote, and the base class of middleware it derives from."""
-    return getattr(middleware, "_adapted", None) or (type(middleware), AgentMiddleware)
+    # An adapter of a LangChain middleware has the class of its author, and LangChain's base.
+    return getattr(middleware, "_class_and_base", None) or (type(middleware), AgentMiddleware)
 
 
-def _declared_jumps(cls: type[Any], name: str, method: Any) -> list[Any]:
+def _declared_jumps(cls: type[object], name: str, method: object) -> list[object]:
     """The jumps of a method, and of those that it overrides: it may return what they return."""
-    found: list[Any] = []
-    inherited = [base.__dict__[name] for base in cls.__mro__[1:] if name in base.__dict__]
-    for source in (method, *inherited):
-        declared = getattr(source, "__can_jump_to__", ())
+    jumps: list[object] = []
+    originals = [base.__dict__[name] for base in cls.__mro__[1:] if name in base.__dict__]
+    for source in (method, *originals):
+        targets = getattr(source, "__can_jump_to__", ())
         # A string is one wrong value, not one for each letter.
-        several = isinstance(declared, list | tuple | set | frozenset)
-        found += declared if several else [declared]
-    return found
+        several = isinstance(targets, list | tuple | set | frozenset)
+        jumps += targets if several else [targets]
+    return jumps
 
 
 def validate_middleware(
@@ -313,14 +324,14 @@ def validate_middleware(
 
 
 def _method_errors(
-    cls: type[Any], bound: Mapping[str, Callable[..., Any]], jumps: Mapping[str, list[Any]]
+    cls: type[object], bound: Mapping[str, Callable[..., Any]], jumps: Mapping[str, list[object]]
 ) -> Iterator[_Mistake]:
     for call, flow in _FLOW.items():
         names = (_WRAP[call], f"a{_WRAP[call]}")
         # A subclass may override either form; only one class with both is ambiguous.
-        defined = _definer(cls, flow, *names).__dict__
-        both = [name for name in names if name in defined]
-        if both and flow in defined and flow in bound:
+        members = _definer(cls, flow, *names).__dict__
+        both = [name for name in names if name in members]
+        if both and flow in members and flow in bound:
             reason = f"defines both {flow} and {' and '.join(both)} for the same call."
             hint = f"Keep {flow} only; it works in sync and async runs."
             yield _Mistake(SpecError, "", reason, hint, "AF108")
@@ -329,9 +340,9 @@ def _method_errors(
             continue
         if wrong_mode := _mode_error(name, method):
             yield _Mistake(ArgumentError, f".{name}", *wrong_mode, "AF107")
-        called = inject(method) if arguments == _HOOK_ARGUMENTS else method
-        called = inject_run(method) if name == RUN_FLOW else called
-        if wrong_signature := _signature_error(name, arguments, called):
+        function = inject(method) if arguments == _HOOK_ARGUMENTS else method
+        function = inject_run(method) if name == RUN_FLOW else function
+        if wrong_signature := _signature_error(name, arguments, function):
             yield _Mistake(ArgumentError, f".{name}", *wrong_signature, "AF106")
         for jump in jumps[name]:
             if jump not in JUMPS:
@@ -355,6 +366,7 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             reason = f"must be a tuple of strings, got {describe(value)}."
             yield ArgumentError(f"{owner}.{name}", reason)
             return
+    # Reached only if `unused` holds strings: anything else has been reported above.
     for name in sorted(set(middleware.unused) - _SLOTS.keys()) if middleware.unused else ():
         reason = f"contains {name!r}, which is not a hook, a layer or a flow."
         hint = f"It can contain {', '.join([*_ARGUMENTS, *_FLOWS])}."
@@ -373,11 +385,11 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
             f"{_DECORATORS.get(name, name)}.",
             code="AF105",
         )
-    for name, meant in _misspelt(middleware):
+    for name, suggestion in _misspelt(middleware):
         reason = "is not a hook, so it would never run."
-        if meant in _ATTRIBUTE_NAMES:
+        if suggestion in _ATTRIBUTE_NAMES:
             reason = "is not an attribute of a middleware, so nothing would read it."
-        hint = f"Did you mean {meant}? Start the name of a helper with an underscore."
+        hint = f"Did you mean {suggestion}? Start the name of a helper with an underscore."
         yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
 
 
@@ -388,19 +400,21 @@ _names: WeakKeyDictionary[type[Any], list[tuple[str, str]]] = WeakKeyDictionary(
 def _misspelt(middleware: AgentMiddleware[Any, Any]) -> list[tuple[str, str]]:
     """Return names of its class that resemble those of methods and attributes, and these."""
     cls, base = _written(middleware)
-    if (found := _names.get(cls)) is not None:
-        return found
-    found = _names[cls] = []
+    if (names := _names.get(cls)) is not None:
+        return names
+    names = _names[cls] = []
     for name in sorted(set(dir(cls)) - {*dir(AgentMiddleware), *dir(base)}):
         if name.startswith("_"):
             continue
         spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
         spelling = _OTHER_NAMES.get(spelling, re.sub("^(async|a)_", "a", spelling))
-        known, cutoff = list(_ATTRIBUTE_NAMES), 0.9
+        candidates, cutoff = list(_ATTRIBUTE_NAMES), 0.9
         if callable(getattr(cls, name)) and spelling.startswith(_LOOKS_LIKE_A_HOOK):
-            known, cutoff = list(_SLOTS), 0.75
-        found += [(name, meant) for meant in get_close_matches(spelling, known, 1, cutoff)]
-    return found
+            candidates, cutoff = list(_SLOTS), 0.75
+        names += [
+            (name, suggestion) for suggestion in get_close_matches(spelling, candidates, 1, cutoff)
+        ]
+    return names
 
 
 def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None:
@@ -434,12 +448,12 @@ def _signature_error(
     # Read the common case from the code object: inspect.signature takes much longer.
     if code and plain and (code.co_argcount, code.co_kwonlyargcount) == (len(arguments) + 1, 0):
         return None
-    given = ", ".join(arguments)
+    listing = ", ".join(arguments)
     try:
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
-        reason = f"is called with ({given}), but does not accept that: {error}."
-        return reason, f"Write `def {name}(self, {given})`."
+        reason = f"is called with ({listing}), but does not accept that: {error}."
+        return reason, f"Write `def {name}(self, {listing})`."
     except ValueError:  # Some callables have no signature; only calling them would tell.
         return None
     return None

@@ -22,14 +22,14 @@ PARTS: Final[tuple[str, ...]] = get_args(Part)
 
 
 def is_strings(value: Any) -> bool:
-    """Whether a value is a collection of strings, and not a string itself."""
+    """Return True for a collection of strings, which a string itself is not."""
     several = isinstance(value, Collection) and not isinstance(value, str)
     return several and all(isinstance(item, str) for item in value)
 
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """Where a middleware belongs in a stack. Others are named by `name` or by their class.
+    """Place of a middleware in a stack. Others are named by `name` or by their class.
 
     Args:
         before: Middleware that this one must precede (be outside of), if they are in the stack.
@@ -71,14 +71,14 @@ class Ordering:
                 raise ArgumentError(subject, reason, f'Write `{field.name}=("...",)`.')
             if field.name in ("before", "after", "requires", "conflicts"):
                 continue
-            what, known = "an aspect of a conversation", ASPECTS
+            what, options = "an aspect of a conversation", ASPECTS
             if field.name in ("extends", "varies"):
-                what, known = "a part of a request", PARTS
-            if unknown := set(value) - set(known):
+                what, options = "a part of a request", PARTS
+            if wrong := set(value) - set(options):
                 raise ArgumentError(
                     subject,
-                    f"{', '.join(sorted(unknown))} is not {what}.",
-                    f"Write {', '.join(known[:-1])} or {known[-1]}.",
+                    f"{', '.join(sorted(wrong))} is not {what}.",
+                    f"Write {', '.join(options[:-1])} or {options[-1]}.",
                 )
 
 
@@ -118,17 +118,18 @@ def check_order(
     yield from _membership_errors(stack)
     pairs = sorted(
         {
-            (one.name, other.name)
-            for one, other in permutations(stack, 2)
-            if other.is_one_of(one.ordering.before) or one.is_one_of(other.ordering.after)
+            (position.name, other.name)
+            for position, other in permutations(stack, 2)
+            if other.is_one_of(position.ordering.before) or position.is_one_of(other.ordering.after)
         }
     )
     if cycle := _cycle(pairs):
         reason = "each declare to come before the other, so no order satisfies both."
         hint = "Correct the `ordering` of one of them."
         yield SpecError(" and ".join(sorted(cycle)), reason, hint, code="AF120")
+        # No order satisfies these pairs, so a warning about the order would not help.
         pairs = []
-    index = {one.name: at for at, one in enumerate(stack)}
+    index = {position.name: at for at, position in enumerate(stack)}
     for first, second in pairs:
         if index[first] > index[second]:
             reason = f"are in the wrong order: {first} belongs outside of {second}."
@@ -138,20 +139,21 @@ def check_order(
 
 
 def _membership_errors(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
-    for one in stack:
-        for name in one.ordering.requires:
-            if not any(other.is_one_of([name]) for other in stack if other is not one):
+    for position in stack:
+        for name in position.ordering.requires:
+            if not any(other.is_one_of([name]) for other in stack if other is not position):
                 reason = f"requires {name}, which is not in the stack."
-                yield SpecError(one.name, reason, f"Add {name} to `middleware`.", code="AF118")
-    for one, other in permutations(stack, 2):
-        if other.is_one_of(one.ordering.conflicts):
+                yield SpecError(position.name, reason, f"Add {name} to `middleware`.", code="AF118")
+    for position, other in permutations(stack, 2):
+        if other.is_one_of(position.ordering.conflicts):
             reason = f"cannot be used together with {other.name}."
-            yield SpecError(one.name, reason, "Remove one of them.", code="AF119")
+            yield SpecError(position.name, reason, "Remove one of them.", code="AF119")
 
 
 def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
     """Return the names that form a cycle."""
     left = {name for pair in pairs for name in pair}
+    # A name that nothing precedes is in no cycle. Take such names out until none is left.
     while free := {n for n in left if not any(b == n and a in left for a, b in pairs)}:
         left -= free
     # What only follows a cycle is not part of it.
@@ -161,39 +163,40 @@ def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
 
 
 def _aspect_warnings(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
-    for one, other in permutations(stack, 2):
+    for position, other in permutations(stack, 2):
         # User messages only: answers and results are sanitized before they are written.
-        exposed = "user_messages" in one.ordering.sends_to_model
-        sanitized = "user_messages" in other.ordering.sanitizes
-        if exposed and sanitized and one.input_order < other.input_order:
+        sends = "user_messages" in position.ordering.sends_to_model
+        cleans = "user_messages" in other.ordering.sanitizes
+        if sends and cleans and position.input_order < other.input_order:
             reason = f"sends user messages to a model before {other.name} has sanitized them."
-            hint = f"Put {other.name} before {one.name} in `middleware`."
-            yield BuildWarning(one.name, reason, hint, code="AF205")
-    for one, other in permutations(stack, 2):
-        judged = "tool_calls" in one.ordering.reads
+            hint = f"Put {other.name} before {position.name} in `middleware`."
+            yield BuildWarning(position.name, reason, hint, code="AF205")
+    for position, other in permutations(stack, 2):
+        reads = "tool_calls" in position.ordering.reads
         changed = "tool_calls" in other.ordering.writes
-        if judged and changed and other.output_order > one.output_order:
+        if reads and changed and other.output_order > position.output_order:
             yield BuildWarning(
-                one.name,
+                position.name,
                 f"judges tool calls that {other.name} may still change.",
-                f"Let {one.name} see them last: hooks after the model run from the end of the "
+                f"Let {position.name} see them last: hooks after the model run from the end of the "
                 "list to its beginning, then the layers of the tools.",
                 code="AF206",
             )
-    for one, other in combinations(stack, 2):
-        for part in sorted({*one.ordering.varies} & {*other.ordering.extends}):
+    # In the order of the stack: a provider caches a request only up to the first part that varies.
+    for position, other in combinations(stack, 2):
+        for part in sorted({*position.ordering.varies} & {*other.ordering.extends}):
             name = part.replace("_", " ")
             yield BuildWarning(
-                one.name,
+                position.name,
                 f"changes the {name} in each call, before {other.name} adds to it: providers "
                 "cannot cache what it adds.",
-                f"Put {other.name} before {one.name} in `middleware`.",
+                f"Put {other.name} before {position.name} in `middleware`.",
                 code="AF214",
             )
-    for one, other in permutations(stack, 2):
-        if "thread" in one.ordering.reads and "thread" in other.ordering.writes:
+    for position, other in permutations(stack, 2):
+        if "thread" in position.ordering.reads and "thread" in other.ordering.writes:
             yield BuildWarning(
-                one.name,
+                position.name,
                 f"relies on the messages of the thread, from which {other.name} removes some.",
                 f"Let {other.name} keep them: a built-in does with keep_thread=True.",
                 code="AF208",

@@ -1,4 +1,4 @@
-"""What the imports of a source bind, where it is used, and how it is called."""
+"""Names that the imports of a source bind, with their uses and their calls."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Binding:
 
     @property
     def is_one_name(self) -> bool:
-        """Whether a single name is bound, rather than a path from a top-level package."""
+        """True if a single name is bound, rather than a path from a top-level package."""
         return isinstance(self.statement, cst.ImportFrom) or bool(self.alias.asname)
 
 
@@ -66,7 +66,7 @@ def bindings_of(source: Source) -> list[Binding]:
                 accesses[assignment.node, assignment.name] += [
                     (access.node, len(access.referents) == 1) for access in assignment.references
                 ]
-    found = []
+    bindings = []
     imports: list[Statement] = [*source.every(cst.Import), *source.every(cst.ImportFrom)]
     for statement in imports:
         if isinstance(statement.names, cst.ImportStar):
@@ -87,14 +87,15 @@ def bindings_of(source: Source) -> list[Binding]:
                 for head, bound in heads.items()
                 for node, certain in accesses[statement, head]
             ]
-            found.append(Binding(statement, alias, "" if symbol else path, symbol, uses))
-    return found
+            bindings.append(Binding(statement, alias, "" if symbol else path, symbol, uses))
+    return bindings
 
 
 def _use(source: Source, node: cst.CSTNode, path: str, certain: bool) -> Use:
     """Follow the attributes of a module to the name that is used."""
     if not isinstance(node, cst.Name | cst.Attribute):  # an annotation may be a string
         return Use(node, None, certain)
+    # `import a.b` and then `a.b.c`: the name that is used is the last attribute of the path.
     while leads_to_known(path):
         around = source.parent(node)
         if not isinstance(around, cst.Attribute) or around.value is not node:
@@ -120,18 +121,18 @@ class CallSite:
 
 def calls_of(source: Source, bindings: Sequence[Binding]) -> list[CallSite]:
     """The calls of what moves or has moved, from top to bottom."""
-    found = [
+    sites = [
         CallSite(source, use, call, home)
         for use in {use for binding in bindings for use in binding.uses}
         if use.symbol and (home := home_of(use.symbol))
         if isinstance(call := source.parent(use.node), cst.Call) and call.func is use.node
     ]
-    return sorted(found, key=lambda site: source.span(site.call))
+    return sorted(sites, key=lambda site: source.span(site.call))
 
 
 def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edit | Finding]:
     """The keywords of a call that have another name in agent_factory: edits, or findings."""
-    given = {arg.keyword.value for arg in site.call.args if arg.keyword}
+    names = {arg.keyword.value for arg in site.call.args if arg.keyword}
     for arg in site.call.args:
         if arg.keyword is None or (row := rows.get(arg.keyword.value)) is None:
             continue
@@ -140,10 +141,11 @@ def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edi
             value = arg.value
             if isinstance(value, cst.SimpleString) and (word := row.words.get(value.raw_value)):
                 yield site.source.edit(value, f"{value.quote}{word}{value.quote}")
-        elif row.name in given:
+        elif row.name in names:
             yield site.finding(arg, what, f"{row.name} is given, too", f"only {row.name}=...")
         elif row.name and row.value is None:
             yield site.source.edit(arg.keyword, row.name)
+        # The value changes as well, which is possible only for a number in the source.
         elif row.name and row.value and isinstance(site.source.value_of(arg.value), cst.Integer):
             yield site.source.edit(arg.keyword, row.name)
             yield site.source.edit(arg.value, row.value.format(site.source.text(arg.value)))

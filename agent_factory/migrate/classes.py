@@ -31,13 +31,13 @@ class Classes:
     bindings: Sequence[Binding]
 
     def findings(self) -> Iterator[Finding]:
-        """What a person has to decide about middleware classes, hooks and state schemas."""
+        """Yield the decisions about middleware classes, hooks and state schemas."""
         for cls in self.source.every(cst.ClassDef):
             if base := self._middleware_of(cls):
                 yield from _method_findings(self.source, cls, base)
         for schema in self._schemas:
-            given = self.source.value_of(schema)
-            if isinstance(given, cst.ClassDef) and not _NO_DICTS.isdisjoint(_marks(given)):
+            value = self.source.value_of(schema)
+            if isinstance(value, cst.ClassDef) and not _NO_DICTS.isdisjoint(_marks(value)):
                 why, write = "a state schema must be a TypedDict", "a class that extends AgentState"
                 name = f"state_schema={self.source.text(schema)}"
                 yield self.source.finding(schema, "class", name, why, write)
@@ -55,16 +55,18 @@ class Classes:
 
     @cached_property
     def _schemas(self) -> list[cst.BaseExpression]:
-        """What is given as a `state_schema`, to a function or by a class."""
+        """Values of every `state_schema`, as an argument or in a class."""
         arguments = self.source.every(cst.Arg)
-        given = [
+        schemas = [
             arg.value for arg in arguments if arg.keyword and arg.keyword.value == "state_schema"
         ]
         for assign in self.source.every(cst.Assign):
-            given += [assign.value for t in assign.targets if dotted(t.target) == "state_schema"]
+            schemas += [assign.value for t in assign.targets if dotted(t.target) == "state_schema"]
         for field in self.source.every(cst.AnnAssign):
-            given += [field.value] if field.value and dotted(field.target) == "state_schema" else []
-        return given
+            schemas += (
+                [field.value] if field.value and dotted(field.target) == "state_schema" else []
+            )
+        return schemas
 
     @cached_property
     def _keys(self) -> set[str] | None:
@@ -73,15 +75,15 @@ class Classes:
         calls = {call.func for call in self.source.every(cst.Call)}
         if not any(symbol == AGENT and node in calls for node, symbol in self._symbols.items()):
             return None
-        used = set(self._symbols.values())
-        known = {"AgentState", "MessagesState", "TypedDict", *(symbol.name for symbol in used)}
-        known.update(cls.name.value for cls in classes)
+        symbols = set(self._symbols.values())
+        names = {"AgentState", "MessagesState", "TypedDict", *(symbol.name for symbol in symbols)}
+        names.update(cls.name.value for cls in classes)
         for schema in self._schemas:
             cls = self.source.value_of(schema)
-            if not isinstance(cls, cst.ClassDef) or not known.issuperset(_bases(cls)):
+            if not isinstance(cls, cst.ClassDef) or not names.issuperset(_bases(cls)):
                 return None
         keys = {dotted(f.target) for cls in classes for f in descendants(cls.body, cst.AnnAssign)}
-        for symbol in used:  # a state schema, or a middleware that has one
+        for symbol in symbols:  # a state schema, or a middleware that has one
             value = getattr(import_module(symbol.module), symbol.name)
             schema = getattr(value, "state_schema", value)
             keys.update(getattr(schema, "__annotations__", ()))
@@ -91,13 +93,13 @@ class Classes:
         """The middleware class of agent_factory that a class derives from."""
         for arg in cls.bases if isinstance(cls, cst.ClassDef) else ():
             base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
-            symbol, own = self._symbols.get(base), self.source.value_of(base)
+            symbol, value = self._symbols.get(base), self.source.value_of(base)
             if symbol and symbol.module == MIDDLEWARE:
-                found = getattr(import_module(MIDDLEWARE), symbol.name)
-                if isinstance(found, type) and issubclass(found, AgentMiddleware):
-                    return found
-            elif own is not cls and (inherited := self._middleware_of(own)):
-                return inherited
+                candidate = getattr(import_module(MIDDLEWARE), symbol.name)
+                if isinstance(candidate, type) and issubclass(candidate, AgentMiddleware):
+                    return candidate
+            elif value is not cls and (ancestor := self._middleware_of(value)):
+                return ancestor
         return None
 
     def _hook_findings(self, function: cst.FunctionDef) -> Iterator[Finding]:
@@ -144,9 +146,9 @@ def _marks(cls: cst.ClassDef) -> list[str]:
     return [*_bases(cls), *(name.rpartition(".")[2] for name in names)]
 
 
-def _method_findings(source: Source, cls: cst.ClassDef, base: type[Any]) -> Iterator[Finding]:
+def _method_findings(source: Source, cls: cst.ClassDef, base: type[object]) -> Iterator[Finding]:
     """The methods of a middleware class that nothing calls."""
-    own = cls.name.value
+    class_name = cls.name.value
     methods = {
         node.name.value: node.name
         for node in cls.body.body
@@ -154,13 +156,14 @@ def _method_findings(source: Source, cls: cst.ClassDef, base: type[Any]) -> Iter
         if not any(dotted(d.decorator).endswith("property") for d in node.decorators)
     }
     # A class with methods of the same names, for the check of a build.
-    named = type(own, (AgentMiddleware,), dict.fromkeys(methods.keys() - _HOOKS, print))
-    for error in validate_middleware(named()):
+    sample = type(class_name, (AgentMiddleware,), dict.fromkeys(methods.keys() - _HOOKS, print))
+    for error in validate_middleware(sample()):
         name = error.subject.rpartition(".")[2]
         if error.code == "AF105" and name in methods:
             why = "it looks like a hook that never runs, and a build refuses it"
             write = f"_{name} if it is a helper"
-            yield source.finding(methods[name], "class", f"{own}.{name}", why, write)
+            yield source.finding(methods[name], "class", f"{class_name}.{name}", why, write)
+    # With several bases, a name may come from one that is not ours.
     if base is AgentMiddleware or len(cls.bases) > 1:
         return
     accesses = [
@@ -168,21 +171,21 @@ def _method_findings(source: Source, cls: cst.ClassDef, base: type[Any]) -> Iter
         for node in descendants(cls.body, cst.Attribute)
         if source.text(node.value) in ("self", "super()", "cls")
     ]
-    stored = {
+    assignments = {
         node.attr.value for node in accesses if isinstance(source.parent(node), cst.AssignTarget)
     }
-    called = {node.attr.value for node in accesses if source.text(node.value) != "super()"}
+    uses = {node.attr.value for node in accesses if source.text(node.value) != "super()"}
     private: list[tuple[str, cst.CSTNode]] = [
-        (name, node) for name, node in methods.items() if name not in called
+        (name, node) for name, node in methods.items() if name not in uses
     ]
     private += [
         (name, node)
         for node in accesses
-        if (name := node.attr.value) not in stored
+        if (name := node.attr.value) not in assignments
         if source.text(node.value) == "super()" or name not in methods
     ]
     for name, node in private:
         if name.startswith("_") and not name.startswith("__") and not hasattr(base, name):
             why = f"{base.__name__} of agent_factory has no such private name"
             write = "an override of a hook or a layer, or nothing"
-            yield source.finding(node, "class", f"{own}.{name}", why, write)
+            yield source.finding(node, "class", f"{class_name}.{name}", why, write)

@@ -35,7 +35,7 @@ STACK = 256 * 1024 * 1024
 """Bytes of stack for the parser, which recurses in native code: a full stack ends the process.
 libcst 1.9 filled the usual 8 MB with a sum of 5,000 terms. Only what is used is taken."""
 
-_DOTTED = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
+_DOTTED_PATH = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
 
 _PATCHES = ("patch", "setattr", "delattr")
 """Functions whose first argument, if it is a dotted path, names what is imported from there."""
@@ -75,10 +75,11 @@ def migrate_bytes(data: bytes, to: Factory = Factory.REACT) -> tuple[bytes, Migr
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnreadableSource(str(error)) from None
+    # Some encodings have several forms of one text, and lines that nobody edits must stay.
     if text.encode(encoding) != data:
         raise UnreadableSource(f"{encoding} would not reproduce each of its bytes")
-    done = migrate_source(text, to)
-    return done.text.encode(encoding), done
+    migration = migrate_source(text, to)
+    return migration.text.encode(encoding), migration
 
 
 def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
@@ -106,7 +107,7 @@ def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
     # Most files of a folder have nothing to migrate, and parsing takes a hundred times as long.
     if not any(all(word.search(text) for word in group) for group in _WORDS):
         return Migration(text, text)
-    done: Future[Migration] = Future()
+    future: Future[Migration] = Future()
 
     def migrate() -> None:
         try:
@@ -115,17 +116,19 @@ def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
             edits = (change for change in changes if isinstance(change, Edit))
             findings = sorted({change for change in changes if isinstance(change, Finding)})
             new = apply(source.data, edits).decode()
-            done.set_result(Migration(source.data.decode(), new, tuple(findings)))
+            future.set_result(Migration(source.data.decode(), new, tuple(findings)))
+        # Without a result or an exception, the caller would wait for ever.
         except BaseException as error:
-            done.set_exception(error)
+            future.set_exception(error)
 
+    # The size holds for all threads that start from now on, so it is restored in any case.
     usual = threading.stack_size(STACK)
     try:
         threading.Thread(target=migrate, daemon=True).start()
     finally:
         threading.stack_size(usual)
     try:
-        return done.result()
+        return future.result()
     except RecursionError:
         raise UnreadableSource("it is nested too deeply") from None
 
@@ -134,25 +137,25 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
     bindings = bindings_of(source)
     calls = calls_of(source, bindings)
     module_uses = {use for binding in bindings if not binding.symbol for use in binding.uses}
-    converted = set()
+    conversions = set()
     for site in calls:
         rows = KEYWORDS.get(site.symbol, {})
         if to is Factory.AGENT and site.symbol in REACTS:
-            called = source.text(site.use.node)
+            callee = source.text(site.use.node)
             name = ROOT if site.use in module_uses else AGENT.name
             problems = list(problems_of(site))
             if not site.use.certain:
                 why = "another statement gives this name a value, too"
                 problems.append(
-                    source.finding(site.call, "call", called, why, "a single import of it")
+                    source.finding(site.call, "call", callee, why, "a single import of it")
                 )
             elif is_taken(source, name):
                 why = f"this file uses the name {name} for something else"
                 write = "another name for that, and run this again"
-                problems.append(source.finding(site.call, "name-taken", called, why, write))
+                problems.append(source.finding(site.call, "name-taken", callee, why, write))
             yield from problems
             if not problems:
-                converted.add(site.use)
+                conversions.add(site.use)
                 rows = TO_AGENT
         yield from keyword_changes(site, rows)
         yield from _extra_findings(site)
@@ -167,10 +170,10 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
                     "it is passed on, and this file does not show how it is called",
                     "create_agent, if it is called with parameters of create_agent",
                 )
-    yield from Imports(source, bindings, frozenset(converted)).changes()
+    yield from Imports(source, bindings, frozenset(conversions)).changes()
     yield from Classes(source, bindings).findings()
     for node in source.every(cst.SimpleString):
-        if not node.prefix and _DOTTED.fullmatch(node.raw_value):
+        if not node.prefix and _DOTTED_PATH.fullmatch(node.raw_value):
             yield _text_change(source, node)
 
 
@@ -183,11 +186,11 @@ def _extra_findings(site: CallSite) -> Iterator[Finding]:
         return
     # The first argument without a keyword is the type.
     args = reversed(site.call.args)
-    given = {arg.keyword.value if arg.keyword else "pii_type": arg for arg in args}
-    arg = given.get("detector", given.get("pii_type"))
+    arguments = {arg.keyword.value if arg.keyword else "pii_type": arg for arg in args}
+    arg = arguments.get("detector", arguments.get("pii_type"))
     value = site.source.value_of(arg.value) if arg else None
     package = None
-    if "detector" in given and isinstance(value, cst.BaseString):
+    if "detector" in arguments and isinstance(value, cst.BaseString):
         package = "regex"
     elif isinstance(value, cst.SimpleString):
         package = _PII_PACKAGES.get(str(value.raw_value))
@@ -198,16 +201,16 @@ def _extra_findings(site: CallSite) -> Iterator[Finding]:
 
 
 def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
-    """What becomes of a dotted path in a string."""
+    """Return the edit of a dotted path in a string, or a finding about it."""
     path = node.raw_value
     new = path_of(path)
     call = source.parent(source.parent(node) or node)
     name = dotted(call.func) if isinstance(call, cst.Call) and call.args[0].value is node else ""
     if new and name.rpartition(".")[2] in _PATCHES:
         return source.edit(node, f"{node.quote}{new}{node.quote}")
-    why, known = "it is a string, and its use is unknown", is_known(path)
-    if not new and not known:
+    why, may_move = "it is a string, and its use is unknown", is_known(path)
+    if not new and not may_move:
         why = "agent_factory has no such name"
     write = new and f"{new} if it names an import"
-    write = write or replacement_of(path if known else path.rpartition(".")[0])
+    write = write or replacement_of(path if may_move else path.rpartition(".")[0])
     return source.finding(node, "text", source.text(node), why, write)

@@ -48,7 +48,7 @@ class Imports:
     source: Source
     bindings: Sequence[Binding]
 
-    converted: frozenset[Use]
+    conversions: frozenset[Use]
     """The uses of `create_react_agent` that become `create_agent`."""
 
     def changes(self) -> Iterator[Edit | Finding]:
@@ -57,15 +57,16 @@ class Imports:
         for binding in self.bindings:
             names = binding.statement.names
             assert not isinstance(names, cst.ImportStar)
-            unchanged = {alias: [_piece(binding.statement, alias)] for alias in names}
-            replaced = pieces.setdefault(binding.statement, unchanged)
+            originals = {alias: [_piece(binding.statement, alias)] for alias in names}
+            # Aliases of the statement that do not move keep their import.
+            replacements = pieces.setdefault(binding.statement, originals)
             if binding.symbol:
                 new = yield from self._name(binding, binding.symbol)
             else:
                 new = yield from self._module(binding)
-            replaced[binding.alias] = new
-        for statement, replaced in pieces.items():
-            yield from _statement_edits(self.source, statement, replaced)
+            replacements[binding.alias] = new
+        for statement, replacements in pieces.items():
+            yield from _statement_edits(self.source, statement, replacements)
         for star in self.source.every(cst.ImportFrom):
             module = module_of(star)
             if isinstance(star.names, cst.ImportStar) and _is_left(module):
@@ -86,17 +87,17 @@ class Imports:
         home = home_of(symbol)
         if home is None:
             return [old]
-        moved = Piece(home.module, home.name, old.local)
-        converted = self.converted.intersection(binding.uses)
-        converts_all = self.converted.issuperset(binding.uses)
+        replacement = Piece(home.module, home.name, old.local)
+        conversions = self.conversions.intersection(binding.uses)
+        converts_all = self.conversions.issuperset(binding.uses)
         if not (old.local and converts_all):  # otherwise the alias stays
-            for use in converted:
+            for use in conversions:
                 yield self.source.edit(use.node, AGENT.name)
-        if not converted:
-            return [moved]
+        if not conversions:
+            return [replacement]
         if converts_all:
             return [Piece(AGENT.module, AGENT.name, old.local)]
-        return [Piece(AGENT.module, AGENT.name), moved]
+        return [Piece(AGENT.module, AGENT.name), replacement]
 
     def _module(self, binding: Binding) -> Generator[Edit | Finding, None, list[Piece]]:
         """The edits where a module is used; returns the imports that replace its import."""
@@ -104,7 +105,7 @@ class Imports:
         for use in binding.uses:
             yield from self._advice(use.node, use.symbol)
             home = home_of(use.symbol) if use.symbol else None
-            if use in self.converted:
+            if use in self.conversions:
                 targets[use] = AGENT
             elif home and home != use.symbol:
                 targets[use] = home
@@ -121,7 +122,10 @@ class Imports:
                 )
         old = _piece(binding.statement, binding.alias)
         homes = list(dict.fromkeys(target.module for target in targets.values()))
+        # Uses that do not move need the old import as well.
         still_used = len(targets) < len(binding.uses)
+        # If all uses move to one module, the local name can mean that module, and they stay as they
+        # are.
         keeps_name = len(homes) == 1 and not still_used and binding.is_one_name
         if not homes:
             return [old]
@@ -151,12 +155,12 @@ class Imports:
 
 
 def _is_left(module: str) -> bool:
-    """Whether names of a module move to another package."""
+    """Return True if names of a module move to another package."""
     return is_known(module) and not module.startswith(ROOT)
 
 
 def is_taken(source: Source, name: str) -> bool:
-    """Whether the source gives a name another meaning than agent_factory does."""
+    """Return True if the source gives a name another meaning than agent_factory does."""
 
     def means_ours(statement: cst.CSTNode) -> bool:
         if isinstance(statement, cst.Import):
@@ -170,10 +174,10 @@ def is_taken(source: Source, name: str) -> bool:
         )
 
     return any(
-        not isinstance(found, ImportAssignment) or not means_ours(found.node)
+        not isinstance(assignment, ImportAssignment) or not means_ours(assignment.node)
         for scope in source.scopes()
-        for found in scope.assignments
-        if found.name == name
+        for assignment in scope.assignments
+        if assignment.name == name
     )
 
 
@@ -192,6 +196,7 @@ def _statement_edits(source: Source, statement: Statement, pieces: Pieces) -> It
         return
     modules = {piece.module for several in pieces.values() for piece in several}
     one_by_one = all(len(several) == 1 and several[0].name for several in pieces.values())
+    # Only names change: edit them in place, and leave the layout of the statement alone.
     if isinstance(statement, cst.ImportFrom) and one_by_one and len(modules) == 1:
         assert statement.module is not None
         new = [(statement.module, modules.pop())]
@@ -208,6 +213,7 @@ def _statement_edits(source: Source, statement: Statement, pieces: Pieces) -> It
         indent = source.line_start(start)
         separator = f"{pragma}{source.newline_at(end)}{indent}"
     layout = _statements(source, statement, pieces, source.newline_at(end), indent)
+    # Two names may lead to the same import.
     yield source.edit(statement, separator.join(dict.fromkeys(layout)))
 
 
@@ -234,15 +240,15 @@ def _statements(
             continue
         head = f"from {first.module} import "
         short = head + ", ".join(piece.text for piece, _ in group)
-        commented = opening or any(comments[alias] != _Comments() for _, alias in group)
-        if one_line or (not commented and len(indent + short) <= WIDTH):
+        has_comments = opening or any(comments[alias] != _Comments() for _, alias in group)
+        if one_line or (not has_comments and len(indent + short) <= WIDTH):
             yield short
             continue
         lines = ["  ".join([f"{head}(", *opening])]
         for piece, alias in group:
             at = comments[alias]
-            named = "  ".join([f"{piece.text},", *at.same_line])
-            lines += [f"{deeper}{line}" for line in (*at.before, named, *at.after)]
+            row = "  ".join([f"{piece.text},", *at.same_line])
+            lines += [f"{deeper}{line}" for line in (*at.before, row, *at.after)]
         yield newline.join([*lines, f"{indent})"])
 
 
@@ -260,21 +266,21 @@ def _comments(
 ) -> tuple[list[str], dict[cst.ImportAlias, _Comments]]:
     """The comments after the opening bracket, and those at each name."""
     opening: list[str] = []
-    found = {alias: _Comments() for alias in aliases}
+    comments = {alias: _Comments() for alias in aliases}
     # An import has no strings: each hash begins a comment.
     for comment in _COMMENT.finditer(source.data, *source.span(statement)):
         at, text = comment.start(), comment[0].decode()
-        passed = [alias for alias in aliases if source.span(alias)[0] < at]
-        if passed:
-            comma = passed[-1].comma
-            end = source.span(comma if isinstance(comma, cst.Comma) else passed[-1])[1]
-            same_line = found[passed[-1]].same_line
+        preceding = [alias for alias in aliases if source.span(alias)[0] < at]
+        if preceding:
+            comma = preceding[-1].comma
+            end = source.span(comma if isinstance(comma, cst.Comma) else preceding[-1])[1]
+            same_line = comments[preceding[-1]].same_line
         else:
             end, same_line = source.data.index(b"(", source.span(statement)[0]), opening
         if not _BREAK.search(source.data, end, at):
             same_line.append(text)
-        elif len(passed) < len(aliases):
-            found[aliases[len(passed)]].before.append(text)
+        elif len(preceding) < len(aliases):
+            comments[aliases[len(preceding)]].before.append(text)
         else:
-            found[aliases[-1]].after.append(text)
-    return opening, found
+            comments[aliases[-1]].after.append(text)
+    return opening, comments

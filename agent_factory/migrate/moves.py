@@ -139,17 +139,17 @@ def replacement_of(module: str) -> str:
 
 
 def is_known(module: str) -> bool:
-    """Whether names of a module may move."""
+    """Return True if names of a module may move."""
     return _table_of(module) in MOVES
 
 
 def leads_to_known(module: str) -> bool:
-    """Whether a module is one whose names may move, or a package around one."""
-    return is_known(module) or any(known.startswith(f"{module}.") for known in MOVES)
+    """Return True for a module whose names may move, and for a package around one."""
+    return is_known(module) or any(path.startswith(f"{module}.") for path in MOVES)
 
 
 def advice_on(symbol: Symbol) -> tuple[str, str] | None:
-    """Why a name has no counterpart, and what to write; None for all other names."""
+    """Return why a name has no counterpart, and what to write; None for all other names."""
     if not is_known(symbol.module) or symbol.module in STAYS or home_of(symbol):
         return None
     return _ADVICE.get(str(symbol)) or _ADVICE.get(symbol.module) or _NO_COUNTERPART

@@ -27,7 +27,7 @@ MOST_BRACKETS = 200
 process for some more."""
 
 _BRACKET = re.compile(r"[][(){}]")
-_QUOTED = re.compile(r"(\"{3}|'{3})[\s\S]*?\1|\"[^\"\n]*\"|'[^'\n]*'|#.*")
+_STRING_OR_COMMENT = re.compile(r"(\"{3}|'{3})[\s\S]*?\1|\"[^\"\n]*\"|'[^'\n]*'|#.*")
 _BREAK = re.compile(rb"\r\n|\r|\n")
 
 
@@ -41,7 +41,10 @@ class Source:
     def __init__(self, text: str) -> None:
         self.data = text.encode()
         # Brackets in strings and comments do not count; most sources need not be searched for them.
-        if _nesting(text) > MOST_BRACKETS and _nesting(_QUOTED.sub("", text)) > MOST_BRACKETS:
+        if (
+            _nesting(text) > MOST_BRACKETS
+            and _nesting(_STRING_OR_COMMENT.sub("", text)) > MOST_BRACKETS
+        ):
             raise UnreadableSource(f"more than {MOST_BRACKETS} brackets are open at once")
         try:
             module = cst.parse_module(text)
@@ -51,6 +54,7 @@ class Source:
             raise UnreadableSource(f"{place}{getattr(error, 'message', error)}") from None
         if module.code != text:
             raise UnreadableSource("its parse tree would not reproduce each of its bytes")
+        # The copy is for trees in which a node occurs twice; a parsed one has none.
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         self.module = module
         self._spans: Mapping[cst.CSTNode, CodeSpan] = wrapper.resolve(ByteSpanPositionProvider)
@@ -58,7 +62,7 @@ class Source:
         self._scopes: Mapping[cst.CSTNode, Scope | None] = wrapper.resolve(ScopeProvider)
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Where a node begins and ends, without the white space around it."""
+        """Return the start and the end of a node, without the white space around it."""
         span = self._spans[node]
         return span.start, span.start + span.length
 
@@ -75,6 +79,7 @@ class Source:
         """A finding about a node."""
         before = self.data[: self.span(node)[0]]
         lines = _BREAK.split(before)
+        # Spans count bytes, and columns count characters.
         return Finding(len(lines), len(lines[-1].decode()) + 1, kind, what, why, write)
 
     def line_start(self, position: int) -> str:
@@ -83,8 +88,8 @@ class Source:
 
     def newline_at(self, position: int) -> str:
         """The line break that ends the line of a position; the file's own if it is the last."""
-        found = _BREAK.search(self.data, position)
-        return found[0].decode() if found else self.module.default_newline
+        match = _BREAK.search(self.data, position)
+        return match[0].decode() if match else self.module.default_newline
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The node around a node."""
@@ -103,10 +108,10 @@ class Source:
         scope = self._scopes.get(node)
         if not isinstance(node, cst.Name) or scope is None:
             return node
-        found = list(scope[node.value])
-        if len(found) != 1 or not isinstance(found[0], Assignment):
+        assignments = list(scope[node.value])
+        if len(assignments) != 1 or not isinstance(assignments[0], Assignment):
             return node
-        target: Any = found[0].node
+        target: Any = assignments[0].node
         if isinstance(target, cst.FunctionDef | cst.ClassDef):
             return target
         holder = self.parent(target)
@@ -118,7 +123,7 @@ class Source:
 
 
 def _nesting(text: str) -> int:
-    """How many brackets are open at once."""
+    """Return the largest number of brackets that are open at once."""
     steps = (1 if bracket in "([{" else -1 for bracket in _BRACKET.findall(text))
     return max(accumulate(steps), default=0)
 

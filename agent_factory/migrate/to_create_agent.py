@@ -1,4 +1,4 @@
-"""Whether a call of `create_react_agent` can become one of `create_agent`, and why not."""
+"""Reasons why a call of `create_react_agent` cannot become one of `create_agent`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ Problem = tuple[str, str]
 
 _POSITIONS = ("model", "tools")
 
-_TAKEN = {
+_COUNTERPARTS = {
     "checkpointer", "config_schema", "context_schema", "debug", "interrupt_after",
     "interrupt_before", "model", "name", "prompt", "response_format", "state_modifier",
     "state_schema", "store", "tools",
 }  # fmt: skip
 """Parameters with a counterpart, which some of them have for some values only."""
 
-_UNKNOWN = ("create_agent has no such parameter", "nothing, or its counterpart in create_agent")
+_UNKNOWN_PARAMETER = (
+    "create_agent has no such parameter",
+    "nothing, or its counterpart in create_agent",
+)
 
-_STARRED = (
+_STAR_ARGUMENT = (
     "it hides which parameters are passed",
     "create_agent with the names of its parameters: system_prompt for prompt, "
     "context_schema for config_schema, middleware for hooks",
@@ -34,8 +37,8 @@ _STARRED = (
 _HOOK = "create_agent has middleware instead of hooks"
 
 _NOT_TAKEN: Mapping[str, Problem] = {
-    "*": _STARRED,
-    "**": _STARRED,
+    "*": _STAR_ARGUMENT,
+    "**": _STAR_ARGUMENT,
     "pre_model_hook": (_HOOK, "middleware=[...] with a @before_model; docs/migration.md shows how"),
     "post_model_hook": (
         _HOOK,
@@ -52,13 +55,15 @@ def problems_of(site: CallSite) -> Iterator[Finding]:
         name = arg.star or (arg.keyword.value if arg.keyword else "")
         if not name and position < len(_POSITIONS):
             name = _POSITIONS[position]
-        taken = name in _TAKEN
+        has_counterpart = name in _COUNTERPARTS
         problem = (
-            problem_of(name, arg.value, site.source) if taken else _NOT_TAKEN.get(name, _UNKNOWN)
+            problem_of(name, arg.value, site.source)
+            if has_counterpart
+            else _NOT_TAKEN.get(name, _UNKNOWN_PARAMETER)
         )
         if problem:
-            shown = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
-            yield site.finding(arg, shown, *problem)
+            label = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
+            yield site.finding(arg, label, *problem)
     yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
 
 
@@ -135,9 +140,9 @@ def _is_text(source: Source, value: cst.BaseExpression) -> bool:
     return False
 
 
-def _is_only_tools(given: cst.CSTNode) -> bool:
-    """Whether `interrupt_before` or `interrupt_after` is None, or names only the tools."""
-    match given:
+def _is_only_tools(argument: cst.CSTNode) -> bool:
+    """Return True if `interrupt_before` or `interrupt_after` is None, or only the tools."""
+    match argument:
         case cst.Name(value="None"):
             return True
         case cst.List(elements=nodes) | cst.Tuple(elements=nodes):

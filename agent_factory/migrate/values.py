@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Factory(StrEnum):
-    """What calls of `create_react_agent` become."""
+    """Function that replaces `create_react_agent` in calls."""
 
     REACT = "create_react_agent"
     AGENT = "create_agent"
@@ -76,7 +76,7 @@ class Migration:
 
     @property
     def changed(self) -> bool:
-        """Whether anything moves."""
+        """True if anything moves."""
         return self.text != self.before
 
 

@@ -105,7 +105,7 @@ __all__ = [
 
 
 def pending(agent: Any, config: RunnableConfig) -> Pending:
-    """What a paused thread waits for; falsy if the thread is not paused, or does not exist yet.
+    """Return what a paused thread waits for; falsy if it is not paused, or does not exist yet.
 
     Args:
         agent: An agent with a checkpointer.

@@ -67,7 +67,7 @@ class StandingApproval:
     agent: str = ""
 
     def covers(self, call: ToolCall, schema: str, thread: str | None, now: float) -> bool:
-        """Whether a call may run by it at this time."""
+        """Return True if a call may run by this approval at this time."""
         return (
             self.is_active(now)
             and (self.tool, self.schema) == (call["name"], schema)
@@ -86,16 +86,16 @@ class StandingApproval:
         return condition_text(self.args if self.when is None else self.when)
 
     def is_active(self, now: float) -> bool:
-        """Whether it is neither revoked nor expired."""
+        """Return True if this approval is neither revoked nor expired."""
         return self.revoked_at is None and now < self.expires_at
 
     def __str__(self) -> str:
-        """What it is for, in one line."""
+        """Describe the approval in one line."""
         return f"{self.tool} with {self.condition}, approved by {self.by or 'a person'}"
 
 
 class ApprovalStore(Protocol):
-    """Where standing approvals are kept. In async runs the methods are called in threads."""
+    """Store of standing approvals. In async runs the methods are called in threads."""
 
     def add(self, approval: StandingApproval) -> None:
         """Keep an approval from now on, unless one with its id is known: also a revoked one."""
@@ -136,16 +136,17 @@ class StoredApprovals:
     def __init__(self, store: BaseStore, scope: tuple[str, ...] = ()) -> None:
         self._store = store
         # Three records, each written by one method: none can undo what another has written.
-        self._given, self._revoked, self._used = (
+        self._grants, self._revocations, self._uses = (
             (NAMESPACE, *scope, kind) for kind in ("given", "revoked", "used")
         )
 
     def add(self, approval: StandingApproval) -> None:
         """Keep an approval from now on, unless one with its id is known: also a revoked one."""
-        if self._store.get(self._given, approval.id) is None:
+        if self._store.get(self._grants, approval.id) is None:
             now = time.time()
-            kept = replace(approval, given_at=now, expires_at=now + approval.seconds)
-            self._store.put(self._given, approval.id, asdict(kept), index=False)
+            record = replace(approval, given_at=now, expires_at=now + approval.seconds)
+            # index=False: a search for similar texts in this store should not find approvals.
+            self._store.put(self._grants, approval.id, asdict(record), index=False)
 
     def find(
         self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
@@ -159,34 +160,34 @@ class StoredApprovals:
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
         """Count a call that runs by an approval."""
-        known = self._store.get(self._used, approval.id)
-        times = 1 + (known.value["times"] if known else 0)
-        self._store.put(self._used, approval.id, {"times": times}, index=False)
+        record = self._store.get(self._uses, approval.id)
+        times = 1 + (record.value["times"] if record else 0)
+        self._store.put(self._uses, approval.id, {"times": times}, index=False)
 
     def list(self, *, active: bool = True) -> Sequence[StandingApproval]:
         """The approvals, the newest first."""
-        given, revoked, used = map(self._values, (self._given, self._revoked, self._used))
+        grants, revocations, uses = map(self._values, (self._grants, self._revocations, self._uses))
         names = {field.name for field in fields(StandingApproval)}
-        found = []
-        for id_, value in given.items():
-            changes = {**revoked.get(id_, {}), "uses": used.get(id_, {"times": 0})["times"]}
+        records = []
+        for id_, value in grants.items():
+            changes = {**revocations.get(id_, {}), "uses": uses.get(id_, {"times": 0})["times"]}
             merged = {**value, **changes}
-            found.append(StandingApproval(**{name: merged[name] for name in names}))
+            records.append(StandingApproval(**{name: merged[name] for name in names}))
         now = time.time()
-        kept = [one for one in found if one.is_active(now) or not active]
-        return sorted(kept, key=lambda one: one.given_at, reverse=True)
+        selection = [approval for approval in records if approval.is_active(now) or not active]
+        return sorted(selection, key=lambda approval: approval.given_at, reverse=True)
 
     def revoke(self, approval_id: str, by: str) -> StandingApproval:
         """End an approval; LookupError if there is none with this id."""
-        if self._store.get(self._given, approval_id) is None:
+        if self._store.get(self._grants, approval_id) is None:
             raise LookupError(f"There is no standing approval {approval_id!r}.")
-        if self._store.get(self._revoked, approval_id) is None:
+        if self._store.get(self._revocations, approval_id) is None:
             value = {"revoked_at": time.time(), "revoked_by": by}
-            self._store.put(self._revoked, approval_id, value, index=False)
-        return next(one for one in self.list(active=False) if one.id == approval_id)
+            self._store.put(self._revocations, approval_id, value, index=False)
+        return next(approval for approval in self.list(active=False) if approval.id == approval_id)
 
     def _values(self, namespace: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-        values: dict[str, dict[str, Any]] = {}
+        values: dict[str, dict[str, object]] = {}
         while True:
             start = len(values)
             items = self._store.search(namespace, limit=_BATCH, offset=start)
@@ -196,8 +197,8 @@ class StoredApprovals:
                 return values
 
 
-def remember_error(remember: Any, args: Mapping[str, Any], longest: float) -> str | None:
-    """What is wrong with the `remember` of a decision; None if nothing is.
+def remember_error(remember: object, args: Mapping[str, object], longest: float) -> str | None:
+    """Return what is wrong with the `remember` of a decision; None if nothing is.
 
     Args:
         remember: `seconds`, and optionally `when`, `by` and `thread`.
@@ -207,6 +208,7 @@ def remember_error(remember: Any, args: Mapping[str, Any], longest: float) -> st
     if not isinstance(remember, Mapping):
         return f"'remember' must be a dict, got {describe(remember)}."
     seconds, when = remember.get("seconds"), remember.get("when")
+    # In Python, True is an int.
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not (is_number and 0 < seconds <= longest):  # type: ignore[operator]
         return f"'remember' needs 'seconds' from 0 to {longest:g}, got {seconds!r}."
@@ -221,7 +223,7 @@ def remember_error(remember: Any, args: Mapping[str, Any], longest: float) -> st
     return None
 
 
-_announced: ContextVar[ApprovalStore | None] = ContextVar("approvals_of_run", default=None)
+_store_of_run: ContextVar[ApprovalStore | None] = ContextVar("approvals_of_run", default=None)
 
 
 @contextmanager
@@ -238,16 +240,17 @@ def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
     >>> with approvals_of_run(StoredApprovals(InMemoryStore(), scope=("acme", "desk"))):
     ...     pass  # agent.invoke(...)
     """
-    token = _announced.set(store)
+    # A context variable, because LangGraph copies the context into the threads and tasks it starts.
+    token = _store_of_run.set(store)
     try:
         yield
     finally:
-        _announced.reset(token)
+        _store_of_run.reset(token)
 
 
 def approval_store(store: BaseStore | None) -> ApprovalStore | None:
-    """What `approvals_of_run` has announced in this context, or else the store of an agent."""
-    return _announced.get() or (None if store is None else StoredApprovals(store))
+    """Return the store of `approvals_of_run` in this context, or else that of an agent."""
+    return _store_of_run.get() or (None if store is None else StoredApprovals(store))
 
 
 def approvals(agent: Any, *, active: bool = True) -> list[StandingApproval]:

@@ -94,11 +94,11 @@ def judge(
             f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
         )
     complete = _parts_of(call, kind, decision)
-    named = complete.get("digest")
-    if named not in (None, call.call_digest, call.digest):
+    digest = complete.get("digest")
+    if digest not in (None, call.call_digest, call.digest):
         raise DecisionNotAllowed(
             call.name,
-            f"the decision names the digest {named!r}, and the call has changed since: its digest "
+            f"the decision names the digest {digest!r}, and the call has changed since: its digest "
             f"is {call.call_digest!r}.",
             "Look at the call again, and decide about what it is now.",
         )
@@ -120,7 +120,7 @@ def judge(
     return Judgement(complete, Action(name=call.name, args=dict(call.args)) if runs else None)
 
 
-def judge_answer(calls: Sequence[PendingCall], answer: Any, judge: Judge) -> list[Judgement]:
+def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> list[Judgement]:
     """Judge the answer to an interrupt that asks about calls.
 
     Args:
@@ -137,22 +137,23 @@ def judge_answer(calls: Sequence[PendingCall], answer: Any, judge: Judge) -> lis
     """
     if calls[0].kind == "question":
         return [judge(call, {"type": "respond", "message": answer}) for call in calls]
+    # The answer about a single call may be the decision itself.
     decisions = [answer]
     if calls[0].batched or (isinstance(answer, Mapping) and answer.keys() == {"decisions"}):
         decisions = _decisions_in(calls, answer)
     return [judge(call, decision) for call, decision in zip(calls, decisions, strict=True)]
 
 
-def is_about(call: PendingCall, decision: Any) -> bool:
-    """Whether a decision is about this call, as far as it names one."""
-    named = decision.get("digest") if isinstance(decision, Mapping) else None
-    return named in (None, call.call_digest, call.digest)
+def is_about(call: PendingCall, decision: object) -> bool:
+    """Return False if a decision names another call."""
+    digest = decision.get("digest") if isinstance(decision, Mapping) else None
+    return digest in (None, call.call_digest, call.digest)
 
 
 # Reading a decision
 
 
-def _type_of(call: PendingCall, decision: Any) -> DecisionType:
+def _type_of(call: PendingCall, decision: object) -> DecisionType:
     kind = decision.get("type") if isinstance(decision, Mapping) else decision
     if isinstance(decision, Mapping) and kind in get_args(DecisionType):
         return cast("DecisionType", kind)
@@ -165,15 +166,17 @@ def _type_of(call: PendingCall, decision: Any) -> DecisionType:
     )
 
 
-def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict[str, Any]:
+def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> dict[str, object]:
     """The parts that a decision has. Those of other types that are empty are absent."""
-    own = PARTS[kind]
-    parts: dict[str, Any] = {"type": kind}
+    own_part = PARTS[kind]
+    parts: dict[str, object] = {"type": kind}
     for name, value in decision.items():
-        if name in (own, "digest") and (value is not None or kind == "respond"):
+        if name in (own_part, "digest") and (value is not None or kind == "respond"):
+            # A null that JSON clients send is absent, except as an answer: a question may be
+            # answered with null.
             parts[name] = value
-        elif name in PARTS.values() and name != own and value not in (None, "", {}):
-            takers = " or ".join(repr(one) for one, part in PARTS.items() if part == name)
+        elif name in PARTS.values() and name != own_part and value not in (None, "", {}):
+            takers = " or ".join(repr(taker) for taker, part in PARTS.items() if part == name)
             raise InvalidDecision(
                 call.name,
                 f"{kind!r} takes no {name!r}.",
@@ -181,17 +184,19 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
             )
         elif name not in ("type", "digest", *PARTS.values()):
             close = get_close_matches(str(name), {str(part) for part in PARTS.values()}, 1)
-            intended = close[0] if close else _INTENDED.get(name)
-            takers = " and ".join(repr(one) for one, part in PARTS.items() if part == intended)
-            hint = f"Its parts are 'type', {own!r} and 'digest'."
-            if intended == own:
-                hint = f"Did you mean {own!r}?"
-            elif intended:
-                hint += f" {takers} take {intended!r}."
+            suggestion = close[0] if close else _INTENDED.get(name)
+            takers = " and ".join(
+                repr(taker) for taker, part in PARTS.items() if part == suggestion
+            )
+            hint = f"Its parts are 'type', {own_part!r} and 'digest'."
+            if suggestion == own_part:
+                hint = f"Did you mean {own_part!r}?"
+            elif suggestion:
+                hint += f" {takers} take {suggestion!r}."
             raise InvalidDecision(call.name, f"{name!r} is not a part of {kind!r}.", hint)
-    if kind in ("edit", "respond") and own not in parts:
-        example = {"type": kind, own: _example(call) if kind == "edit" else "The result."}
-        reason = f"{kind!r} needs {own!r}, and it is missing."
+    if kind in ("edit", "respond") and own_part not in parts:
+        example = {"type": kind, own_part: _example(call) if kind == "edit" else "The result."}
+        reason = f"{kind!r} needs {own_part!r}, and it is missing."
         raise InvalidDecision(call.name, reason, f"Pass {_json(example)}.")
     if not isinstance(parts.get("digest", ""), str):
         reason = f"'digest' must be a string, got {describe(parts['digest'])}."
@@ -199,7 +204,7 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, Any]) -> dict
     return parts
 
 
-def _decisions_in(calls: Sequence[PendingCall], answer: Any) -> list[Any]:
+def _decisions_in(calls: Sequence[PendingCall], answer: object) -> list[object]:
     names = ", ".join(call.name for call in calls)
     example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
     if not isinstance(answer, Mapping) or "decisions" not in answer:
@@ -227,7 +232,7 @@ def _decisions_in(calls: Sequence[PendingCall], answer: Any) -> list[Any]:
 # What a decision says
 
 
-def _check_message(call: PendingCall, kind: str, decision: dict[str, Any]) -> None:
+def _check_message(call: PendingCall, kind: str, decision: dict[str, object]) -> None:
     message = decision.get("message")
     if kind == "respond" and call.kind == "question":
         return  # a tool or a hook asks, and may take any value
@@ -239,6 +244,7 @@ def _check_message(call: PendingCall, kind: str, decision: dict[str, Any]) -> No
             f"Pass {_json({'type': kind, 'message': 'The text that the model reads.'})}.",
         )
     if kind == "reject" and not (message or "").strip():
+        # Without a reason the model reads a default text: see `REJECTED`.
         decision.pop("message", None)
 
 
@@ -268,8 +274,8 @@ def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rule
             f"the edited arguments do not fit {name}: {'; '.join(problems)}.",
             f"An edit replaces all arguments; pass each of them.{example}",
         )
-    edited = ToolCall(type="tool_call", name=name, args=args, id=call.id)
-    for rule in rules(edited):
+    new_call = ToolCall(type="tool_call", name=name, args=args, id=call.id)
+    for rule in rules(new_call):
         if rule.action == "deny":
             because = f": {rule.reason.removesuffix('.')}" if rule.reason else ""
             raise DecisionNotAllowed(
@@ -280,8 +286,8 @@ def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rule
     return Action(name=name, args=dict(args))
 
 
-def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the arguments of a call of a tool, one line each.
+def argument_errors(tool: BaseTool, args: Mapping[str, object]) -> list[str]:
+    """Return the problems of the arguments of a tool call, one line each.
 
     >>> from langchain_core.tools import tool
     >>> @tool
@@ -296,9 +302,11 @@ def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:
         properties = schema.get("properties") or {}
         takes_others = schema.get("additionalProperties", not properties) is not False
         problems = [] if takes_others else _unknown_arguments(args, [*properties])
+        # A name that is not an argument explains the rest, such as an argument that is missing.
         return problems or JsonSchema(schema).errors(dict(args))
     if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
         return []  # a model of pydantic 1, which the tool itself checks
+    # A tool is called with the aliases of its fields.
     names = [field.alias or name for name, field in schema.model_fields.items()]
     extra = schema.model_config.get("extra")
     problems = [] if extra == "allow" else _unknown_arguments(args, names)
@@ -318,7 +326,7 @@ def argument_errors(tool: BaseTool, args: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _unknown_arguments(args: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def _unknown_arguments(args: Mapping[str, object], names: Sequence[str]) -> list[str]:
     problems = []
     for name in args:
         if name not in names:
@@ -332,5 +340,5 @@ def _example(call: PendingCall) -> Action:
     return Action(name=call.name, args=dict(call.args))
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)

@@ -82,7 +82,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a thread waits for. It is falsy if the thread is not paused.
+    """Calls that a thread waits for. It is falsy if the thread is not paused.
 
     Args:
         calls: The calls to decide about. Empty if a run was stopped where no call waits.
@@ -108,7 +108,7 @@ class Pending:
 
     @property
     def asks(self) -> bool:
-        """Whether an interrupt waits for an answer."""
+        """True if an interrupt waits for an answer."""
         return any(call.interrupt_id for call in self.calls)
 
     @property
@@ -116,9 +116,9 @@ class Pending:
         """The calls of the model's message without a result, including invalid tool calls."""
         if self.message is None:
             return []
-        answered = answers_of(self.tail)
+        answers = answers_of(self.tail)
         calls: list[Any] = [*self.message.tool_calls, *self.message.invalid_tool_calls]
-        return [call for call in calls if call["id"] and call["id"] not in answered]
+        return [call for call in calls if call["id"] and call["id"] not in answers]
 
 
 def read_pending(
@@ -126,7 +126,7 @@ def read_pending(
     topology: Topology | None,
     tools: Mapping[str, BaseTool] = MappingProxyType({}),
 ) -> Pending:
-    """What a thread waits for.
+    """Return what a thread waits for.
 
     Args:
         snapshot: The state of the thread.
@@ -190,7 +190,7 @@ def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str,
     return dict(record["decisions"]) if former.get(at, at) == pending.next[0] else {}
 
 
-def with_decisions(pending: Pending, decisions: Mapping[str, Mapping[str, Any]]) -> AIMessage:
+def with_decisions(pending: Pending, decisions: Mapping[str, Mapping[str, object]]) -> AIMessage:
     """The model's message with these decisions recorded; those of earlier stops are dropped."""
     assert pending.message is not None  # The calls to decide about belong to a message.
     record = {"at": pending.next[0], "decisions": dict(decisions)}
@@ -206,6 +206,7 @@ def _stopped_calls(
         return
     after_model = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
     open_ids = {call["id"] for call in turn.unanswered}
+    # A stop anywhere else is not about calls.
     if turn.next[0] not in ({TOOLS, *after_model} if open_ids else {topology.loop_entry}):
         return
     answers = answers_of(turn.tail)
@@ -232,8 +233,8 @@ def _interrupted_calls(
     # each open call, in the order of the calls.
     tools_tasks = [t.id for t in snapshot.tasks if t.name == TOOLS and t.result is None]
     open_calls = turn.unanswered
-    matched = len(tools_tasks) == len(open_calls)
-    calls = dict(zip(tools_tasks, open_calls, strict=True)) if matched else {}
+    one_task_a_call = len(tools_tasks) == len(open_calls)
+    calls = dict(zip(tools_tasks, open_calls, strict=True)) if one_task_a_call else {}
     for task in snapshot.tasks:
         # A hook of this agent asks about its own calls; in the tools, a nested agent asks.
         own_calls = open_calls if topology is not None and task.name != TOOLS else ()
@@ -246,8 +247,8 @@ def _interrupted_calls(
                 for position, (action, config) in enumerate(pairs):
                     # LangChain's request names no ids: calls are matched by name and arguments.
                     by = ("id",) if "tool_call_id" in action else ("name", "args")
-                    asked = {"id": action.get("tool_call_id"), **action}
-                    call = next((c for c in left if all(c[k] == asked[k] for k in by)), None)
+                    request = {"id": action.get("tool_call_id"), **action}
+                    call = next((c for c in left if all(c[k] == request[k] for k in by)), None)
                     if call:
                         left.remove(call)
                     id_ = str(call["id"]) if call else f"{interrupt.id}/{position}"
@@ -289,10 +290,10 @@ def reviewed_call(
 def calls_of(question: HITLRequest | ToolApprovalRequest) -> list[PendingCall]:
     """The calls that a request of a review asks about, in its order."""
     request: Any = question
-    batched = "action_requests" in request
-    actions = request["action_requests"] if batched else [request["action_request"]]
-    configs = request["review_configs"] if batched else [request["review_config"]]
+    is_batch = "action_requests" in request
+    actions = request["action_requests"] if is_batch else [request["action_request"]]
+    configs = request["review_configs"] if is_batch else [request["review_config"]]
     return [
-        reviewed_call(str(action["tool_call_id"]), action, config, batched=batched)
+        reviewed_call(str(action["tool_call_id"]), action, config, batched=is_batch)
         for action, config in zip(actions, configs, strict=True)
     ]

@@ -33,17 +33,17 @@ When = Condition | Callable[[ToolCallRequest], bool]
 """Which calls a rule is about: a condition, or a function of the ToolCallRequest."""
 
 
-def _same_kind(value: Any, other: Any) -> bool:
-    """Whether two values can be compared: JSON has one kind of numbers, and True is none."""
+def _same_kind(value: object, other: object) -> bool:
+    """Return True if two values compare: JSON has one kind of numbers, and True is none."""
     kinds = [
-        float if isinstance(one, int | float) and not isinstance(one, bool) else type(one)
-        for one in (value, other)
+        float if isinstance(item, int | float) and not isinstance(item, bool) else type(item)
+        for item in (value, other)
     ]
-    return kinds[0] is kinds[1] and not any(one != one for one in (value, other))  # NaN
+    return kinds[0] is kinds[1] and not any(item != item for item in (value, other))  # NaN
 
 
 def _is_in(value: Any, options: Any) -> bool | None:
-    """Whether a value is one of several; None if none of them has its kind."""
+    """Return True if a value is one of several; None if none of them has its kind."""
     alike = [option for option in options if _same_kind(value, option)]
     return value in alike if alike else None
 
@@ -54,14 +54,14 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool 
 
 
 def _opposite(compare: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
-    def opposite(value: Any, other: Any) -> bool | None:
-        found = compare(value, other)
-        return None if found is None else not found
+    def opposite(value: object, other: object) -> bool | None:
+        result = compare(value, other)
+        return None if result is None else not result
 
     return opposite
 
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool | None]] = {
+COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
     "==": _compared(lambda value, other: bool(value == other)),
     "!=": _compared(lambda value, other: bool(value != other)),
     "<": _compared(lambda value, other: bool(value < other)),
@@ -76,8 +76,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool | None]] = {
 """Comparisons of an argument with a value. None: they cannot be compared."""
 
 
-def holds(condition: Condition, args: Mapping[str, Any]) -> bool | None:
-    """Whether a condition holds for the arguments of a call.
+def holds(condition: Condition, args: Mapping[str, object]) -> bool | None:
+    """Return True if a condition holds for the arguments of a call.
 
     None: this cannot be said, because an argument is missing or has another type than the value
     that it is compared with. Nothing is converted: "50" is not 50.
@@ -87,16 +87,16 @@ def holds(condition: Condition, args: Mapping[str, Any]) -> bool | None:
     >>> holds({"euros": {"<=": 50}}, {"euros": "60"}) is None
     True
     """
-    found: list[bool | None] = []
+    results: list[bool | None] = []
     for name, expected in condition.items():
         comparisons = expected if is_comparison(expected) else {"==": expected}
         for sign, value in comparisons.items():
-            found.append(COMPARISONS[sign](args[name], value) if name in args else None)
-    return False if False in found else None if None in found else True
+            results.append(COMPARISONS[sign](args[name], value) if name in args else None)
+    return False if False in results else None if None in results else True
 
 
-def is_comparison(value: Any) -> bool:
-    """Whether a value of a condition is a dict of comparisons, such as `{"<=": 50}`."""
+def is_comparison(value: object) -> bool:
+    """Return True for a dict of comparisons in a condition, such as `{"<=": 50}`."""
     return isinstance(value, Mapping) and bool(value) and value.keys() <= COMPARISONS.keys()
 
 
@@ -118,7 +118,7 @@ def condition_text(when: Any) -> str:
     return " and ".join(parts) or "any arguments"
 
 
-def check_condition(name: str, when: Any) -> None:
+def check_condition(name: str, when: object) -> None:
     """Raise a ValueError if a value is not a condition on arguments that JSON can hold."""
     example = f'Pass {name}={{"euros": {{"<=": 50}}}}, for example.'
     if not isinstance(when, Mapping) or not all(isinstance(key, str) for key in when):
@@ -149,7 +149,7 @@ def check_condition(name: str, when: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to some calls of some tools.
+    """Rule for some calls of some tools: allow, ask, judge or deny.
 
     A condition that cannot be decided, because an argument is missing or of another type, is met
     for "ask", "deny" and "judge", and is not met for "allow". Conditions see the arguments that
@@ -198,8 +198,10 @@ class Rule:
             ("otherwise", self.otherwise, ("ask", "deny")),
         ):
             if value not in options:
-                listed = ", ".join(map(repr, options))
-                raise ValueError(f"{name} of {self.tool!r} must be one of {listed}, got {value!r}.")
+                choices = ", ".join(map(repr, options))
+                raise ValueError(
+                    f"{name} of {self.tool!r} must be one of {choices}, got {value!r}."
+                )
         for name, (is_valid, expected) in OPTIONS.items():
             if not is_valid(value := getattr(self, name)):
                 raise ValueError(f"{name} of {self.tool!r} must be {expected}, got {value!r}.")
@@ -207,29 +209,30 @@ class Rule:
             check_condition("when", self.when)
 
     def names(self, tool: str) -> bool:
-        """Whether the rule is about a tool of this name."""
+        """Return True if the rule is about a tool of this name."""
         pattern = self.tool
         if "*" in pattern or "?" in pattern or "[" in pattern:
             return pattern == "*" or fnmatchcase(tool, pattern)
         return tool == pattern
 
     def matches(self, request: ToolCallRequest) -> bool:
-        """Whether the rule is about a call."""
+        """Return True if the rule is about a call."""
         if not self.names(request.tool_call["name"]):
             return False
         if self.when is None:
             return True
         if callable(self.when):
             return bool(self.when(request))
-        found = holds(self.when, request.tool_call["args"])
-        return self.action != "allow" if found is None else found
+        result = holds(self.when, request.tool_call["args"])
+        # It cannot be decided. Only a rule that lets the call run needs to be sure.
+        return self.action != "allow" if result is None else result
 
 
-def _is_plain_function(value: Any) -> bool:
+def _is_plain_function(value: object) -> bool:
     return callable(value) and not iscoroutinefunction(value)
 
 
-OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "allowed_decisions": (
         lambda value: (
             isinstance(value, list | tuple) and bool(value) and all(v in DECISIONS for v in value)
@@ -252,7 +255,7 @@ OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "reviewers": (
         lambda value: (
             isinstance(value, list | tuple | set | frozenset)
-            and all(isinstance(one, str) for one in value)
+            and all(isinstance(name, str) for name in value)
         ),
         "a list of names or roles",
     ),
@@ -304,10 +307,10 @@ class ToolPolicy:
                     f"rules[{index}] must be a Rule, got {describe(rule)}. "
                     'Write ToolPolicy(Rule("refund", "ask"), ...).'
                 )
-        judged = [rule.tool for rule in rules if rule.action == "judge"]
-        if judged and judge is None:
+        tools = [rule.tool for rule in rules if rule.action == "judge"]
+        if tools and judge is None:
             raise ValueError(
-                f"judge is required, because it decides about {', '.join(judged)}. Pass a chat "
+                f"judge is required, because it decides about {', '.join(tools)}. Pass a chat "
                 "model, ToolPolicy(..., judge=model)."
             )
         self.rules = rules
@@ -324,7 +327,7 @@ class ToolPolicy:
         return UNCOVERED
 
     def allows(self, tool: str) -> bool:
-        """Whether every call of a tool runs without a decision, whatever its arguments.
+        """Return True if every call of a tool runs without a decision, whatever its arguments.
 
         False if that depends on the call, and in a subclass that chooses rules itself, of the
         policy or of a rule.
@@ -333,6 +336,7 @@ class ToolPolicy:
         >>> policy.allows("search_mail"), policy.allows("refund")
         (True, False)
         """
+        # A subclass may choose by anything.
         if type(self).rule_for is not ToolPolicy.rule_for:
             return False
         for rule in self.rules:
@@ -348,7 +352,7 @@ class ToolPolicy:
         return tuple(rule.tool for rule in self.rules if rule.when is None)
 
 
-def rules_about(agent: Any, state: Any, call: ToolCall) -> list[Rule]:
+def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:
     """The rules that decide about a call, one of each policy of an agent.
 
     A policy whose conditions need more than the call, its tool and the state is left out: its
@@ -363,6 +367,7 @@ def rules_about(agent: Any, state: Any, call: ToolCall) -> list[Rule]:
     request = ToolCallRequest(tool_call=call, tool=tool, state=state, runtime=cast("Any", None))
     rules = []
     for policy in _policies_of(agent).values():
+        # A function of the request may need the runtime, which is None here.
         with suppress(Exception):
             rules.append(policy.rule_for(request))
     return rules
@@ -400,7 +405,7 @@ class PolicyRow:
 
 
 def policy_table(agent: Any) -> list[PolicyRow]:
-    """What happens to the calls of each tool of an agent, in the order in which rules are tried.
+    """Rows of what happens to the calls of each tool, in the order in which rules are tried.
 
     Args:
         agent: What `create_agent` returned.
@@ -464,6 +469,7 @@ def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
                 middleware=middleware,
             )
         )
+        # This rule is about all calls that are left, so no later one decides.
         if rule.when is None:
             return rows
     left = PolicyRow(tool, "", "ask", decisions=DECISIONS, middleware=middleware, is_covered=False)

@@ -29,7 +29,7 @@ class BuiltOnce:
     def _schema(self) -> CoreSchema:
         return TypeAdapter(self.type).core_schema
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
         return self._schema
 
 
@@ -62,18 +62,18 @@ def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge)
         ReviewError: The answer is refused.
     """
     calls = calls_of(question)
-    batched = calls[0].batched
+    is_batch = calls[0].batched
 
-    def check(answer: Any) -> Any:
-        decisions = [one.decision for one in judge_answer(calls, answer, judge)]
-        return {"decisions": decisions} if batched else decisions[0]
+    def check(answer: object) -> Any:
+        decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
+        return {"decisions": decisions} if is_batch else decisions[0]
 
-    form, title = (_RESPONSE, "HITLResponse") if batched else (_DECISION, "Decision")
+    form, title = (_RESPONSE, "HITLResponse") if is_batch else (_DECISION, "Decision")
     return ask(question, Annotated[Any, form], title=title, check=check)
 
 
 def ask(
-    question: Mapping[str, Any],
+    question: Mapping[str, object],
     form: Any,
     *,
     title: str,

@@ -35,8 +35,9 @@ REJECTED = (
 """What the model reads if a reviewer gave no reason."""
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """32 hexadecimal digits that name these values, in whatever process."""
+    # sort_keys: the order of the arguments means nothing to a tool.
     text = json.dumps(parts, default=str, sort_keys=True)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -51,21 +52,22 @@ def tool_digest(tool: BaseTool | None) -> str:
     return digest(tool.name, tool.description, schema)
 
 
-def call_digest(call: Mapping[str, Any], tool: BaseTool | None) -> str:
+def call_digest(call: Mapping[str, object], tool: BaseTool | None) -> str:
     """The digest of a call, which an approval names: of the tool and the arguments."""
     return digest(call["name"], call["args"], tool_digest(tool))
 
 
 def split_decisions(
-    decided: Iterable[tuple[ToolCall, Mapping[str, Any]]],
+    pairs: Iterable[tuple[ToolCall, Mapping[str, Any]]],
 ) -> tuple[dict[str | None, ToolCall], list[ToolMessage]]:
     """The calls that replace others, by id, and the results of those that do not run."""
     edits: dict[str | None, ToolCall] = {}
     results = []
-    for call, decision in decided:
+    for call, decision in pairs:
         name, id_ = call["name"], call["id"]
         if decision["type"] == "edit":
             action = decision["edited_action"]
+            # An edit that changes nothing is an approval, and leaves no record of an edit.
             if (action["name"], action["args"]) != (name, call["args"]):
                 edits[id_] = ToolCall(
                     type="tool_call", name=action["name"], args=action["args"], id=id_
@@ -81,7 +83,7 @@ def split_decisions(
 def with_review(
     message: AIMessage,
     reviewer: str,
-    decided: Mapping[str | None, str],
+    digests: Mapping[str | None, str],
     edits: Mapping[str | None, ToolCall],
 ) -> AIMessage:
     """The message with a record of its review, and with the edited calls in place.
@@ -89,13 +91,14 @@ def with_review(
     Args:
         message: The message that made the calls.
         reviewer: The name of the reviewer.
-        decided: By the ids of the calls that were decided about, the digests of what may run.
+        digests: By the ids of the calls that were decided about, the digests of what may run.
         edits: The calls that replace others, by id.
     """
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
-    record: dict[str, Any] = {
-        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(decided)},
+    record: dict[str, object] = {
+        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(digests)},
+        # An earlier record wins: it has the call as the model made it.
         EDITED: {**originals, **metadata.get(EDITED, {})},
     }
     content: Any = message.content
@@ -104,8 +107,8 @@ def with_review(
         # Some providers repeat a call in a content block, each under its own key and either as a
         # dict or as JSON. A block that still held the old call would contradict `tool_calls`.
         for at, block in enumerate(content):
-            named = isinstance(block, dict) and "name" in block
-            if named and (edit := edits.get(block.get("call_id") or block.get("id"))):
+            has_name = isinstance(block, dict) and "name" in block
+            if has_name and (edit := edits.get(block.get("call_id") or block.get("id"))):
                 content[at] = {**block, "name": edit["name"]}
                 for key in block.keys() & {"args", "input", "arguments"}:
                     is_json = isinstance(block[key], str)
@@ -126,12 +129,12 @@ def without_decisions(message: AIMessage) -> AIMessage:
     >>> without_decisions(message).response_metadata
     {'model': 'm'}
     """
-    decided = {REVIEWED, DECIDED}
-    kept = {k: v for k, v in message.response_metadata.items() if k not in decided}
-    return message.model_copy(update={"response_metadata": kept})
+    keys = {REVIEWED, DECIDED}
+    metadata = {k: v for k, v in message.response_metadata.items() if k not in keys}
+    return message.model_copy(update={"response_metadata": metadata})
 
 
-def without_claims(value: Any) -> Any:
+def without_claims(value: object) -> Any:
     """A value that a client has sent, without records of reviews in any message in it.
 
     Only an agent writes records. A message may come as an object, as a dict, or serialized.
@@ -161,8 +164,8 @@ def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:
 
 def approved_digest(call: ToolCall, records: Mapping[str, Any], reviewer: str) -> str | None:
     """The digest of what a reviewer let run under the id of a call; None without a decision."""
-    approved: str | None = records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"])
-    return approved
+    value: str | None = records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"])
+    return value
 
 
 def original_of(call: ToolCall, records: Mapping[str, Any]) -> ToolCall | None:
@@ -179,10 +182,11 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
         "{name}": ran["name"],
         "{args}": json.dumps(ran["args"], default=str, ensure_ascii=False),
     }
-    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
+    # In one pass: an argument that looks like a field of the template is not filled in.
+    return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], template)
 
 
-def with_notice(result: Any, call_id: str | None, notice: str) -> Any:
+def with_notice(result: object, call_id: str | None, notice: str) -> Any:
     """The result of a call with a notice appended: a message, a command, or a list of them."""
     if isinstance(result, list):
         return [with_notice(item, call_id, notice) for item in result]
@@ -194,6 +198,7 @@ def with_notice(result: Any, call_id: str | None, notice: str) -> Any:
             content = f"{content}\n\n{notice}" if content else notice
         return result.model_copy(update={"content": content})
     if isinstance(result, Command) and result.update:
+        # LangGraph also takes an update as a list of pairs.
         pairs = result.update.items() if isinstance(result.update, Mapping) else result.update
         update = [
             (key, with_notice(value, call_id, notice) if key == "messages" else value)

@@ -51,7 +51,7 @@ REVIEWER = "review"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How decisions are applied."""
+    """Writes and input that apply decisions to a thread."""
 
     # Each write is an update, and the node to write it as, whose edges lead to what runs next. An
     # update of None ends the tasks of this step and keeps what they wrote.
@@ -70,7 +70,7 @@ Decisions are judged by the tools and the policies of the agent.
 # Planning
 
 
-def plan_decision(kind: str, call_id: str | None, **details: Any) -> StepPlanner:
+def plan_decision(kind: str, call_id: str | None, **details: object) -> StepPlanner:
     """Plan one decision about one call, or about all open calls; details of None are left out."""
     decision = {"type": kind, **{k: v for k, v in details.items() if v is not None}}
 
@@ -93,7 +93,7 @@ def plan_decision(kind: str, call_id: str | None, **details: Any) -> StepPlanner
     return plan_step
 
 
-def plan_edit(args: Mapping[str, Any], name: str | None, call_id: str | None) -> StepPlanner:
+def plan_edit(args: Mapping[str, object], name: str | None, call_id: str | None) -> StepPlanner:
     """Plan an edit of one call; without a name, its tool stays."""
     action = {"args": args, **({"name": name} if name else {})}
     return plan_decision("edit", call_id, edited_action=action)
@@ -105,8 +105,8 @@ def plan_input(input: Any) -> StepPlanner:
         new_turn = dict(input)
     else:
         try:
-            given = input if isinstance(input, list) else [input]
-            new_turn = {"messages": convert_to_messages(given)}
+            items = input if isinstance(input, list) else [input]
+            new_turn = {"messages": convert_to_messages(items)}
         except (NotImplementedError, TypeError, ValueError) as error:
             raise ArgumentError(
                 "input",
@@ -115,7 +115,7 @@ def plan_input(input: Any) -> StepPlanner:
             ) from error
 
     def plan_step(pending: Pending, topology: Topology | None, _: Judge) -> Step:
-        writes: list[tuple[dict[str, Any] | None, str]] = []
+        writes: list[tuple[dict[str, object] | None, str]] = []
         if pending.finished:
             # Writing as a node, or new input, would drop what finished tasks of this step have
             # written.
@@ -145,10 +145,10 @@ def _find(pending: Pending, call_id: str) -> PendingCall:
     for call in pending.calls:
         if call_id in (call.id, call.digest):
             return call
-    asked = [call for call in pending.calls if call_id == call.interrupt_id]
-    if len(asked) == 1:
-        return asked[0]
-    reason = f"asks about {len(asked)} calls." if asked else "is not a pending call."
+    matches = [call for call in pending.calls if call_id == call.interrupt_id]
+    if len(matches) == 1:
+        return matches[0]
+    reason = f"asks about {len(matches)} calls." if matches else "is not a pending call."
     raise UnknownCall(repr(call_id), reason, _list_pending(pending))
 
 
@@ -158,20 +158,21 @@ def _list_pending(pending: Pending) -> str:
 
 
 def plan_decisions(
-    pending: Pending, topology: Topology | None, judge: Judge, new: Mapping[str, Any]
+    pending: Pending, topology: Topology | None, judge: Judge, new: Mapping[str, object]
 ) -> Step:
     """Plan decisions about several calls, by the ids of the calls."""
     if not isinstance(new, Mapping):
         reason = f"must map the ids of calls to decisions, got {describe(new)}."
         raise ArgumentError("decisions", reason, f"Pass {{{pending.calls[0].id!r}: ...}}.")
     pairs = [(_find(pending, id_), decision) for id_, decision in new.items()]
-    judged = {call.id: judge(call, decision).decision for call, decision in pairs}
-    decisions = {**recorded_decisions(pending, topology), **judged}
+    new_decisions = {call.id: judge(call, decision).decision for call, decision in pairs}
+    decisions = {**recorded_decisions(pending, topology), **new_decisions}
     if pending.asks:
         return _plan_answers(pending, topology, decisions)
     if any(call.id not in decisions for call in pending.calls):
         return _record(pending, topology, decisions)
     messages: list[AnyMessage] = []
+    # The calls have run. An answer replaces the content of their results.
     if pending.calls[0].kind == "result":
         respond = {id_: d["message"] for id_, d in decisions.items() if d["type"] == "respond"}
         for message in pending.tail:
@@ -184,32 +185,33 @@ def plan_decisions(
             for call in pending.calls
         )
         if edits and pending.message is not None:
-            approved: dict[str | None, str] = {c.id: c.call_digest for c in pending.calls}
-            messages.append(with_review(pending.message, REVIEWER, approved, edits))
+            digests: dict[str | None, str] = {c.id: c.call_digest for c in pending.calls}
+            messages.append(with_review(pending.message, REVIEWER, digests, edits))
         messages += results
     if not messages:
         return Step()
-    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    calls_left = any(call["id"] not in answered for call in pending.unanswered)
+    result_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    calls_left = any(call["id"] not in result_ids for call in pending.unanswered)
     node = _node_before(topology, pending.next[0], calls_left=calls_left)
     return Step((({"messages": messages}, node),))
 
 
 def _plan_answers(
-    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, Any]]
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, object]]
 ) -> Step:
     """Answer the interrupts for which every decision is made."""
-    resume: dict[str, Any] = {}
+    resume: dict[str, object] = {}
     partly = False
+    # groupby needs no sorting here: the calls of one interrupt follow each other.
     for interrupt_id, group in groupby(pending.calls, key=lambda call: call.interrupt_id):
         calls = list(group)
-        made = [dict(decisions[call.id]) for call in calls if call.id in decisions]
-        if len(made) < len(calls):
-            partly = partly or bool(made)
+        answers = [dict(decisions[call.id]) for call in calls if call.id in decisions]
+        if len(answers) < len(calls):
+            partly = partly or bool(answers)
         elif calls[0].kind == "question":
-            resume[interrupt_id] = made[0].get("message")
+            resume[interrupt_id] = answers[0].get("message")
         else:
-            resume[interrupt_id] = {"decisions": made} if calls[0].batched else made[0]
+            resume[interrupt_id] = {"decisions": answers} if calls[0].batched else answers[0]
     if not partly:
         return Step(input=Command(resume=resume))
     own_ids = {call["id"] for call in pending.unanswered}
@@ -225,7 +227,7 @@ def _plan_answers(
 
 
 def _record(
-    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, Any]]
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, object]]
 ) -> Step:
     """Record the decisions until all are made; an interrupt then asks about the rest."""
     node = _node_before(topology, pending.next[0], calls_left=True)
@@ -240,6 +242,7 @@ def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> s
         return topology.loop_exit if calls_left else TOOLS
     if node == topology.loop_entry:
         return TOOLS
+    # LangGraph continues after the node that a write names, so the write names the node before.
     return next(edge.source for edge in topology.edges if edge.targets[0] == node)
 
 
@@ -253,7 +256,7 @@ def apply(
     agent: Any,
     config: RunnableConfig,
     planner: StepPlanner,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     stranded: bool = False,
 ) -> Any:
@@ -268,7 +271,7 @@ async def aapply(
     agent: Any,
     config: RunnableConfig,
     planner: StepPlanner,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     stranded: bool = False,
 ) -> Any:
@@ -296,8 +299,8 @@ def read_thread(
     if snapshot.next or topology is None or snapshot.metadata is None:
         return snapshot, read_pending(snapshot, topology, tools)
     saver, place = agent.stored(config)
-    found = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
-    missing = agent.missing_nodes(found, latest="checkpoint_id" not in config["configurable"])
+    checkpoint = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
+    missing = agent.missing_nodes(checkpoint, latest="checkpoint_id" not in config["configurable"])
     if missing and not stranded:
         raise agent.missing_node_error(config["configurable"]["thread_id"], missing)
     return snapshot, read_pending(snapshot._replace(next=tuple(missing)), topology, tools)
@@ -308,7 +311,7 @@ def _apply(
     prefix: str,
     config: RunnableConfig,
     planner: StepPlanner,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     stranded: bool,
 ) -> Flow[Any]:
@@ -337,17 +340,20 @@ def _apply(
             # run up to the interrupt.
             yield update_state(config, None, COPY_BRANCH)
             config = _latest(config)
+            # Nobody reads this run, so the options about the parts of a stream are left out.
             of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
             yield invoke(None, config, **of_run)
             _, step = yield from plan(config)
-    written = config
+    place = config
     for update, node in step.writes:
-        written = yield update_state(written, update, node)
+        place = yield update_state(place, update, node)
     if step.writes:
+        # The writes have made newer checkpoints, from which the run has to continue.
         config = _latest(config)
     if streams and step.runs:
         return getattr(agent, f"{prefix}stream")(step.input, config, **options)
     if streams:
+        # The step only writes, so its stream has no parts.
         return _no_parts() if prefix else iter(())
     if not step.runs:
         snapshot = yield get_state(config)
@@ -356,7 +362,7 @@ def _apply(
 
 
 def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
-    """What judges decisions about the calls of an agent, by its tools and its policies.
+    """Return the judge of decisions about an agent's calls, by its tools and its policies.
 
     Args:
         agent: The agent, or a graph around agents, whose tools are not known here.
@@ -392,8 +398,10 @@ def repeat_review(
         state, and the node after which it goes on if its turn does.
     """
     places: list[tuple[Any, RunnableConfig, str | None]] = []
-    found = [(agent, config)]
-    for graph, place in found:
+    agents = [(agent, config)]
+    # The list grows while it is read: agents inside are appended.
+    for graph, place in agents:
+        # The outer agent reads the state of an inner one too, by the `checkpoint_ns` of its config.
         snapshot: StateSnapshot = agent.get_state(place)
         topology = topology_or_none(graph)
         turn = read_pending(snapshot, topology)
@@ -410,7 +418,7 @@ def repeat_review(
         if not earlier:
             parts = dict(graph.get_subgraphs())
             inner = [task for task in snapshot.tasks if task.state]
-            found += [(parts[task.name], cast("RunnableConfig", task.state)) for task in inner]
+            agents += [(parts[task.name], cast("RunnableConfig", task.state)) for task in inner]
     return places
 
 
@@ -424,8 +432,8 @@ def topology_or_none(agent: Any) -> Topology | None:
 
 def _latest(config: RunnableConfig) -> RunnableConfig:
     """The config without a `checkpoint_id`, so that it means the newest checkpoint."""
-    kept = {k: v for k, v in config["configurable"].items() if k != "checkpoint_id"}
-    return {**config, "configurable": kept}
+    configurable = {k: v for k, v in config["configurable"].items() if k != "checkpoint_id"}
+    return {**config, "configurable": configurable}
 
 
 def thread_config(agent: Any, config: RunnableConfig) -> RunnableConfig:

@@ -67,12 +67,12 @@ def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[St
     saver = _saver_of(agent, thread_ids)
     if thread_ids is None:
         newest = _Newest(agent)
-        for stored in saver.list(None):
-            newest.add(stored)
+        for checkpoint in saver.list(None):
+            newest.add(checkpoint)
         thread_ids = newest.stranded
     for thread_id in thread_ids:
-        if found := run(_read(agent, "", saver, thread_id), identity):
-            yield found
+        if thread := run(_read(agent, "", saver, thread_id), identity):
+            yield thread
 
 
 async def astranded(
@@ -83,19 +83,20 @@ async def astranded(
     if thread_ids is None:
         newest = _Newest(agent)
         every: AsyncIterable[CheckpointTuple] = saver.alist(None)
-        async for stored in every:
-            newest.add(stored)
+        async for checkpoint in every:
+            newest.add(checkpoint)
         thread_ids = newest.stranded
     for thread_id in thread_ids:
-        if found := await arun(_read(agent, "a", saver, thread_id), identity):
-            yield found
+        if thread := await arun(_read(agent, "a", saver, thread_id), identity):
+            yield thread
 
 
-def _saver_of(agent: Any, thread_ids: Any) -> BaseCheckpointSaver[Any]:
+def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
     topology_of(agent)
     if isinstance(thread_ids, str):
         reason = f"must be a list of ids, got {describe(thread_ids)}."
         raise ArgumentError("thread_ids", reason, f"Pass [{thread_ids!r}].")
+    # Any thread will do, because only the saver is asked for.
     config = thread_config(agent, {"configurable": {"thread_id": "any"}})
     saver, _ = agent.stored(config)
     assert saver is not None  # thread_config has checked it
@@ -110,33 +111,36 @@ class _Newest:
 
     def __init__(self, agent: Any) -> None:
         self._agent = agent
-        self._found: dict[str, tuple[str, bool]] = {}  # the checkpoint, and whether it is stranded
+        # For each thread: its newest checkpoint, and whether the thread is stranded there.
+        self._checkpoints: dict[str, tuple[str, bool]] = {}
 
-    def add(self, stored: CheckpointTuple) -> None:
+    def add(self, checkpoint: CheckpointTuple) -> None:
         """Note a checkpoint, unless it belongs to a subgraph or a newer one is known."""
-        where = stored.config["configurable"]
+        where = checkpoint.config["configurable"]
         thread_id, checkpoint_id = where["thread_id"], where["checkpoint_id"]
-        known = self._found.get(thread_id, ("", False))[0]
-        if not where.get("checkpoint_ns") and checkpoint_id > known:
-            self._found[thread_id] = checkpoint_id, bool(self._agent.missing_nodes(stored))
+        previous = self._checkpoints.get(thread_id, ("", False))[0]
+        # The ids of LangGraph's checkpoints are UUIDs of version 6, which sort by time.
+        if not where.get("checkpoint_ns") and checkpoint_id > previous:
+            is_stranded = bool(self._agent.missing_nodes(checkpoint))
+            self._checkpoints[thread_id] = checkpoint_id, is_stranded
 
     @property
     def stranded(self) -> list[str]:
         """The threads that wait at a node which the agent does not have."""
-        return [thread_id for thread_id, (_, missing) in self._found.items() if missing]
+        return [thread_id for thread_id, (_, missing) in self._checkpoints.items() if missing]
 
 
 def _read(
     agent: Any, prefix: str, saver: BaseCheckpointSaver[Any], thread_id: str
 ) -> Flow[StrandedThread | None]:
     config = thread_config(agent, {"configurable": {"thread_id": thread_id}})
-    stored = yield getattr(saver, f"{prefix}get_tuple")(config)
-    if not (missing := agent.missing_nodes(stored)):
+    checkpoint = yield getattr(saver, f"{prefix}get_tuple")(config)
+    if not (missing := agent.missing_nodes(checkpoint)):
         return None
     snapshot = yield getattr(agent, f"{prefix}get_state")(config)
-    asked = waiting_interrupts(stored).items()
+    interrupts = waiting_interrupts(checkpoint).items()
     # LangGraph lists no tasks of nodes that it does not know.
-    tasks = tuple(PregelTask(id, missing[0], (), interrupts=waiting) for id, waiting in asked)
+    tasks = tuple(PregelTask(id, missing[0], (), interrupts=waiting) for id, waiting in interrupts)
     turn = read_pending(snapshot._replace(next=tuple(missing), tasks=tasks), topology_of(agent))
     calls = turn.calls or tuple(
         PendingCall(str(call["id"]), call["name"], call["args"], "pause")

@@ -21,7 +21,7 @@ class JsonSchema:
     ["age: 'x' is not of type 'integer'"]
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: object) -> None:
         from jsonschema import Draft7Validator, Draft202012Validator
         from jsonschema.exceptions import best_match
         from jsonschema.validators import validator_for
@@ -30,6 +30,7 @@ class JsonSchema:
 
         drafts: list[Any] = [Draft202012Validator, Draft7Validator]
         if isinstance(schema, Mapping) and "$schema" in schema:
+            # The schema names its draft, so no other is tried.
             drafts = [validator_for(schema, default=Draft202012Validator)]
         first: Any = None
         for draft in drafts:
@@ -37,6 +38,7 @@ class JsonSchema:
             problem = best_match(meta.iter_errors(schema))
             if problem is None:
                 break
+            # If no draft accepts the schema, the error of the newest one is reported.
             first = first or problem
         else:
             raise ValueError(_line(first))
@@ -47,13 +49,14 @@ class JsonSchema:
         _check_references(resource, registry.resolver_with_root(resource))
         self._validator = draft(schema, registry=registry)
 
-    def errors(self, value: Any) -> list[str]:
+    def errors(self, value: object) -> list[str]:
         """Return what is wrong with a value, one line each; empty if it is valid."""
         return list(map(_line, self._validator.iter_errors(value)))
 
 
 def _line(error: Any) -> str:
     message, value = error.message, repr(error.instance)
+    # jsonschema quotes the whole value, which may be a long text of the model.
     if len(value) > 60:
         message = message.replace(value, f"{value[:57]}...")
     if error.validator in ("minLength", "maxLength", "minItems", "maxItems"):
@@ -66,12 +69,12 @@ def _check_references(resource: Any, resolver: Any) -> None:
     """Raise a ValueError for a reference that would fail or never end during validation."""
     from referencing.exceptions import Unresolvable
 
-    schema, followed = resource.contents, []
+    schema, references = resource.contents, []
     while isinstance(schema, Mapping) and "$ref" in schema:
         reference = schema["$ref"]
-        if reference in followed:
+        if reference in references:
             raise ValueError(f"the reference {reference!r} refers to itself")
-        followed.append(reference)
+        references.append(reference)
         try:
             schema = resolver.lookup(reference).contents
         except Unresolvable as error:

@@ -36,7 +36,7 @@ class SchemaSpec:
 
     @cached_property
     def is_json(self) -> bool:
-        """Whether it is a JSON schema; otherwise it is a class."""
+        """True for a JSON schema, False for a class."""
         schema = self.schema
         if isinstance(schema, dict):
             return True
@@ -72,6 +72,7 @@ class SchemaSpec:
         """The schema as JSON schema."""
         if not self.is_json:
             return self._adapter.json_schema()
+        # Read for its error: an invalid schema is refused now, and not at the first answer.
         _ = self._json_schema
         return dict(self.schema)
 
@@ -104,7 +105,7 @@ class SchemaSpec:
                 code="AF117",
             ) from error
 
-    def parse(self, value: Any) -> Any:
+    def parse(self, value: object) -> Any:
         """Return an instance of the schema for a value from JSON, or raise a ValueError."""
         if not self.is_json:
             # Validate as JSON: a strict model accepts a date as a string only from there.
@@ -114,10 +115,11 @@ class SchemaSpec:
         return value
 
 
-def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
+def specs_of(schema: object) -> tuple[SchemaSpec, ...]:
     """Return the schemas of a union, or the only one, each checked."""
     specs = tuple(SchemaSpec(member) for member in _members(schema))
     for spec in specs:
+        # Pydantic reads the annotations here, so that a build fails and not a run.
         _ = spec.json_schema
     names = [spec.name for spec in specs]
     for name in names:
@@ -131,10 +133,11 @@ def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
     return specs
 
 
-def _members(schema: Any) -> Iterator[Any]:
+def _members(schema: object) -> Iterator[Any]:
     if get_origin(schema) in (Union, UnionType):
         for member in get_args(schema):
             yield from _members(member)
+    # A JSON schema that has only alternatives is a union. With properties it is one object.
     elif isinstance(schema, dict) and "oneOf" in schema and "properties" not in schema:
         yield from schema["oneOf"]
     else:
@@ -152,10 +155,11 @@ def _with_typing_extensions(hint: Any) -> Any:
             if qualifier not in (Required, NotRequired):
                 qualifier = Required if key in hint.__required_keys__ else NotRequired
             keys[key] = qualifier[_with_typing_extensions(inner)]
+        # mypy accepts TypedDict only with literal arguments.
         make: Any = TypedDict
-        made = make(hint.__name__, keys)
-        made.__doc__ = hint.__doc__
-        return made
+        result = make(hint.__name__, keys)
+        result.__doc__ = hint.__doc__
+        return result
     if origin in (Required, NotRequired):
         return _with_typing_extensions(arguments[0])
     if origin is Annotated:

@@ -43,6 +43,7 @@ HandleErrors = (
 
 
 def _count(max_retries: int) -> int:
+    # In Python, True is an int.
     if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
         reason = f"must be a non-negative integer, got {describe(max_retries)}."
         raise ArgumentError("max_retries", reason, code="AF117")
@@ -120,6 +121,7 @@ class ToolStrategy(Generic[SchemaT]):
                 raise MissingStructuredOutputError(list(self.bindings), message, how)
             if len(calls) > 1:
                 raise MultipleStructuredOutputsError([call["name"] for call in calls], message)
+            # Other tools were called. The structured answer may come in a later turn.
             if not calls:
                 return [], None
             name, args = calls[0]["name"], calls[0]["args"]
@@ -172,6 +174,7 @@ class ProviderStrategy(Generic[SchemaT]):
         self.max_retries = _count(max_retries)
         self.schema_spec = SchemaSpec(schema)
         self.strict = strict
+        # Read for its error: an invalid schema is refused when the strategy is made.
         _ = self.schema_spec.json_schema
 
     @cached_property
@@ -182,6 +185,7 @@ class ProviderStrategy(Generic[SchemaT]):
     def to_model_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments of the model that request the schema."""
         strict = {} if self.strict is None else {"strict": self.strict}
+        # The form of OpenAI's API.
         spec = {"name": self.schema_spec.name, "schema": self.schema_spec.json_schema, **strict}
         return {"response_format": {"type": "json_schema", "json_schema": spec}}
 
@@ -248,7 +252,7 @@ _PROVIDER_MODELS = re.compile(
 
 
 def supports_provider_strategy(model: Any) -> bool:
-    """Whether a model has structured output, by its profile or, without one, by its name."""
+    """Return True if a model has structured output, by its profile or else by its name."""
     profile = getattr(model, "profile", None)
     if isinstance(profile, Mapping) and "structured_output" in profile:
         return bool(profile["structured_output"])
@@ -283,7 +287,7 @@ class OutputToolBinding(Generic[SchemaT]):
             args_schema=self.spec.json_schema,
         )
 
-    def parse(self, tool_args: Mapping[str, Any]) -> SchemaT:
+    def parse(self, tool_args: Mapping[str, object]) -> SchemaT:
         """Return the arguments of a call as an instance of the schema.
 
         Raises:
@@ -332,6 +336,7 @@ def _report(
     if isinstance(handle_errors, str):
         text = handle_errors
     elif isinstance(handle_errors, type | tuple):
+        # Users name the exception of their validator, which is the source of ours.
         causes = (error, getattr(error, "source", None))
         if not any(isinstance(cause, handle_errors) for cause in causes):
             raise error

@@ -30,7 +30,7 @@ _PROVIDERS = {
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
-def given(attributes: Mapping[str, Any]) -> Attributes:
+def given(attributes: Mapping[str, object]) -> Attributes:
     """Return attributes without those that have no value."""
     return {name: value for name, value in attributes.items() if value not in (None, "", [], ())}
 
@@ -42,15 +42,15 @@ def error_type(error: BaseException) -> str:
     return f"{module}{kind.__qualname__}"
 
 
-def of_operation(operation: str, metadata: Mapping[str, Any], agent: str = "") -> Attributes:
+def of_operation(operation: str, metadata: Mapping[str, object], agent: str = "") -> Attributes:
     """Return what all operations say: which they are, of which agent, in which thread."""
-    shared = {
+    common = {
         "gen_ai.operation.name": operation,
         "gen_ai.agent.name": agent or metadata.get("lc_agent_name"),
         "gen_ai.conversation.id": metadata.get("thread_id"),
     }
     run = {"agent_factory.run.id": metadata.get("agent_factory_run")} if operation == AGENT else {}
-    return {name: str(value) for name, value in given({**shared, **run}).items()}
+    return {name: str(value) for name, value in given({**common, **run}).items()}
 
 
 def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attributes:
@@ -71,26 +71,35 @@ def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attribut
 
 def of_response(result: LLMResult) -> Attributes:
     """Return what a model says of its response: names, reasons and numbers."""
-    generations = [one for many in result.generations for one in many]
+    # LangChain has a list for each prompt, with a list of the choices of the model.
+    generations = [choice for many in result.generations for choice in many]
     attributes: Attributes = {}
     reasons: list[str] = []
     for generation in generations:
         message = generation.message if isinstance(generation, ChatGeneration) else None
-        said = {**(generation.generation_info or {}), **getattr(message, "response_metadata", {})}
-        reason = said.get("finish_reason") or said.get("stop_reason") or said.get("done_reason")
+        metadata = {
+            **(generation.generation_info or {}),
+            **getattr(message, "response_metadata", {}),
+        }
+        # Providers name the same facts differently, and LangChain passes their names on.
+        reason = (
+            metadata.get("finish_reason")
+            or metadata.get("stop_reason")
+            or metadata.get("done_reason")
+        )
         if reason:
             reasons.append(str(reason))
         usage: Any = getattr(message, "usage_metadata", None) or {}
-        read, written = (usage.get(f"{side}_token_details") or {} for side in ("input", "output"))
+        read, output = (usage.get(f"{side}_token_details") or {} for side in ("input", "output"))
         attributes |= given(
             {
-                "gen_ai.response.id": said.get("id"),
-                "gen_ai.response.model": said.get("model_name") or said.get("model"),
+                "gen_ai.response.id": metadata.get("id"),
+                "gen_ai.response.model": metadata.get("model_name") or metadata.get("model"),
                 "gen_ai.usage.input_tokens": usage.get("input_tokens"),
                 "gen_ai.usage.output_tokens": usage.get("output_tokens"),
                 "gen_ai.usage.cache_read.input_tokens": read.get("cache_read"),
                 "gen_ai.usage.cache_creation.input_tokens": read.get("cache_creation"),
-                "gen_ai.usage.reasoning.output_tokens": written.get("reasoning"),
+                "gen_ai.usage.reasoning.output_tokens": output.get("reasoning"),
             }
         )
     return {**attributes, **given({"gen_ai.response.finish_reasons": reasons})}
@@ -99,15 +108,15 @@ def of_response(result: LLMResult) -> Attributes:
 # Contents
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """Return a value as JSON; what JSON lacks is written as text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def input_messages(messages: Iterable[BaseMessage]) -> Attributes:
     """Return what a model reads: its system messages, and the others."""
-    system: list[Any] = []
-    others: list[Any] = []
+    system: list[object] = []
+    others: list[object] = []
     for message in messages:
         if message.type == "system":
             system += _parts(message)
@@ -119,21 +128,23 @@ def input_messages(messages: Iterable[BaseMessage]) -> Attributes:
 
 def output_messages(messages: Sequence[BaseMessage]) -> Attributes:
     """Return what a model or an agent answers."""
-    return {"gen_ai.output.messages": as_json([_as_data(one) for one in messages])}
+    return {"gen_ai.output.messages": as_json([_as_data(message) for message in messages])}
 
 
 def generated(result: LLMResult) -> Attributes:
     """Return the messages of a response; a completion of text is one too."""
     return output_messages(
         [
-            one.message if isinstance(one, ChatGeneration) else AIMessage(one.text)
+            generation.message
+            if isinstance(generation, ChatGeneration)
+            else AIMessage(generation.text)
             for many in result.generations
-            for one in many
+            for generation in many
         ]
     )
 
 
-def messages_in(state: Any) -> list[BaseMessage]:
+def messages_in(state: object) -> list[BaseMessage]:
     """Return the messages of a state or an input, and nothing else of it."""
     messages = state.get("messages", []) if isinstance(state, Mapping) else []
     try:
@@ -142,36 +153,37 @@ def messages_in(state: Any) -> list[BaseMessage]:
         return []  # an invalid input, about which the run raises
 
 
-def tool_result(output: Any) -> Any:
+def tool_result(output: object) -> object:
     """Return what the model reads of a tool's result; other updates of a command are left out."""
     if isinstance(output, Command):
         update = output.update
         return tool_result(update.get("messages") if isinstance(update, Mapping) else None)
     if isinstance(output, list | tuple):
-        return [tool_result(one) for one in output]
+        return [tool_result(item) for item in output]
     return output.content if isinstance(output, ToolMessage) else output
 
 
-def _as_data(message: BaseMessage) -> dict[str, Any]:
+def _as_data(message: BaseMessage) -> dict[str, object]:
     return {"role": _ROLES.get(message.type, message.type), "parts": _parts(message)}
 
 
-def _parts(message: BaseMessage) -> list[dict[str, Any]]:
+def _parts(message: BaseMessage) -> list[dict[str, object]]:
     """Return the parts of a message; of images and the like only the type."""
     if isinstance(message, ToolMessage):
         answer = {"id": message.tool_call_id, "response": message.content}
         return [{"type": "tool_call_response", **answer}]
     content = message.content
     blocks = [content] if isinstance(content, str) else content
-    parts: list[dict[str, Any]] = []
+    parts: list[dict[str, object]] = []
     for block in blocks:
         text = block if isinstance(block, str) else block.get("text")
         if text:
             parts.append({"type": "text", "content": text})
+        # Calls of tools in content blocks are left out: they follow from `tool_calls`.
         elif isinstance(block, dict) and block.get("type") not in ("text", "tool_use", "tool_call"):
             parts.append({"type": block.get("type", "unknown")})
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
     for call in calls:
-        asked = {"id": call["id"], "name": call["name"], "arguments": call["args"]}
-        parts.append({"type": "tool_call", **asked})
+        request = {"id": call["id"], "name": call["name"], "arguments": call["args"]}
+        parts.append({"type": "tool_call", **request})
     return parts

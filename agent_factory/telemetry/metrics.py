@@ -82,15 +82,15 @@ class Instruments:
         for kind in ("input", "output"):
             tokens = attributes.get(f"gen_ai.usage.{kind}_tokens")
             if tokens is not None:
-                own = {**_only(_OF_MODELS, attributes), "gen_ai.token.type": kind}
-                self._tokens.record(tokens, own, context)
+                labels = {**_only(_OF_MODELS, attributes), "gen_ai.token.type": kind}
+                self._tokens.record(tokens, labels, context)
 
     def record_first_chunk(
-        self, attributes: Mapping[str, Any], seconds: float, context: Context
+        self, attributes: Mapping[str, object], seconds: float, context: Context
     ) -> None:
         """Record how long a model took to send its first chunk."""
         self._first_chunk.record(seconds, _only(_OF_MODELS, attributes), context)
 
 
-def _only(names: tuple[str, ...], attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _only(names: tuple[str, ...], attributes: Mapping[str, object]) -> dict[str, Any]:
     return {name: attributes[name] for name in names if name in attributes}

@@ -47,7 +47,7 @@ class Run:
     has_ended: bool = False
 
     def is_within(self, other: Run) -> bool:
-        """Whether this run is the other one, or inside of it."""
+        """Return True if this run is the other one, or inside of it."""
         run: Run | None = self
         while run is not None and run is not other:
             run = run.parent
@@ -77,7 +77,7 @@ class CurrentSpan(Span):
         return self._span.get_span_context()
 
     def is_recording(self) -> bool:
-        """Whether the span takes attributes and events."""
+        """Return True if the span takes attributes and events."""
         return self._span.is_recording()
 
     def set_attribute(self, key: str, value: Any) -> None:

@@ -105,22 +105,26 @@ class Telemetry(GraphCallbackHandler):
 
     def on_chain_start(
         self,
-        serialized: Any,
-        inputs: Any,
+        serialized: object,
+        inputs: object,
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: dict[str, object] | None = None,
         name: str | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Start the span of a graph, a node, a layer or another runnable."""
         metadata, name = metadata or {}, name or "runnable"
         parent = self._runs.get(parent_run_id)
+        # Whatever runs inside of a node has the node's metadata too. The node itself is the first
+        # run with the namespace of its task.
         is_node = metadata.get("langgraph_node") == name and (
             parent is None or task_namespace(metadata) != parent.task
         )
         agent = metadata.get("lc_agent_name")
+        # All runs of an agent have its name in their metadata. A name that the parent lacks begins
+        # an agent.
         is_named = bool(agent) and (parent is None or agent != parent.agent)
         if not is_node and (parent is None or is_named):
             name = str(agent) if is_named else name
@@ -140,7 +144,7 @@ class Telemetry(GraphCallbackHandler):
         is_hook = is_ours and (is_node or method in _LAYERS)
         self._start(run_id, parent, metadata, name, given(hook) if is_hook else {})
 
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+    def on_chain_end(self, outputs: object, *, run_id: UUID, **_: object) -> None:
         """End the span of a runnable."""
 
         def answer(run: Run) -> Attributes:
@@ -150,7 +154,7 @@ class Telemetry(GraphCallbackHandler):
 
         self._end(run_id, contents=answer)
 
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a runnable that raised."""
         self._end(run_id, error)
 
@@ -167,14 +171,16 @@ class Telemetry(GraphCallbackHandler):
     # Models
 
     def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **known: Any
+        self, serialized: dict[str, object], messages: list[list[BaseMessage]], **kwargs: Any
     ) -> None:
         """Start the span of a call of a chat model."""
-        self._start_model("chat", serialized, chain.from_iterable(messages), **known)
+        self._start_model("chat", serialized, chain.from_iterable(messages), **kwargs)
 
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **known: Any) -> None:
+    def on_llm_start(
+        self, serialized: dict[str, object], prompts: list[str], **kwargs: Any
+    ) -> None:
         """Start the span of a call of a model that completes text."""
-        self._start_model("text_completion", serialized, map(HumanMessage, prompts), **known)
+        self._start_model("text_completion", serialized, map(HumanMessage, prompts), **kwargs)
 
     def _start_model(
         self,
@@ -196,7 +202,7 @@ class Telemetry(GraphCallbackHandler):
         if self._contents and run.span.is_recording():
             run.span.set_attributes(input_messages(messages))
 
-    def on_llm_new_token(self, token: Any, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_new_token(self, token: object, *, run_id: UUID, **_: object) -> None:
         """Measure the time to the first chunk."""
         run = self._runs.get(run_id)
         if run is None or run.is_streaming:
@@ -207,11 +213,11 @@ class Telemetry(GraphCallbackHandler):
         run.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._instruments.record_first_chunk(run.attributes, seconds, run.context)
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
         """End the span of a model call, and count its tokens."""
         self._end(run_id, None, of_response(response), lambda _: generated(response))
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a model call that raised."""
         self._end(run_id, error)
 
@@ -224,10 +230,10 @@ class Telemetry(GraphCallbackHandler):
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        inputs: dict[str, Any] | None = None,
+        metadata: dict[str, object] | None = None,
+        inputs: dict[str, object] | None = None,
         tool_call_id: str | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Start the span of a tool call."""
         metadata, name = metadata or {}, (serialized or {}).get("name") or "tool"
@@ -241,7 +247,7 @@ class Telemetry(GraphCallbackHandler):
             arguments = input_str if inputs is None else as_json(inputs)
             run.span.set_attribute("gen_ai.tool.call.arguments", arguments)
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+    def on_tool_end(self, output: object, *, run_id: UUID, **_: object) -> None:
         """End the span of a tool call."""
 
         def result(_: Run) -> Attributes:
@@ -249,7 +255,7 @@ class Telemetry(GraphCallbackHandler):
 
         self._end(run_id, contents=result)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a tool call that raised."""
         self._end(run_id, error)
 
@@ -262,7 +268,7 @@ class Telemetry(GraphCallbackHandler):
         parent_run_id: UUID | None = None,
         metadata: dict[str, Any] | None = None,
         name: str | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Start the span of a search for documents."""
         metadata, name = metadata or {}, name or (serialized or {}).get("name") or ""
@@ -271,11 +277,11 @@ class Telemetry(GraphCallbackHandler):
         if self._contents and run.span.is_recording():
             run.span.set_attribute("gen_ai.retrieval.query.text", query)
 
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
+    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: object) -> None:
         """End the span of a search for documents."""
         self._end(run_id)
 
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
         """End the span of a search that raised."""
         self._end(run_id, error)
 
@@ -306,8 +312,8 @@ class Telemetry(GraphCallbackHandler):
         span = self._tracer.start_span(title, outer, kind, attributes, links)
         agent, task = metadata.get("lc_agent_name"), task_namespace(metadata)
         run = Run(span, name, attributes, parent, agent, task, before, outer)
-        own = trace.set_span_in_context(CurrentSpan(run), outer)
-        run.context = contexts.set_value(self._key, run, own)
+        context = trace.set_span_in_context(CurrentSpan(run), outer)
+        run.context = contexts.set_value(self._key, run, context)
         if operation != AGENT:  # whose run may be a generator: its caller has the same context
             contexts.attach(run.context)
         self._runs[run_id] = run
@@ -342,10 +348,13 @@ class Telemetry(GraphCallbackHandler):
         run = self._runs.pop(run_id, None)
         if run is None:
             return
+        # A copy: each end removes a run from the dict.
         for inner in list(run.inside):
             self._end(inner, GeneratorExit())
         if run.parent is not None:
             run.parent.inside.pop(run_id, None)
+        # Only if a span of this run is current here. In an async run the end may be reported in
+        # another task, whose context is not ours to change: see `CurrentSpan`.
         around: Any = contexts.get_value(self._key)
         if around is not None and around.is_within(run):
             contexts.attach(run.before)  # `detach` fails in the context of another task
@@ -367,6 +376,7 @@ class Telemetry(GraphCallbackHandler):
             if self._contents and contents is not None and run.span.is_recording():
                 run.span.set_attributes(contents(run))
         finally:
+            # Whatever failed above: a span that does not end is never exported.
             seconds = perf_counter() - run.started
             self._instruments.record_end(run.attributes, seconds, run.context)
             run.span.end()
@@ -374,21 +384,23 @@ class Telemetry(GraphCallbackHandler):
             run.context = run.before  # its own refers to the run, and so would keep it
 
 
-def _outer_context(current: Context, metadata: Mapping[str, Any]) -> tuple[Context, list[Link]]:
+def _outer_context(current: Context, metadata: Mapping[str, object]) -> tuple[Context, list[Link]]:
     """Return the context of the outermost span of a run, and its links.
 
     The `traceparent` in the metadata is the parent, unless a span is current: then it is linked.
     """
+    # Only strings: the metadata may hold anything, and the propagator fails for other values.
     carrier = {
         key: metadata[key]
         for key in ("traceparent", "tracestate")
         if isinstance(metadata.get(key), str)
     }
-    extracted = TraceContextTextMapPropagator().extract(carrier, Context())
-    remote = trace.get_current_span(extracted).get_span_context()
+    remote_context = TraceContextTextMapPropagator().extract(carrier, Context())
+    remote = trace.get_current_span(remote_context).get_span_context()
     local = trace.get_current_span(current).get_span_context()
+    # In the same trace, the current span is the nearer parent.
     if not remote.is_valid or remote.trace_id == local.trace_id:
         return current, []
     if local.is_valid:
         return current, [Link(remote)]
-    return trace.set_span_in_context(trace.get_current_span(extracted), current), []
+    return trace.set_span_in_context(trace.get_current_span(remote_context), current), []

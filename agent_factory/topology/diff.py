@@ -1,4 +1,4 @@
-"""What changed between two plans, in words and as data.
+"""Changes between two plans, in words and as data.
 
 A node that is added or removed lengthens or shortens the edges around it. They are part of that
 node's change; only edges that lead elsewhere for another reason count as rerouted.
@@ -30,7 +30,7 @@ PartT = TypeVar("PartT", Hook, Layer, Tool, Setting)
 
 
 class ChangeKind(StrEnum):
-    """What happened to a part of a plan."""
+    """Kind of a change of a part of a plan."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -84,7 +84,7 @@ class TopologyDiff:
 
 
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
-    """What changed from `old` to `new`.
+    """Return the changes from `old` to `new`.
 
     A middleware with another name and otherwise equal hooks, layers and tools is renamed. Settings
     are compared if both plans hold them.
@@ -93,6 +93,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     changes = [
         Change(ChangeKind.RENAMED, "middleware", f"{was} -> {now}") for was, now in names.items()
     ]
+    # With the new names in the old plan, parts of a renamed middleware are not reported again.
     old = _renamed(old, names)
     for change in _listed("node", _node_order(old), _node_order(new)):
         jumps = []
@@ -117,7 +118,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
         changes += _settings(old, new)
     was_moved, now_moved = ({move.old: move.new for move in plan.moved} for plan in (old, new))
     for name in dict.fromkeys([*was_moved, *now_moved]):
-        owners = [moved[name] for moved in (was_moved, now_moved) if name in moved]
+        owners = [moves[name] for moves in (was_moved, now_moved) if name in moves]
         if was_moved.get(name) != now_moved.get(name):
             kind = ChangeKind.REMOVED if name in was_moved else ChangeKind.ADDED
             kind = ChangeKind.CHANGED if len(owners) == 2 else kind
@@ -139,13 +140,16 @@ def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
     """The new names of middleware that are equal in everything else, by their old names."""
 
     def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[Any, ...], list[str]]:
-        owned: list[Any] = [*plan.hooks, *plan.layers, *plan.tools]
-        known = {"", *_owners(others)}  # a tool without an owner is the agent's own
-        found: dict[tuple[Any, ...], list[str]] = {}
-        for owner in dict.fromkeys(part.owner for part in owned if part.owner not in known):
-            shape = tuple(replace(part, owner="") for part in owned if part.owner == owner)
-            found.setdefault(shape, []).append(owner)
-        return found
+        members: list[Any] = [*plan.hooks, *plan.layers, *plan.tools]
+        other_owners = {"", *_owners(others)}  # a tool without an owner is the agent's own
+        owners_by_shape: dict[tuple[object, ...], list[str]] = {}
+        for owner in dict.fromkeys(
+            part.owner for part in members if part.owner not in other_owners
+        ):
+            # Without the owner's name, the parts of equal middleware are equal.
+            shape = tuple(replace(part, owner="") for part in members if part.owner == owner)
+            owners_by_shape.setdefault(shape, []).append(owner)
+        return owners_by_shape
 
     then, now = parts(old, new), parts(new, old)
     # If one of two equal middleware is gone, which of them got the new name is not known.
@@ -161,8 +165,8 @@ def _owners(plan: TopologyData) -> set[str]:
 def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
     """The plan with other names of middleware."""
 
-    def part(one: PartT) -> PartT:
-        return replace(one, owner=names.get(one.owner, one.owner))
+    def part(member: PartT) -> PartT:
+        return replace(member, owner=names.get(member.owner, member.owner))
 
     hooks = tuple(map(part, plan.hooks))
     nodes = {was.node: now.node for was, now in zip(plan.hooks, hooks, strict=True)}
@@ -188,6 +192,7 @@ def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
 
 def _node_order(plan: TopologyData) -> list[str]:
     """The nodes in the order of a run; the tools come first, as they stand next to the model."""
+    # The sort is stable: all other nodes keep their order.
     return sorted(plan.nodes, key=lambda node: node != TOOLS)
 
 
@@ -218,9 +223,10 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
     """The fewest names to take out so that the common ones keep their order."""
     before = [name for name in old if name in new]
     after = [name for name in new if name in old]
+    # autojunk is for texts: in long lists it ignores frequent items.
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
-    stayed = {name for block in blocks for name in after[block.b : block.b + block.size]}
-    return [name for name in after if name not in stayed]
+    stable = {name for block in blocks for name in after[block.b : block.b + block.size]}
+    return [name for name in after if name not in stable]
 
 
 def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:
@@ -238,24 +244,25 @@ def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:
 
 
 def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:
-    shared = {node for edge in transitions_of(old) for node in (edge.source, edge.target)}
-    shared &= {node for edge in transitions_of(new) for node in (edge.source, edge.target)}
-    fixed = shared - set(_moved(_node_order(old), _node_order(new)))
-    was, now = _contracted(old, shared, fixed), _contracted(new, shared, fixed)
-    gone = [pair for pair in was if pair not in now]
-    come = [pair for pair in now if pair not in was]
-    for source, target in list(gone):
+    common = {node for edge in transitions_of(old) for node in (edge.source, edge.target)}
+    common &= {node for edge in transitions_of(new) for node in (edge.source, edge.target)}
+    stable = common - set(_moved(_node_order(old), _node_order(new)))
+    was, now = _contracted(old, common, stable), _contracted(new, common, stable)
+    old_edges = [pair for pair in was if pair not in now]
+    new_edges = [pair for pair in now if pair not in was]
+    # A copy: the loop removes items from the list.
+    for source, target in list(old_edges):
         why = was[source, target]
-        instead = [p for p in come if p[0] == source and now[p] == why]
+        instead = [p for p in new_edges if p[0] == source and now[p] == why]
         if instead:
-            come.remove(instead[0])
-            gone.remove((source, target))
+            new_edges.remove(instead[0])
+            old_edges.remove((source, target))
             reason = "" if why == TransitionReason.NEXT else f" [{why}]"
             detail = f"now to {instead[0][1]}{reason}"
             yield Change(ChangeKind.REROUTED, "edge", f"{source} -> {target}", detail)
-    for pair in gone:
+    for pair in old_edges:
         yield Change(ChangeKind.REMOVED, "edge", " -> ".join(pair), was[pair])
-    for pair in come:
+    for pair in new_edges:
         yield Change(ChangeKind.ADDED, "edge", " -> ".join(pair), now[pair])
     for pair in [pair for pair in now if pair in was and now[pair] != was[pair]]:
         detail = f"was [{was[pair]}], now [{now[pair]}]"
@@ -263,24 +270,24 @@ def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:
 
 
 def _contracted(
-    plan: TopologyData, shared: set[str], fixed: set[str]
+    plan: TopologyData, common: set[str], stable: set[str]
 ) -> dict[tuple[str, str], str]:
     """The edges between nodes that both plans have, with their reasons.
 
     An edge is followed past nodes that were added, removed or moved: those changes are reported
     with the nodes.
     """
-    contracted = {}
+    edges = {}
     for edge in transitions_of(plan):
-        known = edge.source in (fixed if _is_next(edge) else shared)
-        if known and (edge.target != TOOLS or TOOLS in shared):
-            target, passed = edge.target, set[str]()
-            while target not in fixed and target not in passed:
-                passed.add(target)
+        is_common = edge.source in (stable if _is_next(edge) else common)
+        if is_common and (edge.target != TOOLS or TOOLS in common):
+            target, path = edge.target, set[str]()
+            while target not in stable and target not in path:
+                path.add(target)
                 target = plan.edge_from(target).targets[0]
-            if target in fixed:  # otherwise it leads round a loop of nodes that have changed
-                contracted[edge.source, target] = _reasons(edge)
-    return contracted
+            if target in stable:  # otherwise it leads round a loop of nodes that have changed
+                edges[edge.source, target] = _reasons(edge)
+    return edges
 
 
 def _is_next(edge: Transition) -> bool:

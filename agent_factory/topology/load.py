@@ -42,11 +42,12 @@ def load_topology(text: str, source: str = "the file") -> Topology:
     text = text.replace("\r\n", "\n").strip()
     # In a snapshot the JSON follows the text. It begins at the last line that is a brace alone: its
     # records stand on indented lines, and line breaks in their names are escaped.
-    rendered, brace, rest = ("", "", "") if text.startswith("{") else text.rpartition("\n{\n")
-    written = f"{{{rest}" if brace else text
-    data = _parsed(written, source)
+    body, brace, rest = ("", "", "") if text.startswith("{") else text.rpartition("\n{\n")
+    json_text = f"{{{rest}" if brace else text
+    data = _parsed(json_text, source)
     try:
-        record = _adapter().validate_json(written, strict=True)
+        # Strict: pydantic would accept "1" for 1, and the file would no longer be in its one form.
+        record = _adapter().validate_json(json_text, strict=True)
     except ValidationError as error:
         problems = [
             f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r:.80}"
@@ -57,15 +58,17 @@ def load_topology(text: str, source: str = "the file") -> Topology:
         ) from None
     plan = _plan_of(record)
     # One edge leaves each node, and all targets and corners are nodes.
-    known = {*plan.nodes, START, END}
+    nodes = {*plan.nodes, START, END}
     ends = {node for edge in plan.edges for node in (edge.source, *edge.targets)}
     ends |= {plan.entry, plan.loop_entry, plan.loop_exit, plan.exit}
     sources = sorted(edge.source for edge in plan.edges)
-    is_closed = ends <= known and sources == sorted({*plan.nodes, START})
+    is_closed = ends <= nodes and sources == sorted({*plan.nodes, START})
+    # Transitions follow from edges and hooks, and are in the file as well: both must agree.
     if json.loads(plan.to_json()) != data or not is_closed:
         reason = "contradicts itself: it was edited by hand, or merged."
         raise TopologyFileError(source, reason, _HINT)
-    pairs = zip_longest(rendered.removesuffix("\n").split("\n"), plan.render().split("\n"))
+    # The text may also have too many lines, or too few.
+    pairs = zip_longest(body.removesuffix("\n").split("\n"), plan.render().split("\n"))
     for number, (line, expected) in enumerate(pairs, 1):
         if brace and line != expected:
             raise TopologyFileError(
@@ -92,7 +95,7 @@ def _adapter() -> TypeAdapter[PlanRecord]:
     return TypeAdapter(PlanRecord)
 
 
-def _parsed(text: str, source: str) -> Any:
+def _parsed(text: str, source: str) -> object:
     """The JSON of a file, refused if it is not that of a plan, or of a newer version."""
     try:
         data = json.loads(text)
@@ -117,9 +120,10 @@ def _parsed(text: str, source: str) -> Any:
 def _plan_of(record: PlanRecord) -> Topology:
     hooks = []
     for hook in record.hooks:
-        named = Hook(hook.owner, hook.phase, frozenset(hook.can_jump_to))
-        at = "" if named.node == hook.node else hook.node
-        hooks.append(Hook(named.owner, named.phase, named.can_jump_to, at))
+        default = Hook(hook.owner, hook.phase, frozenset(hook.can_jump_to))
+        # Nodes of `create_react_agent` have other names than `{owner}.{phase}`.
+        at = "" if default.node == hook.node else hook.node
+        hooks.append(Hook(default.owner, default.phase, default.can_jump_to, at))
     return Topology(
         nodes=tuple(node.name for node in record.nodes),
         **asdict(record.corners),

@@ -21,12 +21,13 @@ def printable(line: str) -> str:
     """
     if line.isprintable():
         return line
+    # A name may hold escape sequences, which a terminal would obey.
     signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     return "".join(signs)
 
 
 class Phase(StrEnum):
-    """When a node hook runs."""
+    """Phase of a run in which a node hook runs."""
 
     BEFORE_AGENT = "before_agent"
     BEFORE_MODEL = "before_model"
@@ -58,7 +59,7 @@ class AgentStyle(StrEnum):
 
     @property
     def tools_can_end_run(self) -> bool:
-        """Whether any tool may end the run; otherwise only tools with `return_direct` do."""
+        """True if any tool may end the run; otherwise only tools with `return_direct` do."""
         return self is AgentStyle.CREATE_AGENT
 
 
@@ -72,12 +73,12 @@ class Call(StrEnum):
 
     @property
     def phrase(self) -> str:
-        """What layers of this kind are around, in words: "each model call"."""
+        """Words for the calls that these layers are around: "each model call"."""
         return "the run" if self is Call.AGENT else f"each {self} call"
 
 
 class Route(StrEnum):
-    """How a run chooses among the targets of an edge."""
+    """Way in which a run chooses among the targets of an edge."""
 
     JUMP = "jump"
     """Follow the state's `jump_to`, else the default."""
@@ -132,7 +133,7 @@ class Layer:
 
 
 class ToolKind(StrEnum):
-    """Who runs a tool."""
+    """Runner of a tool: the agent, the provider of the model, or nobody."""
 
     CLIENT = "client"
     """The agent, in its tools node."""
@@ -160,7 +161,7 @@ class Tool:
 
     @property
     def notes(self) -> list[str]:
-        """What distinguishes it from a plain tool of the agent; empty for a plain one.
+        """Differences from a plain tool of the agent; empty for a plain one.
 
         >>> Tool("find", return_direct=True, owner="Search").notes
         ['return_direct', 'by Search']

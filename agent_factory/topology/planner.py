@@ -44,6 +44,7 @@ def decide(shape: Shape) -> TopologyData:
     loop_head = [*nodes[Phase.BEFORE_MODEL], shape.style.model]
     head = [*nodes[Phase.BEFORE_AGENT], *loop_head, *reversed(nodes[Phase.AFTER_MODEL])]
     tail = [*reversed(nodes[Phase.AFTER_AGENT]), END]
+    # Edges depend on the corners, so the plan is made without edges first.
     plan = TopologyData(
         nodes=(*head, *([TOOLS] if shape.has_tools else []), *tail[:-1]),
         entry=head[0],
@@ -76,6 +77,7 @@ def _step(plan: TopologyData, hook: Hook | None, source: str, default: str) -> E
     jumps = [targets[jump] for jump in JUMPS if jump in hook.can_jump_to]
     # A jump from the loop's entry to itself is left out: routing treats it as the default.
     jumps = [target for target in jumps if target != source]
+    # The default is the first target, and a jump to it adds none.
     return Edge(source, tuple(dict.fromkeys((default, *jumps))), Route.JUMP)
 
 
@@ -110,6 +112,8 @@ def _loop(shape: Shape, plan: TopologyData) -> Iterator[Edge]:
         else:
             yield _step(plan, plan.hook_at(source), source, plan.exit)
         return
+    # An after_model hook, a layer or structured output may have answered the calls. Then the model
+    # comes next, and the tools are skipped.
     skips = shape.may_skip_tools or source != shape.style.model
     again = (plan.loop_entry,) if skips else ()
     yield Edge(source, (TOOLS, plan.exit, *again), Route.AFTER_MODEL)

@@ -12,7 +12,7 @@ from agent_factory.topology.planner import former_nodes
 
 
 class Verdict(StrEnum):
-    """What becomes of threads at a stopping point."""
+    """Fate of the threads at a stopping point."""
 
     STANDS = "stands"
     """A thread at a node is resumed there; a call of a tool runs."""
@@ -54,29 +54,30 @@ class StoppingPoint:
 
 
 def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint, ...]:
-    """Where threads of `old` can wait, and what happens if an agent of `new` resumes them."""
+    """Return where threads of `old` can wait, and what an agent of `new` does with them."""
     names = {move.old: move.new for move in new.moved}
-    known = {**former_nodes(new), **{node: node for node in new.nodes}}
+    targets = {**former_nodes(new), **{node: node for node in new.nodes}}
     # Threads may wait at nodes that were already former ones of the old plan.
     places = {**{node: node for node in old.nodes}, **former_nodes(old)}
     calls = {TOOLS: Call.TOOL, old.style.model: Call.MODEL}
     points = []
     for place, node in places.items():
-        if place not in known:
+        if place not in targets:
             former = place.rpartition(".")[0]
             owner = names.get(former, former)
             phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
             why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "it is gone"
+            # No hook of the owner is left: it was removed, or it has another name now.
             if not phases and old.hook_at(node):
                 why = f"if {owner} was renamed, pass moved={{{owner!r}: ...}}"
             effect = f"raises MissingNode; {why}"
             points.append(StoppingPoint("node", place, Verdict.BREAKS, effect))
             continue
-        now = known[place]
-        passed = {known[n] for n in old.nodes[: old.nodes.index(node)] if n in known}
+        now = targets[place]
+        earlier = {targets[n] for n in old.nodes[: old.nodes.index(node)] if n in targets}
         at = new.nodes.index(now)
-        skipped = tuple(n for n in new.nodes[:at] if n not in passed and n != TOOLS)
-        repeated = tuple(n for n in new.nodes[at + 1 :] if n in passed)
+        skipped = tuple(n for n in new.nodes[:at] if n not in earlier and n != TOOLS)
+        repeated = tuple(n for n in new.nodes[at + 1 :] if n in earlier)
         effects = ["resumes there" if place == now else f"resumes at {now}"]
         effects += [f"{', '.join(skipped)} does not run before it"] if skipped else []
         effects += [f"{', '.join(repeated)} runs once more"] if repeated else []
@@ -93,11 +94,11 @@ def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint
 
 def tool_points(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]:
     """The tools whose calls can wait: before their review, and before and in the tools node."""
-    kept = {tool.name for tool in new.tools if tool.kind is ToolKind.CLIENT}
+    names = {tool.name for tool in new.tools if tool.kind is ToolKind.CLIENT}
     for tool in old.tools:
         if tool.kind is not ToolKind.CLIENT or TOOLS not in old.nodes:
             continue
-        if tool.name in kept:
+        if tool.name in names:
             yield StoppingPoint("tool", tool.name, Verdict.STANDS, "a waiting call runs")
         elif TOOLS not in new.nodes:
             effect = "a waiting call does not run: the agent has no tools"

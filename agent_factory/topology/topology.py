@@ -50,6 +50,7 @@ class Topology(TopologyData):
         >>> plan(Shape()).digest
         '862173550bde716c'
         """
+        # Sorted: a stored thread does not depend on the order of tools and layers.
         tools = sorted((tool.name, tool.kind, tool.return_direct) for tool in self.tools)
         layers = sorted((layer.owner, layer.call, layer.method) for layer in self.layers)
         edges = [(edge.source, edge.targets, edge.route) for edge in self.edges]
@@ -155,7 +156,7 @@ class Topology(TopologyData):
         return diff(self, other)
 
     def stopping_points(self, new: Topology) -> tuple[StoppingPoint, ...]:
-        """What happens to the threads of this plan if an agent of another plan resumes them.
+        """Return what happens to threads of this plan if an agent of another plan resumes them.
 
         There is a point for each node at which a stored thread can wait or was cut short, and for
         each tool whose calls can wait.

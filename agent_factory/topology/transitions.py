@@ -53,7 +53,7 @@ class TransitionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a run may take an edge.
+    """Reason why a run may take an edge.
 
     Args:
         why: The kind of reason.
@@ -108,8 +108,10 @@ def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tupl
     """
     edges = transitions_of(plan)
     leading = {target}  # the nodes from which the target can be reached
+    # Each round adds the nodes one step farther away: no path has more steps than there are edges.
     for _ in edges:
         leading |= {edge.source for edge in edges if edge.target in leading}
+    # A queue: shorter paths leave it before longer ones.
     waiting = deque[tuple[Transition, ...]]([()])
     while waiting:
         path = waiting.popleft()
@@ -117,11 +119,12 @@ def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tupl
             yield path
             continue
         node = path[-1].target if path else source
-        entered = {source, *(edge.target for edge in path)} - {target}
+        # The target may be the source: a path around the loop ends where it began.
+        visits = {source, *(edge.target for edge in path)} - {target}
         waiting += (
             (*path, edge)
             for edge in edges
-            if edge.source == node and edge.target in leading - entered
+            if edge.source == node and edge.target in leading - visits
         )
 
 
@@ -147,6 +150,7 @@ def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
             yield Reason(TransitionReason.NEXT)
     if hook := plan.hook_at(edge.source):
         targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
+        # A jump may lead where the route leads anyway: then it is one more reason.
         if target in {targets[jump] for jump in hook.can_jump_to}:
             yield Reason(TransitionReason.JUMP, (hook.owner,))
 

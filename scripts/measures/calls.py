@@ -16,7 +16,7 @@ from measures.source import FOLDERS, ROOT
 
 
 def is_ours(filename: str) -> bool:
-    """Whether a frame's file belongs to the package; the test doubles do not count."""
+    """Return True if a frame's file belongs to the package; the test doubles do not count."""
     return filename.startswith(tuple(f"{folder}/" for folder in FOLDERS)) and (
         "/testing/" not in filename
     )

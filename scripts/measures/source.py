@@ -106,7 +106,7 @@ def code_lines(source: Source) -> int:
 
 
 def any_count(source: Source) -> int:
-    """How often the code says `Any`, imports included."""
+    """Number of times that the code says `Any`, imports included."""
     return sum(token.string == "Any" for token in source.tokens)
 
 
@@ -210,7 +210,7 @@ _UNPUBLISHED = re.compile(
 
 
 def is_unpublished(source: Source) -> bool:
-    """Whether a file relies on unpublished behaviour of LangGraph or langchain-core."""
+    """Return True if a file relies on unpublished behaviour of LangGraph or langchain-core."""
     prose = set(source.docstrings)
     for node in source.nodes:
         text = ""

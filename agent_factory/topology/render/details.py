@@ -107,8 +107,8 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         "Each turn of the model ends here.": plan.loop_exit,
         "A run that leaves the loop goes here.": plan.exit,
     }
-    if found := [words for words, name in corners.items() if name == box.name]:
-        facts.append(("corner", " ".join(found)))
+    if roles := [words for words, name in corners.items() if name == box.name]:
+        facts.append(("corner", " ".join(roles)))
     if box.kind in (MODEL, TOOLS):
         heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
         lists += [_layers(box), Listing(heading, tuple(map(_tool, box.tools)))]
@@ -122,8 +122,8 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
     incoming = tuple(item(a, a.source) for a in figure.arrows if a.target == box)
     outgoing = tuple(item(a, a.target) for a in figure.arrows if a.source == box)
     lists += [Listing("edges in", incoming), Listing("edges out", outgoing)]
-    filled = tuple(listing for listing in lists if listing.items)
-    return Details(box.name, tuple(facts), filled, box.name)
+    listings = tuple(listing for listing in lists if listing.items)
+    return Details(box.name, tuple(facts), listings, box.name)
 
 
 def _tool(tool: Tool) -> Item:

@@ -67,6 +67,7 @@ class Box:
     @property
     def columns(self) -> int:
         """The number of columns its tools stand in."""
+        # Rounded up: `//` rounds down, and the two minus signs reverse that.
         return -(-len(self.tools) // COLUMN)
 
     @property
@@ -188,6 +189,7 @@ def mark_of(tool: Tool) -> str:
 
 def letters(text: str) -> int:
     """The width of a text in letters; those of East Asia count twice."""
+    # W and F are the wide and the full-width letters of Unicode.
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 

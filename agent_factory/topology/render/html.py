@@ -101,7 +101,7 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
 
 
 def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str, Details]) -> str:
-    """What a page shows, without its style and its script."""
+    """Content of a page, without its style and its script."""
     owners = [hook.owner for hook in plan.hooks] + [layer.owner for layer in plan.layers]
     owners += [tool.owner for tool in plan.tools if tool.owner]
     names = list(dict.fromkeys(owners))
@@ -135,6 +135,7 @@ def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
 
 def _overview(whole: Details) -> str:
     def sample(group: str) -> str:
+        # aria-hidden: screen readers read the word next to it.
         return f'<svg class="topology" width="22" height="16" aria-hidden="true">{group}</svg>'
 
     def legend() -> Iterator[str]:

@@ -101,6 +101,7 @@ def to_json(plan: TopologyData) -> str:
         edges=plan.edges,
         transitions=transitions_of(plan),
         hooks=tuple(
+            # Sorted: the order of a set of strings differs between processes.
             HookRecord(h.owner, h.phase, h.node, tuple(sorted(h.can_jump_to)))  # type: ignore[arg-type]  # names of JUMPS
             for h in plan.hooks
         ),
@@ -110,16 +111,17 @@ def to_json(plan: TopologyData) -> str:
         settings=plan.settings,
         moved=plan.moved,
     )
-    dumped = partial(json.dumps, ensure_ascii=False)
+    dump = partial(json.dumps, ensure_ascii=False)
     parts = []
     for key, value in asdict(record).items():
         if key == "moved" and not value:
             continue
+        # One record a line: a diff of two files then shows records.
         if isinstance(value, tuple) and value:
-            lines = ",\n".join(f"    {dumped(item)}" for item in value)
+            lines = ",\n".join(f"    {dump(item)}" for item in value)
             parts.append(f'  "{key}": [\n{lines}\n  ]')
         else:
-            parts.append(f'  "{key}": {dumped(value)}')
+            parts.append(f'  "{key}": {dump(value)}')
     text = "{\n" + ",\n".join(parts) + "\n}\n"
     # Without ensure_ascii, json leaves C1 controls and U+2028 as they are.
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

@@ -51,6 +51,7 @@ class Layout:
 
 def lay_out(figure: Figure) -> Layout:
     """Let Graphviz compute the positions."""
+    # json0 holds positions alone; json would add drawing operations.
     return read_layout(run_graphviz(to_dot(figure), "json0").decode())
 
 
@@ -68,8 +69,8 @@ def run_graphviz(source: str, form: str) -> bytes:
             "render() and to_mermaid() work without it."
         ) from error
     with _LOCK:
-        drawn: bytes = graphviz.AGraph(string=source).draw(format=form, prog="dot")
-    return drawn
+        picture: bytes = graphviz.AGraph(string=source).draw(format=form, prog="dot")
+    return picture
 
 
 def sizes(part: Box | Arrow | Group) -> str:
@@ -119,18 +120,21 @@ def read_layout(text: str) -> Layout:
 
     routes, groups = {}, {}
     for edge in data.get("edges", []):
+        # The form is "e,x,y x,y ...": the tip of the arrow, and then the points of its curve.
         tip, *points = edge["pos"].removeprefix("e,").split(" ")
         label = point(edge["lp"]) if "lp" in edge else None
         routes[edge["id"]] = Route(tuple(map(point, points)), point(tip), label)
     objects = data.get("objects", [])
-    for found in objects:
-        kind, _, index = found["name"].rpartition("_")
+    for item in objects:
+        kind, _, index = item["name"].rpartition("_")
+        # Graphviz lists clusters among the nodes, and knows them by this prefix.
         if kind == "cluster":
-            left, bottom, right, top = _numbers(found["bb"])
+            left, bottom, right, top = _numbers(item["bb"])
             groups[int(index)] = (left, height - top, right, height - bottom)
     return Layout(
         size=(width, height),
-        boxes={found["name"]: point(found["pos"]) for found in objects if "pos" in found},
+        # Clusters have no position but a bounding box.
+        boxes={item["name"]: point(item["pos"]) for item in objects if "pos" in item},
         routes=routes,
         groups=tuple(groups[index] for index in sorted(groups)),
     )
@@ -138,14 +142,14 @@ def read_layout(text: str) -> Layout:
 
 def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
     """The titles of groups that an arrow would cross on the left; they stand on the right."""
-    crossed = []
+    titles = []
     for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
         width, height = group.title_size
         middle = bottom - height if group.below else top + height
         for route in layout.routes.values():
             points = [*route.points, route.tip]
             # The control points enclose a curve, so no arrow that crosses the title is missed.
-            crossed += [
+            titles += [
                 group.title
                 for (x, y), (x2, y2) in pairwise(points)
                 if min(y, y2) < middle + height / 2
@@ -153,7 +157,7 @@ def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
                 and min(x, x2) < left + width / 2
                 and max(x, x2) > left
             ]
-    return crossed
+    return titles
 
 
 def _numbers(text: str) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_factory.topology.model import END, START, TOOLS, Call, ToolKind, TopologyData, printable
 from agent_factory.topology.transitions import transitions_of
 
+# Mermaid writes entities with # where HTML has &.
 _ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"})
 
 

@@ -18,10 +18,12 @@ _DOTS = 144
 def to_png(plan: TopologyData) -> bytes:
     """The plan as a PNG file."""
     figure = figure_of(plan)
+    # A first run shows which titles the arrows would cross; the second puts them on the right.
     layout = read_layout(run_graphviz(to_dot(figure, _drawn), "json0").decode())
-    drawn = partial(_drawn, right=crossed_titles(figure, layout))
+    attributes = partial(_drawn, right=crossed_titles(figure, layout))
     settings = f'graph [dpi={_DOTS} bgcolor="{DAY.paper}" pad=0.2];'
-    return run_graphviz(to_dot(figure, drawn).replace("{", f"{{{settings}", 1), "png")
+    # The first brace is that of the graph.
+    return run_graphviz(to_dot(figure, attributes).replace("{", f"{{{settings}", 1), "png")
 
 
 def _drawn(part: Box | Arrow | Group, right: Collection[str] = ()) -> str:
@@ -45,18 +47,19 @@ def _drawn(part: Box | Arrow | Group, right: Collection[str] = ()) -> str:
         tools = part.tools[line :: part.lines]
         rows.append("   ".join(f"{_name(cut(t.name))} {_note(mark_of(t))}" for t in tools))
     content = '<BR ALIGN="LEFT"/>'.join(filter(None, rows))
-    drawn = (
+    table = (
         f'<TABLE BORDER="1" COLOR="{border}" BGCOLOR="{tint}" CELLBORDER="0" CELLSPACING="0" '
         f'CELLPADDING="6"><TR><TD ALIGN="LEFT" BALIGN="LEFT">{content}</TD></TR></TABLE>'
     )
+    # From the innermost: each frame is a table around the table before.
     for place, layer in reversed(list(enumerate(part.frames, 1))):
-        drawn = (
+        table = (
             f'<TABLE BORDER="1" COLOR="{DAY.rim}" BGCOLOR="{DAY.frame}" STYLE="ROUNDED" '
             f'CELLBORDER="0" CELLSPACING="0" CELLPADDING="4"><TR><TD ALIGN="LEFT">'
             f"{_note(str(place))} {_name(cut(layer.owner))}</TD></TR>"
-            f"<TR><TD>{drawn}</TD></TR></TABLE>"
+            f"<TR><TD>{table}</TD></TR></TABLE>"
         )
-    return f"shape=plain label=<{drawn}>"
+    return f"shape=plain label=<{table}>"
 
 
 def _note(value: str, color: str = DAY.muted) -> str:
@@ -68,7 +71,9 @@ def _name(value: str, color: str = DAY.ink) -> str:
 
 
 def _font(face: str, size: int, color: str, value: str) -> str:
-    shown = text(value)
+    content = text(value)
     return (
-        f'<FONT FACE="{face}" POINT-SIZE="{size}" COLOR="{color}">{shown}</FONT>' if shown else ""
+        f'<FONT FACE="{face}" POINT-SIZE="{size}" COLOR="{color}">{content}</FONT>'
+        if content
+        else ""
     )

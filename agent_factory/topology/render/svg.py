@@ -169,14 +169,15 @@ def draw(
         *([f"<style>{style()}</style>"] if styled else []),
         f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" {sides}/>',
     ]
+    # In SVG, later elements cover earlier ones: frames of groups come first.
     for left, top, right, bottom in layout.groups:
         lines.append(_rect("group", left, top, right - left, bottom - top, 10))
 
-    def part(key: str, kind: str, name: str, drawn: Iterator[str]) -> Iterator[str]:
+    def part(key: str, kind: str, name: str, shapes: Iterator[str]) -> Iterator[str]:
         link = f'<a href="#about-{key}" aria-label="{text(name)}">' if linked else ""
         yield f'<g id="{key}" class="{kind}" data-words="{text(details[key].words)}">{link}'
         yield f"<title>{text(details[key].as_text())}</title>"
-        yield from drawn
+        yield from shapes
         yield "</a></g>" if linked else "</g>"
 
     for arrow in figure.arrows:
@@ -184,26 +185,27 @@ def draw(
         name = " ".join([details[arrow.key].title, *arrow.label])
         lines += part(arrow.key, kind, name, _arrow(arrow, layout.routes[arrow.key]))
     # Titles of groups cover the arrows that still cross them, and boxes cover both.
-    crossed = crossed_titles(figure, layout)
+    right_titles = crossed_titles(figure, layout)
     for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
         y = bottom - 10 if group.below else top + 18
         width = len(group.title) * SMALL_LETTER
-        x = right - PAD - width if group.title in crossed else left + PAD
+        x = right - PAD - width if group.title in right_titles else left + PAD
         lines.append(_rect("behind", x, y - 11, width, LABEL_ROW, 4))
         lines.append(_text("note", x, y, group.title))
     for box in figure.boxes:
-        drawn = _box(box, layout.boxes[box.key])
-        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), drawn)
+        shapes = _box(box, layout.boxes[box.key])
+        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), shapes)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def text(value: str) -> str:
     """A text for XML and HTML: escaped, and without characters that neither allows."""
+    # XML allows no control characters, even escaped.
     return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
 
 
 def _words(box: Box) -> Iterator[str]:
-    """What is written in a box, which is also its name for those who do not see it."""
+    """Words in a box. Screen readers read them as its name."""
     for place, layer in enumerate(box.frames, 1):
         yield f"{place} {shown(layer.owner)}"
     if box.kind != "terminal":
@@ -249,6 +251,7 @@ def _box(box: Box, centre: Point) -> Iterator[str]:
 
 def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
     (x, y), (end_x, end_y) = route.points[-1], route.tip
+    # Points may coincide: then there is no direction, and must be no division by zero.
     length = hypot(end_x - x, end_y - y) or 1
     along = ((end_x - x) / length, (end_y - y) / length)
     base = (end_x - along[0] * _TIP, end_y - along[1] * _TIP)
@@ -260,6 +263,7 @@ def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
     )
     first, *rest = route.points
     curve = f"M{_p(first)} C{' '.join(map(_p, rest))} L{_p(base)}"
+    # The first path is wide and transparent: it makes a thin line easy to point at.
     yield f'<path class="reach" d="{curve}"/><path class="line" d="{curve}"/>'
     yield f'<polygon class="tip" points="{" ".join(map(_p, corners))}"/>'
     if route.label is None:
@@ -288,4 +292,5 @@ def _p(point: Point) -> str:
 
 def _n(number: float) -> str:
     """A number, rounded to a tenth of a pixel."""
+    # Adding 0 turns -0.0 into 0.0.
     return f"{round(number, 1) + 0:.1f}".removesuffix(".0")

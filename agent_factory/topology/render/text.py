@@ -78,11 +78,11 @@ def ordered_parts(plan: TopologyData) -> Iterator[OrderedPart]:
 
 
 def layer_order(call: Call) -> str:
-    """Where layers are, and in which order they run."""
-    passed = ("state", "result") if call is Call.AGENT else ("request", "response")
+    """Place of layers, and the order in which they run."""
+    ends = ("state", "result") if call is Call.AGENT else ("request", "response")
     return (
-        f"around {call.phrase}; the first of the list is the outermost: it gets the {passed[0]} "
-        f"first and the {passed[1]} last"
+        f"around {call.phrase}; the first of the list is the outermost: it gets the {ends[0]} "
+        f"first and the {ends[1]} last"
     )
 
 
@@ -92,7 +92,10 @@ def render(plan: TopologyData) -> str:
         *map(edge_line, transitions_of(plan)),
         *(f"around {layer.call.phrase}: {layer.name}" for layer in plan.layers),
         *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
-        *(f"setting: {one.owner}.{one.name} = {one.value}" for one in plan.settings),
+        *(
+            f"setting: {setting.owner}.{setting.name} = {setting.value}"
+            for setting in plan.settings
+        ),
         *(f"moved: {move.old} -> {move.new}" for move in plan.moved),
     )
 
