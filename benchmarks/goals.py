@@ -52,6 +52,13 @@ _OVER_PEER = {
 }
 """The goals over langchain by where threads are kept: N, reach, then, and what they were set by."""
 
+_FEW = {
+    "invoked": ((0, 0.34, None), (2, 0.32, None), (4, 0.22, None)),
+    "streamed": ((0, 0.55, 0.45), (2, 0.45, 0.35), (4, 0.35, 0.28)),
+    "traced": ((0, 0.60, None), (2, 0.50, None), (4, 0.42, None)),
+}
+"""The goals with few middleware, without a saver: N, reach, then."""
+
 _ALL = (
     Goal(
         "watched",
@@ -60,6 +67,18 @@ _ALL = (
         0.3,
         0.2,
         "fused runs asked directly read 0.15 as messages and 0.20 as values",
+    ),
+    *(
+        Goal(
+            f"{way} with {number}",
+            f"a turn with {number} middleware over langchain with as many, {way}, in the worst row",
+            "1",
+            reach,
+            then,
+            "most agents have few middleware; with 16, a turn takes a tenth to a quarter",
+        )
+        for way, rows in _FEW.items()
+        for number, reach, then in rows
     ),
     Goal(
         "traced",

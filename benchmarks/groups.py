@@ -12,10 +12,11 @@ from benchmarks.pages import pages
 from benchmarks.service import service
 from benchmarks.upkeep import batteries, build, decisions, guards, imports
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading
-from benchmarks.watched import watched
+from benchmarks.watched import few, watched
 
 GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "watched": watched,
+    "few": few,
     "latency": latency,
     "layers": layers,
     "around": around,

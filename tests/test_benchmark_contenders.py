@@ -50,7 +50,7 @@ TINY = Effort(
 )
 
 
-SLOW_GROUPS = {"crowd", "floor", "latency", "pages", "reading", "service", "watched"}
+SLOW_GROUPS = {"crowd", "few", "floor", "latency", "pages", "reading", "service", "watched"}
 """Groups that take seconds even so."""
 
 
