@@ -34,15 +34,15 @@ def time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def selected(shown: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
+def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
     """The fields that a client asks for, or all. `values.key` is one key of the values."""
     if not names:
-        return dict(shown)
-    kept = {name: shown[name] for name in names if name in shown}
+        return dict(data)
+    result = {name: data[name] for name in names if name in data}
     inner = {name.removeprefix("values.") for name in names if name.startswith("values.")}
-    if inner and "values" not in kept:
-        kept["values"] = {key: value for key, value in shown["values"].items() if key in inner}
-    return kept
+    if inner and "values" not in result:
+        result["values"] = {key: value for key, value in data["values"].items() if key in inner}
+    return result
 
 
 def _plain(value: Any) -> Any:
@@ -51,7 +51,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Interrupt):
         return {"value": value.value, "id": value.id}
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):

@@ -1,4 +1,4 @@
-"""What protects each route of the server: headers, limits, and tokens of forms."""
+"""Protection of each route of the server: headers, limits, and tokens of forms."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class RequestGuard:
         """Serve one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        started, size = False, 0
+        has_started, size = False, 0
 
         async def receive_within_limit() -> Message:
             nonlocal size
@@ -164,8 +164,8 @@ class RequestGuard:
             return message
 
         async def note_start(message: Message) -> None:
-            nonlocal started
-            started = True
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
@@ -178,7 +178,7 @@ class RequestGuard:
             pass  # nobody reads an answer
         except Exception as error:
             response = self._failed(scope, error)
-            if started:
+            if has_started:
                 raise  # the server closes the connection, so that the client sees the cut
             await response(scope, receive, send)
 
@@ -255,8 +255,8 @@ async def read_form(request: Request) -> FormData:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None
     form = FormData([*fields])
     expected = request.cookies.get(_csrf_cookie(request)[0], "")
-    given = str(form.get("csrf_token", ""))
-    if not expected or not secrets.compare_digest(expected.encode(), given.encode()):
+    token = str(form.get("csrf_token", ""))
+    if not expected or not secrets.compare_digest(expected.encode(), token.encode()):
         raise HTTPException(403, "The form is out of date. Load the page again, and send it again.")
     return form
 

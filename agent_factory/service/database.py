@@ -168,7 +168,7 @@ class Database:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[bool]:
-        """Whether no other process is in a block of this name; in SQLite, several may be."""
+        """Yield True if no other process is in a block of this name; in SQLite, several may be."""
         if self.is_sqlite:
             yield True
             return
@@ -177,7 +177,7 @@ class Database:
             yield bool(got.scalar())
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
-        """What `work` returns, repeated while the database is not available.
+        """Return the result of `work`, repeated while the database is not available.
 
         `work` has to be safe to repeat. Waiting times grow from 0.1 to 5 seconds.
         """
@@ -223,22 +223,22 @@ class SharedTransactions:
         try:
             if self._open is None:
                 self._open = _SharedTransaction(self._engine)
-            shared = self._open
+            transaction = self._open
             try:
-                with shared.savepoint() as connection:
+                with transaction.savepoint() as connection:
                     yield connection
             finally:
-                if not self.waiting or shared.is_full or shared.is_lost:
+                if not self.waiting or transaction.is_full or transaction.is_lost:
                     self._commit()
         finally:
             self._turn.release()
-        while not shared.ended.wait(_TURN_SECONDS):
+        while not transaction.end.wait(_TURN_SECONDS):
             # The thread that was next was interrupted.
             with self._turn:
-                if self._open is shared:
+                if self._open is transaction:
                     self._commit()
-        if shared.error is not None:
-            raise shared.error
+        if transaction.error is not None:
+            raise transaction.error
 
     def _wait_for_turn(self) -> None:
         with self._count:
@@ -250,16 +250,16 @@ class SharedTransactions:
                 self.waiting -= 1
 
     def _commit(self) -> None:
-        shared, self._open = self._open, None
-        assert shared is not None
-        shared.commit()
+        transaction, self._open = self._open, None
+        assert transaction is not None
+        transaction.commit()
 
 
 class _SharedTransaction:
     """One transaction, and the threads that wait for its end."""
 
     def __init__(self, engine: Engine) -> None:
-        self.ended = Event()
+        self.end = Event()
         self.error: Exception | None = None
         self._stack = ExitStack()
         self._connection = self._stack.enter_context(engine.begin())
@@ -268,12 +268,12 @@ class _SharedTransaction:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has to be committed although threads wait: other processes wait, too."""
+        """True if it has to be committed although threads wait: other processes wait, too."""
         return self._blocks >= _MOST_BLOCKS
 
     @property
     def is_lost(self) -> bool:
-        """Whether SQLite has rolled it back, for example since the disk is full."""
+        """True if SQLite has rolled it back, for example since the disk is full."""
         return not self._driver.in_transaction
 
     @contextmanager
@@ -300,7 +300,7 @@ class _SharedTransaction:
         except Exception as error:
             self.error = error
         finally:
-            self.ended.set()
+            self.end.set()
 
 
 @contextmanager

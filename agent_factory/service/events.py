@@ -53,7 +53,7 @@ class EventLog:
         self._database = database
         self._lock, self._order = Lock(), Lock()
         self._waiting: dict[str, list[Any]] = {}
-        self._stop, self._arrived = Event(), Event()
+        self._stop, self._arrival = Event(), Event()
         self._writer: Thread | None = None
         self._news = Condition()
         self._tells: set[Callable[[], object]] = set()  # of those who wait in event loops
@@ -70,7 +70,7 @@ class EventLog:
                     target=self._write_all, name="agent-factory-events", daemon=True
                 )
                 self._writer.start()
-        self._arrived.set()
+        self._arrival.set()
         if last:
             self.flush()
 
@@ -94,8 +94,8 @@ class EventLog:
 
     def _write_all(self) -> None:
         while not self._stop.is_set():
-            self._arrived.wait()
-            self._arrived.clear()
+            self._arrival.wait()
+            self._arrival.clear()
             self.flush()
             self._stop.wait(GATHER_SECONDS)
 
@@ -109,7 +109,7 @@ class EventLog:
     # Reading
 
     def read(
-        self, job: str, after: int, ended: Callable[[], bool]
+        self, job: str, after: int, has_ended: Callable[[], bool]
     ) -> Iterator[tuple[int, list[Any]] | None]:
         """Rows of a job after one of them: their numbers and their parts.
 
@@ -118,26 +118,26 @@ class EventLog:
         Args:
             job: The job.
             after: The number of a row; 0 for all.
-            ended: Is asked once a second whether nothing more will come.
+            has_ended: Is asked once a second whether nothing more will come.
         """
-        asked = time.monotonic()
+        checked_at = time.monotonic()
         while True:
-            found = select(events.c.id, events.c.data).where(
+            query = select(events.c.id, events.c.data).where(
                 events.c.job == job, events.c.id > after
             )
             rows: Sequence[Any] = ()
             with suppress(DatabaseUnavailable), self._database.read() as connection:
-                rows = connection.execute(found.order_by(events.c.id).limit(_PAGE)).all()
+                rows = connection.execute(query.order_by(events.c.id).limit(_PAGE)).all()
             for row in rows:
                 after = row.id
                 yield row.id, load(row.data)
             now = time.monotonic()
             if rows:
                 continue
-            if now - asked > 1.0:
-                if ended():
+            if now - checked_at > 1.0:
+                if has_ended():
                     return
-                asked = now
+                checked_at = now
             yield None
 
     def wait(self) -> None:
@@ -190,7 +190,7 @@ class EventLog:
     def close(self) -> None:
         """Write what was gathered, and end the threads."""
         self._stop.set()
-        self._arrived.set()
+        self._arrival.set()
         self.flush()
         for thread in (self._writer, self._listener):
             if thread is not None:

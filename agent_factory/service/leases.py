@@ -22,8 +22,8 @@ from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, Leas
 from agent_factory.service.tables import threads
 
 # For the driver itself: each write of a run asks it, and SQLAlchemy takes ten times as long.
-_HELD = f"SELECT 1 FROM {threads.name} WHERE thread_id = {{0}} AND epoch = {{0}}"
-_HELD_IN = {"sqlite": _HELD.format("?"), "postgresql": _HELD.format("%s") + " FOR SHARE"}
+_QUERY = f"SELECT 1 FROM {threads.name} WHERE thread_id = {{0}} AND epoch = {{0}}"
+_QUERIES = {"sqlite": _QUERY.format("?"), "postgresql": _QUERY.format("%s") + " FOR SHARE"}
 
 
 def first_number() -> int:
@@ -53,9 +53,9 @@ class Lease:
 
     def check(self, connection: Connection) -> None:
         """Raise LeaseLost if the lease is lost; if not, it is kept until the transaction ends."""
-        question = _HELD_IN[connection.dialect.name]
-        asked = driver_connection(connection).execute(question, (self.thread_id, self.epoch))
-        if asked.fetchone() is None:
+        question = _QUERIES[connection.dialect.name]
+        cursor = driver_connection(connection).execute(question, (self.thread_id, self.epoch))
+        if cursor.fetchone() is None:
             raise LeaseLost(f"The lease {self.epoch} of thread {self.thread_id!r} is lost.")
 
 
@@ -65,13 +65,13 @@ def take_lease(connection: Connection, thread_id: str, **values: Any) -> Lease:
     Raises:
         LookupError: There is no such thread.
     """
-    taken = (
+    statement = (
         update(threads)
         .where(threads.c.thread_id == thread_id)
         .values(epoch=threads.c.epoch + 1, **values)
         .returning(threads.c.epoch)
     )
-    row = connection.execute(taken).first()
+    row = connection.execute(statement).first()
     if row is None:
         raise LookupError(f"There is no thread {thread_id!r}.")
     return Lease(thread_id, row.epoch)

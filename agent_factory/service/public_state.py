@@ -51,8 +51,8 @@ class PublicState:
 
 
 def _output_keys(graph: Any) -> frozenset[str]:
-    named = graph.output_channels
-    return frozenset([named] if isinstance(named, str) else named) | {INTERRUPT}
+    channels = graph.output_channels
+    return frozenset([channels] if isinstance(channels, str) else channels) | {INTERRUPT}
 
 
 def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
@@ -68,21 +68,21 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
         return {**data, "payload": _shown_data("tasks", data["payload"], keys)}
     if mode not in ("tasks", "checkpoints"):
         return data  # tokens, and what the agent itself sends to its users
-    shown = {
+    public = {
         name: _shown(value, keys) if name in ("input", "result", "values") else value
         for name, value in data.items()
     }
-    if "tasks" in shown:
-        shown["tasks"] = [
+    if "tasks" in public:
+        public["tasks"] = [
             {**_shown_data(mode, task, keys), "state": None} for task in data["tasks"]
         ]
-    return shown
+    return public
 
 
 def _shown(value: Any, keys: frozenset[str]) -> Any:
     """A state, an update of it, or the input of a node."""
     if isinstance(value, list | tuple):
-        return [_shown(one, keys) for one in value]
+        return [_shown(item, keys) for item in value]
     if isinstance(value, Command):
         value = value.update
     elif isinstance(value, BaseMessage | Interrupt):
@@ -90,7 +90,7 @@ def _shown(value: Any, keys: frozenset[str]) -> Any:
     elif isinstance(value, BaseModel):
         value = dict(value)
     elif is_dataclass(value) and not isinstance(value, type):
-        value = {one.name: getattr(value, one.name) for one in fields(value)}
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         # The input of a task that runs a tool is a list with its call.
         is_call = value.get("type") == "tool_call" and value.keys() <= _CALL

@@ -1,4 +1,4 @@
-"""What a value for `Command(resume=...)` decides about the calls that a thread waits for."""
+"""Decisions in a value for `Command(resume=...)` about the calls that a thread waits for."""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ class TenantStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations in one transaction."""
-        given = [self._placed(op) for op in ops]
+        operations = [self._placed(op) for op in ops]
         with aborting() if self._in_run else nullcontext(), self._opened() as store:
-            return [self._bare(result) for result in store.batch(given)]
+            return [self._bare(result) for result in store.batch(operations)]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async variant of `batch`."""
@@ -71,8 +71,8 @@ class TenantStore(BaseStore):
             return
         from langgraph.store.postgres import PostgresStore
 
-        with self._database.begin() as shared:
-            yield PostgresStore(driver_connection(shared))
+        with self._database.begin() as transaction:
+            yield PostgresStore(driver_connection(transaction))
 
     def _placed(self, op: Op) -> Op:
         """An operation on the namespaces of the tenant."""
@@ -82,10 +82,12 @@ class TenantStore(BaseStore):
             return op._replace(namespace_prefix=(self._label, *op.namespace_prefix))
         assert isinstance(op, ListNamespacesOp)
         conditions = [
-            one._replace(path=(self._label, *one.path)) if one.match_type == "prefix" else one
-            for one in op.match_conditions or ()
+            condition._replace(path=(self._label, *condition.path))
+            if condition.match_type == "prefix"
+            else condition
+            for condition in op.match_conditions or ()
         ]
-        if all(one.match_type != "prefix" for one in conditions):
+        if all(condition.match_type != "prefix" for condition in conditions):
             conditions.append(MatchCondition("prefix", (self._label,)))
         depth = None if op.max_depth is None else op.max_depth + 1
         return op._replace(match_conditions=tuple(conditions), max_depth=depth)
@@ -93,7 +95,7 @@ class TenantStore(BaseStore):
     def _bare(self, result: Any) -> Any:
         """A result as the tenant knows it."""
         if isinstance(result, list):
-            return [self._bare(one) for one in result]
+            return [self._bare(item) for item in result]
         if isinstance(result, tuple):
             return result[1:]
         if isinstance(result, Item):

@@ -198,7 +198,7 @@ def _amounts(suffix: str, *names: str) -> list[Column[Any]]:
 AMOUNTS = ("usd", "input_tokens", "output_tokens", "seconds", "turns", "tool_calls")
 """The amounts that a ledger counts: the fields of Spent."""
 
-LIMITED = (*AMOUNTS, "total_tokens")
+LIMIT_NAMES = (*AMOUNTS, "total_tokens")
 """The amounts that can be limited: the fields of Limits."""
 
 ledger = Table(
@@ -209,7 +209,7 @@ ledger = Table(
     Column("ends", Float, nullable=False),  # when spending starts from 0 again; infinity if never
     *_amounts("", *AMOUNTS),  # what is spent
     *_amounts("_reserved", *AMOUNTS),  # the sum of the scope's reservations
-    *_amounts("_raised", *LIMITED),  # what people added to the limits
+    *_amounts("_raised", *LIMIT_NAMES),  # what people added to the limits
 )
 
 reservations = Table(

@@ -71,7 +71,7 @@ class ThreadInfo:
 
     @classmethod
     def of(cls, row: Row[Any]) -> ThreadInfo:
-        """What a row of the table says."""
+        """Read a row of the table."""
         return cls(
             id=row.thread_id,
             tenant=row.tenant,
@@ -96,29 +96,31 @@ def found_threads(
         metadata: What the metadata of the threads contain.
         text: What the title contains, or the id begins with.
     """
-    found = select(threads)
+    query = select(threads)
     for column, value in filters.items():
         if isinstance(value, str):
-            found = found.where(threads.c[column] == value)
+            query = query.where(threads.c[column] == value)
         elif value is not None:
-            found = found.where(threads.c[column].in_(value))
+            query = query.where(threads.c[column].in_(value))
     if text:
         has_text = threads.c.title.icontains(text, autoescape=True)
-        found = found.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
+        query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     for key, value in metadata.items():
-        known = threads.c.metadata[key]
+        json_value = threads.c.metadata[key]
         if isinstance(value, bool):
-            found = found.where(known.as_boolean() == value)
+            query = query.where(json_value.as_boolean() == value)
         elif isinstance(value, int | float):
-            found = found.where(known.as_float() == value)
+            query = query.where(json_value.as_float() == value)
         else:
-            found = found.where(known.as_string() == str(value))
-    return found
+            query = query.where(json_value.as_string() == str(value))
+    return query
 
 
 def title_of(messages: Iterable[BaseMessage]) -> str | None:
     """The beginning of the first message of a user, in one line."""
-    texts = (" ".join(one.text.split()) for one in messages if isinstance(one, HumanMessage))
+    texts = (
+        " ".join(message.text.split()) for message in messages if isinstance(message, HumanMessage)
+    )
     return shorten(next(texts, ""), 80, placeholder="…") or None
 
 
@@ -170,12 +172,12 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
 
 
 def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
-    """What changes once threads or waits of a tenant, or of all, have changed."""
+    """Return numbers that change with the threads and waits of a tenant, or of all."""
 
     def of(table: Any) -> Any:
         return True if tenant is None else table.c.tenant == tenant
 
-    selected = (
+    columns = (
         select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery(),
         select(func.count(waits.c.wait_id))
         .where(of(waits), waits.c.decided_at.is_(None))
@@ -184,8 +186,8 @@ def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
         select(func.max(runs.c.seq)).where(of(runs)).scalar_subquery(),
     )
     with backend.database.read() as connection:
-        found = connection.execute(select(*selected)).one()
-    return dict(zip(("threads", "waits", "audit", "runs"), found, strict=True))
+        row = connection.execute(select(*columns)).one()
+    return dict(zip(("threads", "waits", "audit", "runs"), row, strict=True))
 
 
 def change_metadata(
@@ -320,13 +322,13 @@ def copy_thread(
         backend.queue.record(connection, new, by, "copy", {"of": thread})
         if not waiting_for:
             return ThreadInfo.of(new)
-        known = connection.execute(select(runs).where(runs.c.run_id == row.run)).one()
+        source = connection.execute(select(runs).where(runs.c.run_id == row.run)).one()
         run = f"copy-{copy}"
-        made = {**known._mapping, "run_id": run, "thread_id": copy, "job": None}
-        del made["seq"]
-        connection.execute(insert(runs).values(made))
-        named = update(threads).where(threads.c.thread_id == copy).values(run=run)
-        new = connection.execute(named.returning(threads)).one()
+        values = {**source._mapping, "run_id": run, "thread_id": copy, "job": None}
+        del values["seq"]
+        connection.execute(insert(runs).values(values))
+        statement = update(threads).where(threads.c.thread_id == copy).values(run=run)
+        new = connection.execute(statement.returning(threads)).one()
         ask_again(connection, backend, new, waiting_for, place)
         return ThreadInfo.of(locked_thread(connection, copy, None))
 
@@ -346,8 +348,8 @@ def history_of(
     earlier: RunnableConfig | None = None
     if before is not None:
         earlier = {"configurable": {"thread_id": thread, "checkpoint_id": before}}
-    found = graph.get_state_history(place, before=earlier, limit=limit)
-    return map(agent.public.of_snapshot, found)
+    snapshots = graph.get_state_history(place, before=earlier, limit=limit)
+    return map(agent.public.of_snapshot, snapshots)
 
 
 def delete_thread(

@@ -53,7 +53,7 @@ class Worker:
     ) -> None:
         self._backend, self._slots, self._dead_after = backend, slots, dead_after
         self._runner, self._run_schedule = Runner(backend, lambda: self.id), run_schedule
-        self._stop, self._drained = Event(), Event()
+        self._stop, self._drain = Event(), Event()
         self._beats = Thread(target=self.beat, name="agent-factory-beat", daemon=True)
         self.id = ""
 
@@ -72,8 +72,8 @@ class Worker:
 
     @property
     def is_drained(self) -> bool:
-        """Whether somebody has asked this worker to end."""
-        return self._drained.is_set()
+        """True if somebody has asked this worker to end."""
+        return self._drain.is_set()
 
     def _enter(self) -> None:
         """Begin under a new id: that of a worker that was given up is never used again."""
@@ -85,12 +85,12 @@ class Worker:
                     id=self.id, beat=database.now, draining=False, detail=self._detail
                 )
             )
-        run, scheduled = self._runner.run, self._run_schedule
-        self._backend.engine.start(self.id, self._slots, run, scheduled, self._backend.agents)
+        run, run_schedule = self._runner.run, self._run_schedule
+        self._backend.engine.start(self.id, self._slots, run, run_schedule, self._backend.agents)
 
     @property
     def _detail(self) -> str:
-        """What others see of this worker, as JSON."""
+        """Description of this worker for others, as JSON."""
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
         return json.dumps({**detail, "agents": sorted(self._backend.agents)})
 
@@ -110,7 +110,7 @@ class Worker:
                     self._backend.engine.stop(self.id, 0)
                     self._enter()
                 elif row.draining:
-                    self._drained.set()
+                    self._drain.set()
                 self._backend.engine.listen(self._backend.agents)
                 if turn % 2 == 0:
                     self.look_after()
@@ -134,32 +134,34 @@ class Worker:
                 return  # another worker does it now
             with database.begin() as connection:
                 dead = delete(workers).where(workers.c.beat < database.now - self._dead_after)
-                for gone in connection.execute(dead.returning(workers.c.id)).scalars():
-                    logger.warning("Worker %s gave no sign of life; its runs are taken over.", gone)
+                for worker_id in connection.execute(dead.returning(workers.c.id)).scalars():
+                    logger.warning(
+                        "Worker %s gave no sign of life; its runs are taken over.", worker_id
+                    )
             expire_reservations(database)
-            taken = self._backend.engine.rescue(living)
-            if taken:
-                logger.warning("Took over %d runs of workers that have died.", len(taken))
-                self._backend.metrics.taken_over(len(taken))
+            jobs = self._backend.engine.rescue(living)
+            if jobs:
+                logger.warning("Took over %d runs of workers that have died.", len(jobs))
+                self._backend.metrics.taken_over(len(jobs))
             Inbox(self._backend).expire(
-                {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
+                {agent.name: agent.review_within or 0.0 for agent in self._backend.agents.values()}
             )
 
 
 def known_workers(database: Database) -> list[dict[str, Any]]:
     """The workers that are alive."""
-    found = select(workers).order_by(workers.c.id)
+    query = select(workers).order_by(workers.c.id)
     with database.read() as connection:
         return [
             {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-            for row in connection.execute(found)
+            for row in connection.execute(query)
         ]
 
 
 def drain_workers(database: Database, worker: str | None) -> list[str]:
     """Ask one worker, or all, to end once their runs have ended; return their ids."""
-    asked = update(workers).values(draining=True).returning(workers.c.id)
+    statement = update(workers).values(draining=True).returning(workers.c.id)
     if worker is not None:
-        asked = asked.where(workers.c.id == worker)
+        statement = statement.where(workers.c.id == worker)
     with database.begin() as connection:
-        return [*connection.execute(asked).scalars()]
+        return [*connection.execute(statement).scalars()]

@@ -93,8 +93,8 @@ class Threads:
         thread, principal = request.path_params["thread"], request.state.principal
 
         def work() -> dict[str, Any]:
-            copied = self._service.copy_thread(thread, by=principal.name, tenant=principal.tenant)
-            return self._with_values(copied)
+            info = self._service.copy_thread(thread, by=principal.name, tenant=principal.tenant)
+            return self._with_values(info)
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -103,11 +103,11 @@ class Threads:
         body, principal = await read_body(request, ThreadPrune), request.state.principal
 
         def work() -> int:
-            known = {"ids": body.thread_ids, "tenant": principal.tenant}
-            found = self._service.threads(**known, limit=len(body.thread_ids))
-            for one in found:
-                self._service.delete_thread(one.id, by=principal.name, tenant=principal.tenant)
-            return len(found)
+            filters = {"ids": body.thread_ids, "tenant": principal.tenant}
+            threads = self._service.threads(**filters, limit=len(body.thread_ids))
+            for thread in threads:
+                self._service.delete_thread(thread.id, by=principal.name, tenant=principal.tenant)
+            return len(threads)
 
         return JsonResponse({"pruned_count": await run_in_threadpool(work)})
 
@@ -116,30 +116,30 @@ class Threads:
         body = await read_body(request, ThreadSearch)
 
         def work() -> list[ThreadInfo]:
-            wanted = self._wanted(request, body)
+            filters = self._wanted(request, body)
             column: Any = "updated_at" if body.sort_by == "state_updated_at" else body.sort_by
             return self._service.threads(
-                **wanted,
+                **filters,
                 sort_by=column,
                 descending=body.sort_order == "desc",
                 limit=body.limit,
                 offset=body.offset,
             )
 
-        found = await run_in_threadpool(work)
-        wanted = set(body.select or ("values", "interrupts"))
-        show = self._with_values if wanted & {"values", "interrupts"} else _shown
-        shown = await run_in_threadpool(lambda: [show(one) for one in found])
-        return JsonResponse([selected(one, body.select) for one in shown])
+        threads = await run_in_threadpool(work)
+        fields = set(body.select or ("values", "interrupts"))
+        show = self._with_values if fields & {"values", "interrupts"} else _shown
+        rows = await run_in_threadpool(lambda: [show(thread) for thread in threads])
+        return JsonResponse([selected(row, body.select) for row in rows])
 
     async def count(self, request: Request) -> JsonResponse:
         """`POST /threads/count`."""
         body = await read_body(request, ThreadSearch)
-        wanted = self._wanted(request, body)
-        return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**wanted)))
+        filters = self._wanted(request, body)
+        return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**filters)))
 
     def _wanted(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
-        """Which threads a search is about, in the words of the service."""
+        """Arguments of `Service.threads` for a search."""
         metadata = dict(body.metadata)
         # Noted by us, not by the product.
         agent, assistant = metadata.pop("graph_id", None), metadata.pop("assistant_id", None)
@@ -170,14 +170,14 @@ class Threads:
         if request.query_params.get("subgraphs", "false").lower() not in ("false", "0"):
             raise HTTPException(422, "subgraphs is not supported: inner agents have no state here.")
         checkpoint = request.path_params.get("checkpoint")
-        shown = await run_in_threadpool(self._state, request, checkpoint)
-        return JsonResponse(selected(shown, several(request, "select")))
+        state = await run_in_threadpool(self._state, request, checkpoint)
+        return JsonResponse(selected(state, several(request, "select")))
 
     async def state_at(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/state/checkpoint`."""
         body = await read_body(request, StatePlace)
-        shown = await run_in_threadpool(self._state, request, body.checkpoint.place)
-        return JsonResponse(selected(shown, body.select))
+        state = await run_in_threadpool(self._state, request, body.checkpoint.place)
+        return JsonResponse(selected(state, body.select))
 
     async def change_state(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/state`."""
@@ -191,8 +191,8 @@ class Threads:
             agent = self._service.agents.get(info.agent)
             private = agent and {key for key in body.keys if key not in PublicState(agent)}
             if private:
-                named = ", ".join(sorted(private))
-                raise HTTPException(422, f"values: {named} is not in the output of {info.agent!r}.")
+                names = ", ".join(sorted(private))
+                raise HTTPException(422, f"values: {names} is not in the output of {info.agent!r}.")
             changed = self._service.update_state(
                 info.id,
                 body.values,
@@ -216,11 +216,13 @@ class Threads:
             if not info.agent:
                 return []
             most = None if body.metadata else body.limit
-            found = self._service.history(info.id, before=before, limit=most)
-            wanted = body.metadata.items()
-            fitting = (one for one in found if wanted <= {**(one.metadata or {})}.items())
-            shown = map(state_shown, islice(fitting, body.limit))
-            return [selected(one, body.select) for one in shown]
+            states = self._service.history(info.id, before=before, limit=most)
+            conditions = body.metadata.items()
+            fitting = (
+                state for state in states if conditions <= {**(state.metadata or {})}.items()
+            )
+            rows = map(state_shown, islice(fitting, body.limit))
+            return [selected(row, body.select) for row in rows]
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -240,8 +242,8 @@ class Threads:
         if info.agent not in self._service.agents:
             return _shown(info)
         state = self._service.state(info.id)
-        asked = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
-        return {**_shown(info), "values": state.values, "interrupts": asked}
+        interrupts = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
+        return {**_shown(info), "values": state.values, "interrupts": interrupts}
 
 
 def _shown(info: ThreadInfo) -> dict[str, Any]:
@@ -290,7 +292,7 @@ def state_shown(state: StateSnapshot) -> dict[str, Any]:
 
 
 def _place(config: RunnableConfig) -> dict[str, Any]:
-    """Where a state is in the history of its thread."""
+    """Place of a state in the history of its thread."""
     place = config["configurable"]
     return {
         "thread_id": place["thread_id"],

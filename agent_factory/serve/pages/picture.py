@@ -38,7 +38,7 @@ class Picture:
     model: str
 
     def lit_by(self, decision: Mapping[str, Any]) -> dict[str, Any]:
-        """Which parts of the picture a decision is about."""
+        """Find the parts of the picture that a decision is about."""
         hook, owner = decision["hook"], decision["middleware"]
         node = f"{owner}.{hook}" if owner else hook
         if node in self.nodes:
@@ -79,13 +79,13 @@ def _draw(agent: Any) -> Picture | None:
     figure = figure_of(plan)
     layout, details = lay_out(figure), details_of(plan, figure)
 
-    def drawn(*, linked: bool) -> str:
-        return draw(figure, layout, details, linked=linked, styled=False)
+    def drawn(*, has_links: bool) -> str:
+        return draw(figure, layout, details, linked=has_links, styled=False)
 
     return Picture(
-        svg=Markup(drawn(linked=False)),
-        full=Markup(body(plan, figure, drawn(linked=True), details)),
+        svg=Markup(drawn(has_links=False)),
+        full=Markup(body(plan, figure, drawn(has_links=True), details)),
         nodes={box.name: box.key for box in figure.boxes},
-        edges={(one.source.name, one.target.name): one.key for one in figure.arrows},
+        edges={(arrow.source.name, arrow.target.name): arrow.key for arrow in figure.arrows},
         model=plan.style.model,
     )
