@@ -19,7 +19,7 @@ class Keeps:
         *values: Some of None, `[]` and `{}`.
     """
 
-    def __init__(self, *values: Any) -> None:
+    def __init__(self, *values: object) -> None:
         self.values = values
 
 
@@ -69,6 +69,7 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
             page of another site sends without asking first never is.
     """
     content = await request.body()
+    # A form of another site can only send the types of forms. JSON makes a browser ask first.
     sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content and sent_as != "application/json":
         raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")

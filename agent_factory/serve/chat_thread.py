@@ -58,7 +58,7 @@ class ChatThread:
         self,
         service: Service,
         agent: str,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         *,
         message_id: str,
         again: str | None,

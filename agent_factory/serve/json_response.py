@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """A value as JSON; what JSON does not know becomes an object or a string."""
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
@@ -24,7 +24,7 @@ class JsonResponse(Response):
 
     media_type = "application/json"
 
-    def render(self, content: Any) -> bytes:
+    def render(self, content: object) -> bytes:
         """The content as bytes."""
         return to_json(content).encode()
 
@@ -34,7 +34,7 @@ def time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
+def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str, object]:
     """The fields that a client asks for, or all. `values.key` is one key of the values."""
     if not names:
         return dict(data)
@@ -45,7 +45,7 @@ def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str
     return result
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, Interrupt):

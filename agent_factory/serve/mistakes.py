@@ -86,14 +86,14 @@ def _field_at(
     return path, model, field
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
         yield from _models_in(part)
 
 
-def _expected(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+def _expected(annotation: Any, metadata: Sequence[object] = ()) -> str:
     """Describe the values that a field takes."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:

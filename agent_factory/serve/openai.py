@@ -56,7 +56,7 @@ _OF_THE_MODEL = {
 }
 """Settings that chat clients send with each request; the agent has its own, which hold."""
 
-_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+_WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
     "function_call": ("none", "auto"),
     "functions": ([],),
     "logit_bias": ({},),
@@ -130,7 +130,7 @@ def routes(service: Service) -> list[Route]:
     ]
 
 
-def _model(name: str) -> dict[str, Any]:
+def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": _START_TIME, "owned_by": "agent_factory"}
 
 
@@ -278,6 +278,7 @@ class _Chat:
             thread = str(uuid5(NAMESPACE_URL, name) if key else uuid4())
         chat = ChatThread.read(service, thread, principal)
         waits = chat.waits(service)
+        # With an idempotency key, a request that is sent again is the same run.
         message_id = key or uuid4().hex
         user = {} if body.user is None else {"user": body.user}
         new, run, remark = new_messages(messages, chat.messages), None, ""
@@ -318,7 +319,7 @@ class _Chat:
 
     # The answer at once
 
-    async def answer(self, request: Request) -> dict[str, Any]:
+    async def answer(self, request: Request) -> dict[str, object]:
         """The completion.
 
         Raises:
@@ -328,6 +329,8 @@ class _Chat:
         text, reason = f"{self._waiting(self.waits)}\n{self.remark}".rstrip(), "stop"
         while self.run is not None:
             result = asyncio.ensure_future(self.run.aresult())
+            # Starlette does not stop an endpoint whose client has gone; clients end requests to
+            # stop an answer.
             disconnect = asyncio.ensure_future(_has_gone(request))
             await asyncio.wait({result, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             disconnect.cancel()
@@ -360,7 +363,7 @@ class _Chat:
         """The events of a stream."""
         head = self._shown("chat.completion.chunk")
 
-        def chunk(delta: Mapping[str, Any], reason: str | None = None) -> dict[str, str]:
+        def chunk(delta: Mapping[str, object], reason: str | None = None) -> dict[str, str]:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
             more = {"usage": None} if options.include_usage else {}
             return {"data": to_json({**head, "choices": [choice], **more})}
@@ -424,7 +427,7 @@ class _Chat:
 
     # Parts of both
 
-    def _shown(self, kind: str) -> dict[str, Any]:
+    def _shown(self, kind: str) -> dict[str, object]:
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
 
     def _waits(self) -> Sequence[Wait]:
@@ -438,7 +441,7 @@ class _Chat:
             lines.append(f"- {wait.tool} {asks}: {self.inbox}/{wait.id}")
         return "\n".join(lines)
 
-    async def _usage(self) -> dict[str, Any]:
+    async def _usage(self) -> dict[str, object]:
         run = self.run
         lines = () if run is None else await run_in_threadpool(lambda: run.info.usage)
         names = ("input_tokens", "output_tokens", "cached_tokens")

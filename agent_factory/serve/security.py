@@ -99,6 +99,7 @@ class RateLimiter:
             )
         self._full_at[key] = full_at
         if len(self._full_at) > self._most_keys:
+            # A later clean-up the more keys stay, so that its cost is spread over many requests.
             self._full_at = {key: when for key, when in self._full_at.items() if when > now}
             self._most_keys = 10_000 + 2 * len(self._full_at)
 
@@ -158,6 +159,7 @@ class RequestGuard:
         async def receive_within_limit() -> Message:
             nonlocal size
             message = await receive()
+            # Counted as it comes: a client may leave out Content-Length, or lie.
             size += len(message.get("body", b""))
             if size > self._body_limit:
                 raise HTTPException(413, f"The body has more than {self._body_limit} bytes.")
@@ -256,6 +258,7 @@ async def read_form(request: Request) -> FormData:
     form = FormData([*fields])
     expected = request.cookies.get(_csrf_cookie(request)[0], "")
     token = str(form.get("csrf_token", ""))
+    # As bytes, because `compare_digest` takes no text beyond ASCII.
     if not expected or not secrets.compare_digest(expected.encode(), token.encode()):
         raise HTTPException(403, "The form is out of date. Load the page again, and send it again.")
     return form

@@ -51,6 +51,7 @@ class Approvals:
             row = connection.execute(query.with_for_update()).first()
             if row is None:
                 raise NotFound(f"approval {approval_id!r}", "does not exist.")
+            # A second revoke changes nothing: the row keeps who has ended the approval, and when.
             if row.revoked_at is None:
                 values = {"revoked_at": self._database.now, "revoked_by": by}
                 connection.execute(
@@ -70,7 +71,7 @@ class Approvals:
         return query
 
     def _record(
-        self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any
+        self, connection: Connection, row: Row[Any], who: str, what: str, detail: object
     ) -> None:
         """Add an entry about an approval to the audit, for the thread in which it was given."""
         # That thread may be deleted, and another tenant may have one of its id.
@@ -137,6 +138,7 @@ class SharedApprovals(Approvals):
         if approval_id is not None:
             query = query.where(approvals.c.id == approval_id)
         with aborting(), self._database.read() as connection:
+            # By the clock of the database, as the query: those of workers may differ.
             now = connection.execute(select(self._database.now)).scalar_one()
             rows = connection.execute(query).all()
         covering = (

@@ -23,7 +23,7 @@ def seconds_of(name: str, value: str | float | None) -> float | None:
     return float(match[1]) * _UNITS[match[2]]
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise ArgumentError if a value is not one of the choices."""
     if value not in choices:
         expected = ", ".join(map(repr, choices))
@@ -44,7 +44,7 @@ def nodes_of(graph: Any, name: str, nodes: Collection[str] | None) -> list[str] 
     return [*nodes]
 
 
-def check_name(by: Any) -> None:
+def check_name(by: object) -> None:
     """Raise ArgumentError unless it is the name of a person, for the audit."""
     if not isinstance(by, str) or not by.strip():
         reason = f"must be the name of the one who does this, got {describe(by)}."

@@ -54,7 +54,7 @@ class AuditEntry:
     hash: str
 
 
-def append_entry(database: Database, connection: Connection, **columns: Any) -> None:
+def append_entry(database: Database, connection: Connection, **columns: object) -> None:
     """Add an entry to the audit. Other transactions that add one wait until this one has ended.
 
     Args:
@@ -78,7 +78,7 @@ def append_entry(database: Database, connection: Connection, **columns: Any) -> 
     connection.execute(insert(audit).values(**entry, hash=entry_hash(before or NO_ENTRY, entry)))
 
 
-def entry_hash(before: str, entry: Mapping[str, Any]) -> str:
+def entry_hash(before: str, entry: Mapping[str, object]) -> str:
     """The hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.
 
     Args:
@@ -117,6 +117,7 @@ def verify_entries(database: Database, head: str | None) -> str:
             )
         head_number, head_hash = int(match[1]), match[2]
     number, before = 0, NO_ENTRY
+    # A page at a time: the audit only grows.
     query = select(audit).order_by(audit.c.id).execution_options(yield_per=1000)
     with database.read() as connection, connection.execute(query) as rows:
         for row in rows:

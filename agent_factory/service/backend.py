@@ -29,6 +29,9 @@ from agent_factory.service.thread_queue import ThreadQueue
 
 T = TypeVar("T")
 
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+"""An agent: the types of its state and its context are not known here."""
+
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
 
@@ -57,7 +60,7 @@ class RegisteredAgent:
     """An agent, and how the service runs it."""
 
     name: str
-    graph: CompiledStateGraph[Any, Any, Any, Any]
+    graph: Graph
     review_within: float | None
     late: Late
     busy: Busy
@@ -73,7 +76,7 @@ class RegisteredAgent:
         topology = topology_or_none(self.graph)
         return None if topology is None else topology.digest
 
-    def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Any:
+    def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Graph:
         """The agent, with the checkpointer of the service, and with a store if it has none."""
         agent_store = self.graph.store or store
         return self.graph.copy(update={"checkpointer": saver, "store": agent_store})
@@ -111,6 +114,8 @@ class Backend:
 
     def create(self) -> None:
         """Create the tables that are missing, once."""
+        # Each call of a client comes by here. Looking for the tables each time would cost
+        # transactions.
         if not self._is_created:
             self.database.create()
             self.engine.create()
@@ -142,7 +147,7 @@ class Backend:
             raise NotFound(f"thread {thread!r}", "has no message yet.", "Submit one first.")
         return self.agent(row.agent)
 
-    def graph_of(self, thread: str, tenant: str | None = None) -> Any:
+    def graph_of(self, thread: str, tenant: str | None = None) -> Graph:
         """The agent of a thread, with a checkpointer that reads the thread.
 
         Raises:
@@ -150,7 +155,7 @@ class Backend:
         """
         return self.agent_of(thread, tenant).stored_in(FencedSaver(self.database))
 
-    def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, Any]:
+    def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, object]:
         """Output of the agent's `invoke` at a checkpoint, at which it may have paused."""
         agent = self.agent_of(thread)
         place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}

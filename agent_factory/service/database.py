@@ -70,9 +70,10 @@ class Database:
         self.is_sqlite = self.url.startswith("sqlite")
         self.threads = ThreadPoolExecutor(connections, thread_name_prefix="agent-factory-database")
         """Where async runs use the database, so that their event loop does not wait for it."""
-        options: dict[str, Any] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
+        options: dict[str, int] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
         if self.is_sqlite:
-            arguments: dict[str, Any] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
+            # A connection of the pool is used by one thread after the other.
+            arguments: dict[str, object] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
         else:
             # PgBouncer in transaction mode loses prepared statements.
             arguments = {"prepare_threshold": None, "application_name": "agent_factory"}
@@ -138,6 +139,7 @@ class Database:
                     with attempt:
                         SqliteStore(plain).setup()
             return
+        # An installation for SQLite alone does not have these modules.
         from langgraph.checkpoint.postgres import PostgresSaver
         from langgraph.store.postgres import PostgresStore
         from psycopg import Connection as PsycopgConnection
@@ -159,7 +161,10 @@ class Database:
     def now(self) -> ColumnElement[float]:
         """The time by the clock of the database, in seconds since 1970."""
         if self.is_sqlite:
+            # 2440587.5 is the Julian day of 1970-01-01. `unixepoch` has no fractions before SQLite
+            # 3.42.
             return (func.julianday("now") - 2440587.5) * 86400.0
+        # Not `now()`, which in Postgres stays at the time when the transaction began.
         return func.extract("epoch", func.clock_timestamp()).cast(Double)
 
     def insert(self, table: Table) -> Any:
@@ -228,6 +233,7 @@ class SharedTransactions:
                 with transaction.savepoint() as connection:
                     yield connection
             finally:
+                # The last one commits: what waits for its turn now joins this transaction.
                 if not self.waiting or transaction.is_full or transaction.is_lost:
                     self._commit()
         finally:
@@ -284,6 +290,8 @@ class _SharedTransaction:
         try:
             yield self._connection
         except BaseException:
+            # SQLite ends a transaction as a whole, for example on a full disk: then no savepoint is
+            # left.
             if not self.is_lost:
                 self._driver.execute("ROLLBACK TO block")
             raise
@@ -295,6 +303,8 @@ class _SharedTransaction:
         """End it, and let the threads go on that wait for it."""
         try:
             with self._stack:
+                # A commit would succeed now, with nothing in it. `explained` knows the words of the
+                # error.
                 if self.is_lost:
                     raise sqlite3.OperationalError("disk I/O error: all was rolled back")
         except Exception as error:
@@ -314,9 +324,11 @@ def explained() -> Iterator[None]:
     except Exception as error:
         # A saver works on the connection of the driver, whose errors SQLAlchemy does not wrap.
         cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+        # By name, since psycopg need not be installed.
         kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
         if not kinds.isdisjoint(_WRONG_VALUES):
             raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
+        # SQLite has one class for a database that is busy and for a wrong statement.
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
         else:
@@ -337,15 +349,18 @@ def _checked(url: str) -> str:
             raise ArgumentError("url", "must name a file: other processes open it, too.", hint)
         return str(url)
     if parsed.get_backend_name() in ("postgresql", "postgres"):
+        # SQLAlchemy before 2.1 takes psycopg2 if no driver is named. "postgres://" is a form that
+        # hosts of databases give out, and that SQLAlchemy does not know.
         return "postgresql+psycopg://" + str(url).partition("://")[2]
     raise ArgumentError("url", f"must be SQLite or Postgres, got {url!r}.", hint)
 
 
-def set_up_sqlite(connection: Any, _: Any) -> None:
+def set_up_sqlite(connection: Any, _: object) -> None:
     """Set up a connection of the driver."""
     # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
     # the first statement that writes.
     connection.isolation_level = "IMMEDIATE"
+    # With this, readers do not wait for the writer.
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
     connection.execute("PRAGMA foreign_keys=ON")
@@ -362,6 +377,7 @@ def number_of(name: str) -> int:
     """The number of an advisory lock."""
     from zlib import crc32
 
+    # The upper half keeps these locks apart from those of others in the same database.
     return 0x5EC1CE << 32 | crc32(name.encode())
 
 

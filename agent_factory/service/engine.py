@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from urllib.parse import quote
 
 try:
@@ -168,7 +167,7 @@ class Engine:
         self,
         worker: str,
         slots: int,
-        run: Callable[[str, str], dict[str, Any]],
+        run: Callable[[str, str], dict[str, object]],
         submit: Callable[[str, datetime], None],
         agents: Collection[str],
     ) -> None:
@@ -244,6 +243,7 @@ class Engine:
         )
         (job,) = self._client.list_workflows(workflow_ids=[str(DBOS.workflow_id)])
         assert job.input is not None
+        # The engine drops a second entry of one id, and has this job already: hence another id.
         options: EnqueueOptions = {
             "workflow_name": job.name,
             "queue_name": queue,
@@ -305,13 +305,13 @@ class Engine:
 
 # DBOS registers functions once per process, and recovers jobs by their names.
 
-_run: Callable[[str, str], dict[str, Any]]
+_run: Callable[[str, str], dict[str, object]]
 _submit: Callable[[str, datetime], None]
 _engine: Engine | None = None
 
 
 @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
-def _run_job(payload: str) -> dict[str, Any]:
+def _run_job(payload: str) -> dict[str, object]:
     job = DBOS.workflow_id
     assert job is not None
     return _run(job.removesuffix(_PASSED_ON), payload)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.review import (
@@ -219,7 +219,15 @@ class Inbox:
         """
         return self._claim(wait_id, by, None, None, "release")
 
-    def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
+    def _claim(
+        self,
+        wait_id: str,
+        by: str,
+        until: ColumnElement[float] | None,
+        owner: str | None,
+        what: str,
+    ) -> Wait:
+        # Before the transaction: `may_decide` is code of the product, and may take its time.
         self._check_right(self.get(wait_id), by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
@@ -304,7 +312,7 @@ class Inbox:
 
     def _decide(
         self,
-        decisions: Mapping[str, Any],
+        decisions: Mapping[str, object],
         by: str,
         roles: Collection[str],
         via: Via,
@@ -376,6 +384,7 @@ class Inbox:
                     f"Reviewers: {', '.join(wait.reviewers)}.",
                 )
             judgement = judge_one(_call_of(wait), decision)
+            # For its error alone: the decision is stored as JSON later, when a row is locked.
             json.dumps(judgement.decision)
         except ReviewError as error:
             return error
@@ -383,6 +392,7 @@ class Inbox:
             reason = f"a decision is stored as JSON, and this one cannot be: {error}."
             return InvalidDecision(wait.tool, reason, "Pass strings, numbers, lists and dicts.")
         if "remember" in judgement.decision:
+            # Last, so that a client cannot name another person.
             judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}
         runs = judgement.runs
         if runs is not None and (runs["name"], runs["args"]) != (wait.tool, wait.args):
@@ -442,6 +452,7 @@ class Inbox:
             ids = connection.execute(query.limit(1000)).scalars().all()
         for wait_id in ids:
             with self._database.begin() as connection:
+                # Without a name: a claim does not keep a deadline from passing.
                 row = self._lock(connection, wait_id, None)
                 if row.decided_at is not None:
                     continue
@@ -509,7 +520,7 @@ class Inbox:
                 "Somebody who may decide about it has to.",
             )
 
-    def _own(self) -> list[Any]:
+    def _own(self) -> list[ColumnElement[bool]]:
         return [] if self._tenant is None else [waits.c.tenant == self._tenant]
 
     def _find(self, connection: Connection, wait_id: str) -> Row[Any]:
@@ -523,6 +534,7 @@ class Inbox:
     def _lock(self, connection: Connection, wait_id: str, by: str | None) -> Row[Any]:
         """The row of a wait, with its thread locked; ClaimedByOther if `by` may not decide."""
         lock_thread(connection, self._find(connection, wait_id).thread_id)
+        # Again: the wait may have been decided until the thread was locked.
         row = self._find(connection, wait_id)
         if by is None or row.claimed_by in (None, by) or row.decided_at is not None:
             return row

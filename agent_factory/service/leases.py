@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import randbits
-from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from sqlalchemy import Connection, update
@@ -22,6 +21,8 @@ from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, Leas
 from agent_factory.service.tables import threads
 
 # For the driver itself: each write of a run asks it, and SQLAlchemy takes ten times as long.
+# `{0}` is where the placeholder of the driver comes in. FOR SHARE keeps another process from taking
+# the lease before this transaction ends; SQLite has one writer at a time.
 _QUERY = f"SELECT 1 FROM {threads.name} WHERE thread_id = {{0}} AND epoch = {{0}}"
 _QUERIES = {"sqlite": _QUERY.format("?"), "postgresql": _QUERY.format("%s") + " FOR SHARE"}
 
@@ -59,7 +60,7 @@ class Lease:
             raise LeaseLost(f"The lease {self.epoch} of thread {self.thread_id!r} is lost.")
 
 
-def take_lease(connection: Connection, thread_id: str, **values: Any) -> Lease:
+def take_lease(connection: Connection, thread_id: str, **values: object) -> Lease:
     """Take the lease from its holder, if there is one, and set columns of the thread's row.
 
     Raises:
@@ -97,7 +98,7 @@ class Fence(BaseCallbackHandler):
         super().__init__()
         self._database, self._lease = database, lease
 
-    def on_tool_start(self, serialized: Mapping[str, Any], input_str: str, **_: Any) -> None:
+    def on_tool_start(self, serialized: Mapping[str, object], input_str: str, **_: object) -> None:
         """Raise LeaseLost rather than let a tool run for a run that has ended."""
         # Nothing is written, so there is nothing to commit, and no disk to wait for.
         with aborting(), self._database.read() as connection:

@@ -238,6 +238,7 @@ class SharedLedger(Ledger):
                     self._take, {**place, **additions, **needs, **elapsed}
                 ).first():
                     break
+                # Only this attempt: in SQLite, other threads may share the transaction.
                 attempt.rollback()
             account = self.account()
             if not account.shortfall(need):  # a new scope, a new window, or others gave back
@@ -245,6 +246,7 @@ class SharedLedger(Ledger):
                     self._begin_window(connection, scope)
                 continue
             with _outage():
+                # What dead workers have reserved may be in the way.
                 is_over = not expire_reservations(database)
             if is_over:
                 raise BudgetExceededError((account,), need)
@@ -315,7 +317,7 @@ class SharedLedger(Ledger):
         connection: Connection,
         scope: str,
         amount: Spent,
-        reservation: Mapping[str, Any],
+        reservation: Mapping[str, object],
         spender: tuple[str, str],
     ) -> None:
         """Add what was spent, to the scope and to its breakdown, and give back its reservation."""
@@ -327,10 +329,11 @@ class SharedLedger(Ledger):
                 return
 
     def _change(
-        self, connection: Connection, statement: Update, scope: str, values: Mapping[str, Any]
+        self, connection: Connection, statement: Update, scope: str, values: Mapping[str, object]
     ) -> None:
         """Update the row of a scope, in the window that the clock of the database is in."""
         place = {"at_scope": scope, "at_per": self._per}
+        # No row is changed if the scope has none yet, or if its window has ended.
         while not connection.execute(statement, {**place, "at_ends": self._ends, **values}).first():
             self._begin_window(connection, scope)
 
@@ -403,7 +406,7 @@ class SharedLedger(Ledger):
         self._own_database.create()
         return self._own_database
 
-    def _update(self, values: Mapping[Any, Any], *conditions: ColumnElement[bool]) -> Update:
+    def _update(self, values: Mapping[Any, object], *conditions: ColumnElement[bool]) -> Update:
         """An update of the row of a scope, if its window has not ended."""
         if self.per is not None:
             conditions = (*conditions, self._database.now < ledger.c.ends)
@@ -432,9 +435,11 @@ class SharedLedger(Ledger):
                 total = ledger.c.seconds + bindparam("elapsed", type_=Float)
             over = total + need - (ledger.c[f"{name}_raised"] + limit)
             if name == "seconds":
+                # Each call takes time, so that some of it must be left.
                 conditions.append(over < 0)
             else:
                 rounding = _ROUNDING if name == "usd" else 0
+                # An amount that a call does not need may be exceeded already.
                 conditions.append(or_(need == 0, over <= rounding))
         columns = {name: ledger.c[f"{name}_reserved"] for name in AMOUNTS}
         more = {c: c + bindparam(f"add_{name}", type_=c.type) for name, c in columns.items()}
@@ -480,11 +485,14 @@ def end_of_window(now: float, per: Per, zone: tzinfo) -> float:
     """
     local = datetime.fromtimestamp(now, zone)
     if per == "hour":
+        # Some zones are half an hour or 45 minutes off, and their hours begin then.
         offset = local.utcoffset() or timedelta()
         return now // 1 - (now + offset.total_seconds()) // 1 % 3600 + 3600
     following = local.date() + timedelta(days=1)
     if per == "month":
+        # Four days after the 28th it is the next month, however long this one is.
         following = (local.replace(day=28) + timedelta(days=4)).date().replace(day=1)
+    # By the calendar: a day on which the clock is changed has 23 or 25 hours.
     return datetime.combine(following, time(), zone).timestamp()
 
 

@@ -61,7 +61,7 @@ def submit(
     backend: Backend,
     job: MessageJob,
     arrival: Arrival,
-    metadata: dict[str, Any],
+    metadata: dict[str, object],
     title: str | None,
     delay: float | None,
 ) -> None:
@@ -147,7 +147,7 @@ def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[Hel
     return messages
 
 
-def as_input(message: Any, message_id: str) -> dict[str, Any]:
+def as_input(message: object, message_id: str) -> dict[str, Any]:
     """An input of the agent; its last message has the id."""
     values = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
     content = values.get("messages", message)
@@ -161,11 +161,11 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
         ) from error
     if messages and messages[-1].id is None:
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
-    inputs: dict[str, Any] = without_claims({**values, "messages": messages})
+    inputs: dict[str, object] = without_claims({**values, "messages": messages})
     return inputs
 
 
-def as_text(inputs: Mapping[str, Any] | None) -> str:
+def as_text(inputs: Mapping[str, object] | None) -> str:
     """An input of the agent as text, which a worker loads."""
     try:
         return b64encode(dump(inputs)).decode()
@@ -173,8 +173,9 @@ def as_text(inputs: Mapping[str, Any] | None) -> str:
         raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
-_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+_PARTS: dict[str, tuple[Callable[[object], bool], str]] = {
     "configurable": (lambda value: isinstance(value, Mapping), "an object"),
+    # `type` and not isinstance: True and False are ints.
     "max_concurrency": (lambda value: type(value) is int and value > 0, "a number from 1"),
     "metadata": (lambda value: isinstance(value, Mapping), "an object"),
     "recursion_limit": (lambda value: type(value) is int and value > 0, "a number from 1"),
@@ -208,7 +209,7 @@ def as_config(
         ConfigNotAllowed: It has a part or a key that may not be set.
         ArgumentError: A part has another type.
     """
-    absent: tuple[Any, ...] = (None, [], (), {})
+    absent: tuple[object, ...] = (None, [], (), {})
     parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
     if others := sorted(parts.keys() - _PARTS):
         takes = f"It takes {', '.join(_PARTS)}."

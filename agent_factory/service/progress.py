@@ -86,6 +86,7 @@ def what_is_missing(
         return NoWorker(
             subject, f"is {run.status}{since} and waits for a worker: none runs.", _START
         )
+    # A worker that does not list its agents may have this one.
     agents = sorted({name for detail in details for name in detail.get("agents", (agent,))})
     if agent not in agents:
         return NoWorker(

@@ -30,13 +30,15 @@ class PublicState:
     def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
         self._keys: dict[tuple[str, ...], frozenset[str]] = {(): _output_keys(graph)}
         for name, inner in graph.get_subgraphs(recurse=True):
+            # LangGraph separates the graphs of a path by "|".
             self._keys[tuple(name.split("|"))] = _output_keys(inner)
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys[()]
 
-    def of_part(self, part: Mapping[str, Any]) -> dict[str, Any]:
+    def of_part(self, part: Mapping[str, Any]) -> dict[str, object]:
         """A part of a stream in LangGraph's version 2, without private keys."""
+        # A namespace has the id of the task behind the name of its node: "node:id".
         nodes = tuple(place.partition(":")[0] for place in part["ns"])
         keys = self._keys.get(nodes, _ANSWER)
         return {**part, "data": _shown_data(part["type"], part["data"], keys)}
@@ -79,11 +81,12 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
     return public
 
 
-def _shown(value: Any, keys: frozenset[str]) -> Any:
+def _shown(value: object, keys: frozenset[str]) -> object:
     """A state, an update of it, or the input of a node."""
     if isinstance(value, list | tuple):
         return [_shown(item, keys) for item in value]
     if isinstance(value, Command):
+        # A node may return a command, whose update is written to the state.
         value = value.update
     elif isinstance(value, BaseMessage | Interrupt):
         return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, update
 
@@ -28,10 +27,10 @@ _GIVEN_BACK = (
 )
 
 
-def end_reservation(connection: Connection, id: str) -> Mapping[str, Any]:
+def end_reservation(connection: Connection, id: str) -> Mapping[str, object]:
     """Delete a reservation; return the parameters of `GIVE_BACK`, zeros if it has expired."""
     statement = delete(reservations).where(reservations.c.id == id).returning(reservations)
-    row: dict[str, Any] = dict(connection.execute(statement).mappings().first() or {})
+    row: dict[str, object] = dict(connection.execute(statement).mappings().first() or {})
     return {f"{name}_held": row.get(name, 0) for name in AMOUNTS}
 
 

@@ -37,7 +37,7 @@ def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:
                 f"Pass a mapping of their ids: {', '.join(by_interrupt)}.",
             )
         answers = dict.fromkeys(by_interrupt, value)
-    decisions: dict[str, Any] = {}
+    decisions: dict[str, object] = {}
 
     def note(call: PendingCall, decision: Any) -> Judgement:
         decisions[call.digest] = decision

@@ -152,7 +152,7 @@ class Run:
             await self._backend.log.await_news()
         return outcome[0]
 
-    def _outcomes(self, timeout: float | None) -> Iterator[tuple[Any] | None]:
+    def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | None]:
         """The result once it is there, and None while the caller has to wait for it."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
         while (row := self._look()).status in ("queued", "running"):
@@ -203,6 +203,7 @@ class Run:
     ) -> AsyncIterator[dict[str, Any]]:
         """Async variant of `stream`."""
         parts, threads = self._parts(after, timeout), self._backend.database.threads
+        # A future cannot raise StopIteration, so `next` returns a mark at the end.
         loop, end = asyncio.get_running_loop(), {"type": "no part"}
         while (part := await loop.run_in_executor(threads, next, parts, end)) is not end:
             if part is None:
@@ -210,7 +211,9 @@ class Run:
             else:
                 yield part
 
-    def _parts(self, after: str | None, timeout: float | None) -> Iterator[dict[str, Any] | None]:
+    def _parts(
+        self, after: str | None, timeout: float | None
+    ) -> Iterator[dict[str, object] | None]:
         """Parts of the stream, and None where the caller has to wait for the next one."""
         job, row, part = None, 0, -1
         if after is not None:
@@ -223,7 +226,7 @@ class Run:
         log, since = self._backend.log, time.monotonic()
         progress = Progress(self._backend, self.id)
 
-        def notice() -> dict[str, Any] | None:
+        def notice() -> dict[str, object] | None:
             """Return a part that says what the caller waits for, if it is time to say so."""
             missing = progress.notice()
             if missing is None:
@@ -285,6 +288,8 @@ class Run:
         """
         if undo and roll_back:
             raise ArgumentError("roll_back", "does not go with undo.", "Pass one of them.")
+        # Two calls: the state is written in transactions of its own, under the lease that the first
+        # takes.
         to_roll_back = self._backend.call(partial(self._cancel, by, undo, roll_back))
         if to_roll_back is not None:
             self._backend.call(partial(roll_back_thread, self._backend, *to_roll_back))
@@ -313,6 +318,7 @@ class Run:
                 connection.execute(statement.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
         if run.job is not None:
+            # After the commit. Only the lease stops the run; this spares the engine a job.
             self._backend.engine.cancel(run.job)
         return None if lease is None else (thread, lease)
 

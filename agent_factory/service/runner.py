@@ -72,7 +72,7 @@ class Runner:
         self._lock = Lock()
         self._own_loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, job: str, payload: str) -> dict[str, Any]:
+    def run(self, job: str, payload: str) -> dict[str, object]:
         """Carry out a job, or continue it where another worker was cut short.
 
         Returns:
@@ -163,6 +163,7 @@ class Runner:
         """Run to the end or to the next pause, and write what happens to the event log."""
 
         def note(part: Any) -> None:
+            # LangGraph reports an interrupt of an agent inside at the top, too.
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
                 attempt.is_paused = True
             is_asked = part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"])
@@ -176,7 +177,7 @@ class Runner:
             return
 
         async def follow() -> None:
-            stream: AsyncIterator[Any] = parts if hasattr(parts, "__aiter__") else await parts
+            stream: AsyncIterator[object] = parts if hasattr(parts, "__aiter__") else await parts
             async for part in stream:
                 note(part)
 
@@ -192,7 +193,7 @@ class Runner:
                 Thread(target=run, name="agent-factory-async", daemon=True).start()
             return self._own_loop
 
-    def _undo(self, agent: RegisteredAgent, work: UndoJob, lease: Lease) -> dict[str, Any]:
+    def _undo(self, agent: RegisteredAgent, work: UndoJob, lease: Lease) -> dict[str, object]:
         """Run the compensations of a run that was ended, and say in the audit what became of it."""
         report: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
         with effects_of_run(SharedEffects(self._database, lease), work.of):
@@ -213,10 +214,10 @@ class Runner:
         return {"status": "done", **report}
 
     def _finish(
-        self, job: str, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+        self, job: str, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, object]]
+    ) -> dict[str, object]:
         waiting_for = attempt.pending() if attempt.is_paused else None
-        place: dict[str, Any] = {"checkpoint_id": attempt.saver.latest}
+        place: dict[str, object] = {"checkpoint_id": attempt.saver.latest}
         with self._database.begin() as connection:
             attempt.lease.check(connection)
             if not waiting_for:
@@ -245,7 +246,7 @@ class Runner:
         take_lease(connection, work.thread)
         return run
 
-    def _fail(self, job: str, work: ThreadJob, text: str, usage: UsageHandler) -> dict[str, Any]:
+    def _fail(self, job: str, work: ThreadJob, text: str, usage: UsageHandler) -> dict[str, object]:
         with self._database.begin() as connection:
             run = self._may_end(connection, job, work)
             if run is not None:
@@ -253,7 +254,7 @@ class Runner:
                 self._queue.settle(connection, work.thread, work.run, "failed", **values)
         return {"status": "failed", "error": text}
 
-    def _take_back(self, what: str, job: str, work: DecisionJob, text: str) -> dict[str, Any]:
+    def _take_back(self, what: str, job: str, work: DecisionJob, text: str) -> dict[str, object]:
         """Take decisions back that the agent cannot carry out; they can be made again.
 
         They are stranded if no node takes them, and refused if the review does: for a tool of an
@@ -318,7 +319,7 @@ class _Attempt:
         self.is_paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)
-        stops: dict[str, Any] = {}
+        stops: dict[str, str | list[str]] = {}
         for name in ("interrupt_before", "interrupt_after"):
             agent_nodes, run_nodes = (
                 getattr(agent.graph, f"{name}_nodes"),
@@ -335,6 +336,8 @@ class _Attempt:
             **config,
             "configurable": {**config.get("configurable", {}), "thread_id": work.thread},
             "metadata": {
+                # First, so that metadata of a client cannot replace the keys below. With a known
+                # run id, LangGraph would drop the input, and pass a pause (see `upstream.RUN_ID`).
                 **{key: value for key, value in run.metadata.items() if key != RUN_ID},
                 RUN_KEY: work.run,
                 JOB_KEY: job,
@@ -345,10 +348,11 @@ class _Attempt:
             "callbacks": [Fence(backend.database, lease), usage, *backend.callbacks],
         }
 
-    def start(self) -> Any:
+    def start(self) -> object:
         """Begin or continue the run; return its stream, or None if the job is done."""
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
+            # `_follow` finds interrupts in the updates, whatever the client asks for.
             "stream_mode": sorted({*self.modes, *self.studio_modes, "updates"}),
             "subgraphs": True,
             "version": "v2",
@@ -358,6 +362,7 @@ class _Attempt:
         latest = self.saver.get_tuple(self._config)
         if latest is not None:
             self.saver.latest = latest.checkpoint["id"]
+        # The job has stored a checkpoint before: another worker was cut short in it.
         if latest is not None and latest.metadata.get(JOB_KEY) == self._job:
             return self._continue(options)
         work = self._work
@@ -389,7 +394,7 @@ class _Attempt:
             return self._reviewed(add_input, aadd_input, inputs, options)
         return self._stream(inputs, options)
 
-    def _unused(self, decisions: Mapping[str, Any]) -> dict[str, Any]:
+    def _unused(self, decisions: Mapping[str, object]) -> dict[str, object]:
         """The decisions that no task of this job has taken, by the digests of their calls.
 
         Each call is a task of its own: of those that a dead worker has begun, some have stored
@@ -413,7 +418,7 @@ class _Attempt:
     ) -> list[Any]:
         """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""
         snapshot = self._graph.get_state(self._config)
-        unread: list[Any] = []
+        unread: list[object] = []
         for run, input, checkpoint in before:
             is_reached = latest is not None and latest.metadata.get(RUN_KEY) == run
             unread = [] if is_reached else unread
@@ -424,7 +429,7 @@ class _Attempt:
                 unread.append(message)
         return unread
 
-    def _go_on(self, options: Mapping[str, Any]) -> Any:
+    def _go_on(self, options: Mapping[str, object]) -> object:
         """Go on without a message. A decision holds for the run that it was made in, and no other.
 
         So a client cannot let a call run that was decided about before, by going on after a
@@ -470,7 +475,7 @@ class _Attempt:
         """Waits of the thread; MissingNode if the agent does not have the node."""
         return pending(self._graph, self._config)
 
-    def _continue(self, options: Mapping[str, Any]) -> Any:
+    def _continue(self, options: Mapping[str, object]) -> object:
         """Continue a run that was cut short; None if it has ended or is paused."""
         self.pending()  # raises if no node of the agent can continue
         snapshot: StateSnapshot = self._graph.get_state(self._config)
@@ -487,11 +492,14 @@ class _Attempt:
         # A step that has finished and has no checkpoint yet is missing from `next`.
         return self._stream(None, options) if snapshot.tasks and not self.is_paused else None
 
-    def _stream(self, input: Any, options: Mapping[str, Any]) -> Any:
-        method = self._graph.astream if self.agent.asynchronous else self._graph.stream
+    def _stream(self, input: object, options: Mapping[str, object]) -> object:
+        graph = self._graph
+        method: Callable[..., object] = graph.astream if self.agent.asynchronous else graph.stream
         return method(input, self._place(), **options)
 
-    def _reviewed(self, act: Any, aact: Any, value: Any, options: Mapping[str, Any]) -> Any:
+    def _reviewed(
+        self, act: Any, aact: Any, value: object, options: Mapping[str, object]
+    ) -> object:
         method = aact if self.agent.asynchronous else act
         arguments = () if value is None else (value,)
         return method(self._graph, self._place(), *arguments, stream=True, **options)
@@ -521,7 +529,7 @@ def write_waits(
     agent: RegisteredAgent,
     work: ThreadJob,
     waiting_for: Pending,
-    place: Mapping[str, Any],
+    place: Mapping[str, object],
 ) -> None:
     """Write what a thread waits for; each attempt of a job writes the same rows.
 
@@ -533,7 +541,7 @@ def write_waits(
         waiting_for: What the thread waits for.
         place: The `job` that has led there, and the `checkpoint_id`.
     """
-    calls: list[dict[str, Any]] = [
+    calls: list[dict[str, object]] = [
         {
             "call_id": call.id,
             "digest": call.digest,
@@ -556,6 +564,7 @@ def write_waits(
         key = f"{place['job']} {call['digest'] or call['tool']}"
         row = database.insert(waits).values(
             **call,
+            # The same in each attempt, so that the row of an earlier one stays.
             wait_id=hashlib.sha256(key.encode()).hexdigest()[:16],
             thread_id=work.thread,
             tenant=work.tenant,

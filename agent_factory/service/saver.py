@@ -133,16 +133,18 @@ class FencedSaver(BaseCheckpointSaver[str]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to that of the lease, with what tasks have written."""
         source: RunnableConfig = {"configurable": {"thread_id": source_thread_id}}
+        # The oldest first: each checkpoint names its parent.
         for entry in reversed([*self.list(source)]):
             place = {
                 "thread_id": target_thread_id,
                 "checkpoint_ns": entry.config["configurable"]["checkpoint_ns"],
             }
+            # LangGraph's savers take the id in the config for that of the parent.
             if entry.parent_config is not None:
                 place["checkpoint_id"] = entry.parent_config["configurable"]["checkpoint_id"]
             versions = entry.checkpoint["channel_versions"]
             config = self.put({"configurable": place}, entry.checkpoint, entry.metadata, versions)
-            writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+            writes: dict[str, list[tuple[str, object]]] = defaultdict(list)
             for task, channel, value in entry.pending_writes or ():
                 writes[task].append((channel, value))
             for task, task_writes in writes.items():
@@ -179,6 +181,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
             from langgraph.checkpoint.sqlite import SqliteSaver
 
             saver = SqliteSaver(_InTransaction(driver), serde=self.serde)  # type: ignore[arg-type]
+            # `Database.create` has created the tables; setup() would commit in the middle of a
+            # transaction.
             saver.is_setup = True
             return saver
         from langgraph.checkpoint.postgres import PostgresSaver
@@ -227,7 +231,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     async def aput_writes(
         self,
         config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
+        writes: Sequence[tuple[str, object]],
         task_id: str,
         task_path: str = "",
     ) -> None:

@@ -270,6 +270,7 @@ class Service(ThreadService):
         message_id = message_id or str(uuid4())
         goes_on = message is None and (checkpoint is not None or thread is not None)
         inputs = None if goes_on else as_input(message, message_id)
+        # As JSON, so that no two lists of names give one text.
         place = json.dumps([tenant, thread_id, message_id])
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         settings = as_config(config)
@@ -376,7 +377,7 @@ class Service(ThreadService):
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
         whole: Any = {"type": decision} if isinstance(decision, str) else decision
-        parts: dict[str, Any] = {
+        parts: dict[str, object] = {
             "edited_action": None if args is None else {"args": args},
             "message": message,
             "digest": digest,
@@ -533,6 +534,7 @@ class Service(ThreadService):
         """Submit the message of a schedule; workers call this."""
         arguments = json.loads(payload)
         name = arguments.pop("name")
+        # In a rolling update, only some workers have the agent.
         if arguments["agent"] not in self._backend.agents:
             self._backend.queue.pass_on(arguments["agent"], arguments["tenant"])
             return

@@ -66,6 +66,7 @@ class TenantStore(BaseStore):
                 set_up_sqlite(connection, None)
                 connection.isolation_level = None
                 store = SqliteStore(connection)
+                # `Database.create` has created the tables.
                 store.is_setup = True
                 yield store
             return
@@ -87,12 +88,13 @@ class TenantStore(BaseStore):
             else condition
             for condition in op.match_conditions or ()
         ]
+        # Otherwise the namespaces of all tenants would be listed.
         if all(condition.match_type != "prefix" for condition in conditions):
             conditions.append(MatchCondition("prefix", (self._label,)))
         depth = None if op.max_depth is None else op.max_depth + 1
         return op._replace(match_conditions=tuple(conditions), max_depth=depth)
 
-    def _bare(self, result: Any) -> Any:
+    def _bare(self, result: object) -> Any:
         """A result as the tenant knows it."""
         if isinstance(result, list):
             return [self._bare(item) for item in result]

@@ -65,6 +65,7 @@ class ThreadQueue:
             )
             .returning(threads.c.jobs, is_limited, self._database.now)
         ).one()
+        # With leading zeros, since jobs of a thread are compared as text.
         job_id = f"{thread_id}/{number:08d}"
         queue = queue_of(tenant if has_limits else None)
         begins_at = job.begins_at if isinstance(job, MessageJob) else None
@@ -73,7 +74,7 @@ class ThreadQueue:
         statement = update(runs).where(runs.c.run_id == job.run).values(job=job_id, status="queued")
         connection.execute(statement)
 
-    def add_run(self, connection: Connection, job: ThreadJob, **values: Any) -> None:
+    def add_run(self, connection: Connection, job: ThreadJob, **values: object) -> None:
         """Write the run of a job, whose turn comes later."""
         connection.execute(
             insert(runs).values(
@@ -106,7 +107,7 @@ class ThreadQueue:
         thread_id: str,
         run_id: str,
         status: Literal["done", "failed", "cancelled"],
-        **values: Any,
+        **values: object,
     ) -> None:
         """Write how a run has ended, and queue the next message of its thread."""
         statement = update(runs).where(runs.c.run_id == run_id).values(status=status, **values)
@@ -187,7 +188,7 @@ class ThreadQueue:
         return rows
 
     def record(
-        self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any = None
+        self, connection: Connection, row: Row[Any], who: str, what: str, detail: object = None
     ) -> None:
         """Add an entry to the audit, about the row of a thread or of a wait.
 

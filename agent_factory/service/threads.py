@@ -87,7 +87,7 @@ class ThreadInfo:
 
 
 def found_threads(
-    filters: Mapping[str, Any], metadata: Mapping[str, Any], text: str | None = None
+    filters: Mapping[str, Any], metadata: Mapping[str, object], text: str | None = None
 ) -> Select[Any]:
     """A query for threads.
 
@@ -103,10 +103,12 @@ def found_threads(
         elif value is not None:
             query = query.where(threads.c[column].in_(value))
     if text:
+        # Escaped: "%" and "_" in the words of a user are no patterns.
         has_text = threads.c.title.icontains(text, autoescape=True)
         query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     for key, value in metadata.items():
         json_value = threads.c.metadata[key]
+        # First, since True and False are ints.
         if isinstance(value, bool):
             query = query.where(json_value.as_boolean() == value)
         elif isinstance(value, int | float):
@@ -129,7 +131,7 @@ def insert_thread(
     backend: Backend,
     thread: str,
     tenant: str,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, object] | None = None,
     title: str | None = None,
 ) -> Row[Any]:
     """The row of a thread, locked; a thread that does not exist is created.
@@ -155,6 +157,8 @@ def insert_thread(
         created_at=now,
         updated_at=now,
     )
+    # Two messages may create a thread at once: one of them inserts nothing, and gets the row of the
+    # other.
     connection.execute(new.on_conflict_do_nothing())
     return locked_thread(connection, thread, tenant)
 
@@ -171,7 +175,7 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
     return row
 
 
-def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
+def pulse_of(backend: Backend, tenant: str | None) -> dict[str, object]:
     """Return numbers that change with the threads and waits of a tenant, or of all."""
 
     def of(table: Any) -> Any:
@@ -191,7 +195,7 @@ def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
 
 
 def change_metadata(
-    backend: Backend, thread: str, metadata: Mapping[str, Any], tenant: str | None
+    backend: Backend, thread: str, metadata: Mapping[str, object], tenant: str | None
 ) -> ThreadInfo:
     """Change keys of a thread's metadata; the others stay."""
     with backend.database.begin() as connection:
@@ -208,7 +212,7 @@ def change_metadata(
 def change_state(
     backend: Backend,
     thread: str,
-    values: Any,
+    values: object,
     place: tuple[str | None, str | None],
     tenant: str | None,
     by: str,
@@ -242,6 +246,7 @@ def change_state(
     config: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     if checkpoint is not None:
         config["configurable"]["checkpoint_id"] = checkpoint
+    # A run may have begun since the transaction above: it has the lease then, and this write fails.
     with yielding(thread):
         try:
             changed: RunnableConfig = graph.update_state(config, without_claims(values), as_node)

@@ -25,7 +25,7 @@ def reindex(backend: Backend) -> Iterator[str]:
 
     Threads on which a worker is busy, and those of agents that were not added, stay as they are.
     """
-    latest: dict[str, Mapping[str, Any]] = {}
+    latest: dict[str, Mapping[str, object]] = {}
     for checkpoint in FencedSaver(backend.database).list(None):  # the newest first
         place = checkpoint.config["configurable"]
         if not place["checkpoint_ns"] and AGENT_KEY in checkpoint.metadata:
@@ -62,6 +62,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
         row = lock_thread(connection, thread)
         if row is None or row.status in ("queued", "running"):
             return
+        # The message of the run is only in its state now: `read_job` knows the empty payload.
         new_run = database.insert(runs).values(
             run_id=run,
             thread_id=thread,

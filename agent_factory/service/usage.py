@@ -36,24 +36,24 @@ class UsageHandler(BaseCallbackHandler):
     def __init__(self) -> None:
         self._lock = Lock()
         self._prices = Prices(None, needed=False)
-        self._models: dict[Any, ModelName] = {}
-        self._lines: list[dict[str, Any]] = []
+        self._models: dict[object, ModelName] = {}
+        self._lines: list[dict[str, object]] = []
 
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
         messages: list[list[Any]],
         *,
-        run_id: Any,
+        run_id: object,
         metadata: dict[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Remember which model is called."""
         details, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
         model = ModelName(details.get("ls_model_name") or name, details.get("ls_provider"))
         self._models[run_id] = model
 
-    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Count a call."""
         model = self._models.pop(run_id, ModelName("", None))
         agent, part = spender(records=True)
@@ -62,7 +62,7 @@ class UsageHandler(BaseCallbackHandler):
             if not isinstance(message, AIMessage):
                 continue
             tokens = message.usage_metadata
-            line: dict[str, Any] = {"agent": agent, "part": part, "model": model.name}
+            line: dict[str, object] = {"agent": agent, "part": part, "model": model.name}
             line |= dict.fromkeys(COUNTS, 0) | {"calls": 1, "usd": 0.0}
             if tokens is not None:
                 line["input_tokens"] = tokens["input_tokens"]
@@ -74,11 +74,11 @@ class UsageHandler(BaseCallbackHandler):
             with self._lock:
                 self._lines.append(line)
 
-    def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
         """Forget a call that failed."""
         self._models.pop(run_id, None)
 
-    def added_to(self, previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def added_to(self, previous: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
         """Return the counts of this run, added to earlier ones."""
         with self._lock:
             return total([*previous, *self._lines])
@@ -86,7 +86,7 @@ class UsageHandler(BaseCallbackHandler):
 
 def total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Usage in one line for each part and model, the most tokens first."""
-    totals: dict[tuple[str, ...], dict[str, Any]] = {}
+    totals: dict[tuple[str, ...], dict[str, object]] = {}
     for line in lines:
         sums = totals.setdefault(
             tuple(line[name] for name in _LABELS),

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable
 from datetime import datetime
 from threading import Event, Thread
-from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import delete, insert, select, update
@@ -105,6 +104,7 @@ class Worker:
                 beat = beat.values(beat=database.now, detail=self._detail)
                 with database.begin() as connection:
                     row = connection.execute(beat.returning(workers.c.draining)).first()
+                # Another worker has deleted the row, since it saw no sign of life for too long.
                 if row is None:
                     logger.warning("Worker %s was given up; it continues under a new id.", self.id)
                     self._backend.engine.stop(self.id, 0)
@@ -148,7 +148,7 @@ class Worker:
             )
 
 
-def known_workers(database: Database) -> list[dict[str, Any]]:
+def known_workers(database: Database) -> list[dict[str, object]]:
     """The workers that are alive."""
     query = select(workers).order_by(workers.c.id)
     with database.read() as connection:

@@ -128,7 +128,7 @@ class _Exchange:
         changes = {*self._keys} - {"structured_response"}  # which is there at the end
         return {"messages", "custom", "values"} if changes else {"messages", "custom"}
 
-    def _changes(self, before: ChatThread) -> dict[str, Any]:
+    def _changes(self, before: ChatThread) -> dict[str, object]:
         """Changes that the client made to the state, as far as the agent takes them as input."""
         state = self.body.state
         if not isinstance(state, Mapping):
@@ -154,6 +154,7 @@ class _Exchange:
             decisions[wait.id] = to_decision(wait, entry)
         run = self.service.run(wait.run, tenant=tenant)
         self.usage_before = _tokens_of([run])
+        # An answer that is no decision ends the run: see `to_decision`.
         if None in decisions.values():
             run.cancel(by=by)
         else:
@@ -208,7 +209,7 @@ class _Exchange:
         yield events.messages(after.values)
         yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
 
-    def _outcome(self, end: Mapping[str, Any]) -> ag.RunFinishedOutcome | str:
+    def _outcome(self, end: Mapping[str, object]) -> ag.RunFinishedOutcome | str:
         """Return how a run has ended: an error as a string, and "" if it continues."""
         if end["status"] == "failed":
             return str(end["error"])

@@ -22,9 +22,9 @@ class Events:
         keys: The keys of the state that are shown.
     """
 
-    def __init__(self, message_ids: Iterable[str], state: Any, keys: Iterable[str]) -> None:
+    def __init__(self, message_ids: Iterable[str], state: object, keys: Iterable[str]) -> None:
         self._message_ids = {*message_ids}
-        self._state: dict[str, Any] = dict(state) if isinstance(state, Mapping) else {}
+        self._state: dict[str, object] = dict(state) if isinstance(state, Mapping) else {}
         self._keys = [*keys]
         self._message = ""  # the message whose pieces come now
         self._speaks = self._reasons = False
@@ -127,7 +127,7 @@ class Events:
             yield ag.ToolCallEndEvent(tool_call_id=call)
         self._speaks, self._calls, self._message = False, {}, ""
 
-    def _delta(self, values: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
+    def _delta(self, values: Mapping[str, object]) -> Iterator[ag.BaseEvent]:
         """Events for the changes of the state."""
         visible = {key: _plain(values[key]) for key in self._keys if key in values}
         changes: list[Any] = []
@@ -141,11 +141,11 @@ class Events:
             self._keep(visible)
             yield ag.StateDeltaEvent(delta=changes)
 
-    def _keep(self, visible: Mapping[str, Any]) -> None:
+    def _keep(self, visible: Mapping[str, object]) -> None:
         others = {key: value for key, value in self._state.items() if key not in self._keys}
         self._state = {**others, **visible}
 
-    def state(self, values: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
+    def state(self, values: Mapping[str, object]) -> Iterator[ag.BaseEvent]:
         """The state as a whole, if there is more than messages."""
         self._keep({key: _plain(values[key]) for key in self._keys if key in values})
         if self._state:
@@ -156,6 +156,6 @@ class Events:
         return ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ()))])
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as JSON has it."""
     return json.loads(to_json(value))

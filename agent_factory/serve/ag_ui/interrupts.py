@@ -18,7 +18,9 @@ NO_ANSWER = "The user has not answered."
 """What the model reads about a call whose review was abandoned."""
 
 
-def to_interrupt(wait: Wait, calls: Container[str], schema: Mapping[str, Any] | None) -> Interrupt:
+def to_interrupt(
+    wait: Wait, calls: Container[str], schema: Mapping[str, object] | None
+) -> Interrupt:
     """Return a wait of a thread as an interrupt of AG-UI.
 
     Args:
@@ -47,11 +49,11 @@ def to_interrupt(wait: Wait, calls: Container[str], schema: Mapping[str, Any] | 
     )
 
 
-def _answers(wait: Wait, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+def _answers(wait: Wait, schema: Mapping[str, object] | None) -> dict[str, object]:
     """A JSON schema of the answers that `to_decision` takes."""
     if wait.kind == "question":
         return {}
-    properties: dict[str, Any] = {"approved": {"type": "boolean"}}
+    properties: dict[str, object] = {"approved": {"type": "boolean"}}
     if "edit" in wait.allowed:
         about = "All arguments, as they are to be; nothing is merged."
         properties["editedArgs"] = {"type": "object", **(schema or {}), "description": about}

@@ -53,7 +53,7 @@ def _to_langchain(message: types.Message) -> BaseMessage | None:
     return None
 
 
-def _block(part: types.ContentPart) -> dict[str, Any]:
+def _block(part: types.ContentPart) -> dict[str, object]:
     """A content block of LangChain."""
     if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}

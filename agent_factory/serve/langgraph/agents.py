@@ -53,7 +53,7 @@ class Agents:
         _, agents = await self._found(request)
         return JsonResponse(len(agents))
 
-    async def _found(self, request: Request) -> tuple[AgentSearch, list[dict[str, Any]]]:
+    async def _found(self, request: Request) -> tuple[AgentSearch, list[dict[str, object]]]:
         body = await read_body(request, AgentSearch)
         filters = [name for name in (body.graph_id, body.name) if name is not None]
         names = (name for name in self._service.agents if all(name == value for value in filters))
@@ -73,7 +73,7 @@ class Agents:
     async def graph(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}/graph`."""
         inner = request.query_params.get("xray", "false")
-        xray: Any = inner.lower() == "true"
+        xray: int | bool = inner.lower() == "true"
         if inner.isdecimal():
             xray = number(request, "xray", 0)
         return JsonResponse(self._agent(request).get_graph(xray=xray).to_json())
@@ -101,7 +101,7 @@ def assistant_id(name: str) -> str:
     return str(uuid5(NAMESPACE_URL, f"agent_factory:{name}"))
 
 
-def _schemas(graph: Any) -> dict[str, Any]:
+def _schemas(graph: Any) -> dict[str, object]:
     """The schemas of a graph. Private keys of its state are in none of them."""
     return {
         "input_schema": graph.get_input_jsonschema(),

@@ -104,7 +104,7 @@ class Runs:
         status = request.query_params.get("status")
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
 
-        def work() -> list[dict[str, Any]]:
+        def work() -> list[dict[str, object]]:
             most = limit + offset if status is None else 1000
             runs = self._service.runs(thread, tenant=tenant, limit=most)
             infos = [_shown(run.info) for run in runs]
@@ -191,6 +191,7 @@ class Runs:
                 yield to_json({"__error__": failed})
             except asyncio.CancelledError:
                 if cancels:
+                    # This task is cancelled: without a shield, so would be the call.
                     await asyncio.shield(run.acancel(by="the client has gone"))
                 raise
             finally:
@@ -211,7 +212,7 @@ def _place(run: Run) -> str:
     return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
 
 
-def _shown(info: RunInfo) -> dict[str, Any]:
+def _shown(info: RunInfo) -> dict[str, object]:
     created = time_text(info.created_at)
     return {
         "run_id": info.id,

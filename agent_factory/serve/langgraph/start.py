@@ -21,7 +21,7 @@ from agent_factory.service.public_state import INTERRUPT
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
-_BUSY: dict[str, Any] = {
+_BUSY: dict[str, str] = {
     "reject": "reject",
     "interrupt": "interrupt",
     "rollback": "rollback",
@@ -123,7 +123,9 @@ def _check_command(service: Service, agent: str, thread: str, body: NewRun, tena
         )
 
 
-def checked_input(graph: Any, agent: str, inputs: Mapping[str, Any], *, waits: bool) -> Any:
+def checked_input(
+    graph: object, agent: str, inputs: Mapping[str, object], *, waits: bool
+) -> object:
     """An input of an agent, without keys that its schema does not have.
 
     Args:

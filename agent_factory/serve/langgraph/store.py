@@ -67,7 +67,7 @@ class Store:
         namespaces = await self._do(request, lambda store: store.list_namespaces(**which))
         return JsonResponse({"namespaces": namespaces})
 
-    async def _do(self, request: Request, work: Callable[[BaseStore], Any]) -> Any:
+    async def _do(self, request: Request, work: Callable[[BaseStore], object]) -> Any:
         """Run `work` with the store of the caller's tenant, and return its result."""
         tenant = request.state.principal.tenant
         try:
@@ -76,7 +76,7 @@ class Store:
             raise HTTPException(422, f"namespace: {error}") from error
 
 
-def _shown(item: Item) -> dict[str, Any]:
+def _shown(item: Item) -> dict[str, object]:
     return {
         "namespace": item.namespace,
         "key": item.key,

@@ -69,7 +69,7 @@ class Events:
         data = {"run_id": self._run.id, "attempt": self._attempt}
         return ServerSentEvent(to_json(data), event="metadata")
 
-    def _events_of(self, part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _events_of(self, part: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         kind, data = part["type"], part["data"]
         if kind == "end":
             if data["status"] == "failed":
@@ -90,7 +90,7 @@ class Events:
                 data = {**data, INTERRUPT: part["interrupts"]}
             yield "|".join([kind, *part["ns"]]), data
 
-    def _messages(self, message: BaseMessage, metadata: Any) -> Iterator[tuple[str, Any]]:
+    def _messages(self, message: BaseMessage, metadata: object) -> Iterator[tuple[str, object]]:
         """A message as far as it is known, and not only what is new of it."""
         key = str(message.id)
         earlier = self._partial.get(key)

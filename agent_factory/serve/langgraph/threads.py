@@ -72,7 +72,7 @@ class Threads:
         body = await read_body(request, ThreadChange)
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
 
-        def work() -> dict[str, Any]:
+        def work() -> dict[str, object]:
             changed = self._service.change_thread(thread, metadata=body.metadata, tenant=tenant)
             return self._with_values(changed)
 
@@ -92,7 +92,7 @@ class Threads:
         """`POST /threads/{thread}/copy`."""
         thread, principal = request.path_params["thread"], request.state.principal
 
-        def work() -> dict[str, Any]:
+        def work() -> dict[str, object]:
             info = self._service.copy_thread(thread, by=principal.name, tenant=principal.tenant)
             return self._with_values(info)
 
@@ -184,7 +184,7 @@ class Threads:
         body, principal = await read_body(request, StateChange), request.state.principal
         checkpoint = body.checkpoint.place if body.checkpoint else body.checkpoint_id
 
-        def work() -> dict[str, Any]:
+        def work() -> dict[str, object]:
             info = self._info(request)
             if not info.agent:
                 raise NotFound(f"thread {info.id!r}", "has no message yet.", "Send one first.")
@@ -211,7 +211,7 @@ class Threads:
         body = await read_body(request, StateSearch)
         before = body.before.place if isinstance(body.before, Checkpoint) else body.before
 
-        def work() -> list[dict[str, Any]]:
+        def work() -> list[dict[str, object]]:
             info = self._info(request)
             if not info.agent:
                 return []
@@ -230,14 +230,14 @@ class Threads:
         tenant = request.state.principal.tenant
         return self._service.thread(request.path_params["thread"], tenant=tenant)
 
-    def _state(self, request: Request, checkpoint: str | None) -> dict[str, Any]:
+    def _state(self, request: Request, checkpoint: str | None) -> dict[str, object]:
         info = self._info(request)
         if not info.agent:  # it has no message yet
             config: RunnableConfig = {"configurable": {"thread_id": info.id}}
             return state_shown(StateSnapshot({}, (), config, None, None, None, (), ()))
         return state_shown(self._service.state(info.id, checkpoint=checkpoint))
 
-    def _with_values(self, info: ThreadInfo) -> dict[str, Any]:
+    def _with_values(self, info: ThreadInfo) -> dict[str, object]:
         """A thread with its state."""
         if info.agent not in self._service.agents:
             return _shown(info)
@@ -246,7 +246,7 @@ class Threads:
         return {**_shown(info), "values": state.values, "interrupts": interrupts}
 
 
-def _shown(info: ThreadInfo) -> dict[str, Any]:
+def _shown(info: ThreadInfo) -> dict[str, object]:
     agent = {}
     if info.agent:
         agent = {"graph_id": info.agent, "assistant_id": assistant_id(info.agent)}
@@ -263,7 +263,7 @@ def _shown(info: ThreadInfo) -> dict[str, Any]:
     }
 
 
-def state_shown(state: StateSnapshot) -> dict[str, Any]:
+def state_shown(state: StateSnapshot) -> dict[str, object]:
     """A state of a thread."""
     place = _place(state.config)
     return {
@@ -291,7 +291,7 @@ def state_shown(state: StateSnapshot) -> dict[str, Any]:
     }
 
 
-def _place(config: RunnableConfig) -> dict[str, Any]:
+def _place(config: RunnableConfig) -> dict[str, object]:
     """Place of a state in the history of its thread."""
     place = config["configurable"]
     return {

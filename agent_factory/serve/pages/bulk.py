@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -98,7 +97,7 @@ def counted(tools: Iterable[str]) -> str:
     return ", ".join(parts)
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     if value not in DECISIONS:
         raise HTTPException(422, f"decision must be {' or '.join(DECISIONS)}.")
     return str(value)

@@ -84,12 +84,12 @@ class Entry:
     files: tuple[str, ...] = ()
 
 
-def in_one_line(args: Mapping[str, Any]) -> str:
+def in_one_line(args: Mapping[str, object]) -> str:
     """Arguments in one line, long ones cut."""
     return ", ".join(f"{name}={shortened(value)}" for name, value in args.items())
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """A value as text, a long one cut."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"

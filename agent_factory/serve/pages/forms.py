@@ -52,26 +52,26 @@ class FormError(Exception):
         args_read: The arguments, as far as they could be read; texts where they could not.
     """
 
-    def __init__(self, fields: list[Field], args_read: Mapping[str, Any]) -> None:
+    def __init__(self, fields: list[Field], args_read: Mapping[str, object]) -> None:
         super().__init__("Some arguments are not valid.")
         self.fields, self.args_read = fields, args_read
 
 
-def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> list[Field]:
+def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, object]) -> list[Field]:
     """The fields for the arguments of a call; without a schema, by the values it has."""
     properties = (schema or {}).get("properties") or {}
     names = [*properties, *(name for name in args if name not in properties)]
     return [_field(name, schema or {}, args.get(name, _MISSING)) for name in names]
 
 
-def has_args(form: Mapping[str, Any]) -> bool:
+def has_args(form: Mapping[str, object]) -> bool:
     """Return True if a form has fields of arguments."""
     return any(name.startswith(_PREFIX) for name in form)
 
 
 def read_args(
-    schema: Mapping[str, Any] | None, args: Mapping[str, Any], form: Mapping[str, Any]
-) -> dict[str, Any]:
+    schema: Mapping[str, object] | None, args: Mapping[str, object], form: Mapping[str, object]
+) -> dict[str, object]:
     """The arguments that a form was filled in with. A field that nobody changed keeps its argument.
 
     Args:
@@ -115,7 +115,7 @@ def read_args(
 _MISSING = object()
 
 
-def _field(name: str, schema: Mapping[str, Any], value: Any) -> Field:
+def _field(name: str, schema: Mapping[str, Any], value: object) -> Field:
     part = _resolved((schema.get("properties") or {}).get(name) or {}, schema)
     required = name in (schema.get("required") or ())
     kind, choices = _kind(part, value)
@@ -131,10 +131,10 @@ def _field(name: str, schema: Mapping[str, Any], value: Any) -> Field:
     return Field(name, kind, text, about, required, choices, before=text)
 
 
-def _kind(part: Mapping[str, Any], value: Any) -> tuple[Kind, tuple[str, ...]]:
+def _kind(part: Mapping[str, Any], value: object) -> tuple[Kind, tuple[str, ...]]:
     if "enum" in part:
         return "choice", tuple(json.dumps(choice, ensure_ascii=False) for choice in part["enum"])
-    kinds: dict[Any, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
+    kinds: dict[object, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
     if (kind := kinds.get(part.get("type"))) is not None:
         return kind, ()
     if part.get("type") == "string" or (not part and isinstance(value, str)):
@@ -164,7 +164,7 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _value(field: Field) -> Any:
+def _value(field: Field) -> object:
     """Read the value of a field; _MISSING if it is empty."""
     text = field.value
     if field.kind in ("text", "lines"):
@@ -189,7 +189,7 @@ def _value(field: Field) -> Any:
 
 
 def _checked(
-    schema: Mapping[str, Any], args: Mapping[str, Any], fields: list[Field]
+    schema: Mapping[str, object], args: Mapping[str, object], fields: list[Field]
 ) -> Iterator[Field]:
     """The fields, with what the schema has against their values."""
     errors: dict[str, str] = {}

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from agent_factory.review import ReviewError
 from agent_factory.serve.errors import status_of
 from agent_factory.serve.pages.conversation import entries_of
-from agent_factory.serve.pages.forms import FormError, has_args, read_args
+from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
@@ -82,8 +82,13 @@ class InboxPages:
         return page(request, template, status=status, **context)
 
     def _shown(
-        self, request: Request, *, fields: Any = None, problem: str = "", drafts: Any = None
-    ) -> dict[str, Any]:
+        self,
+        request: Request,
+        *,
+        fields: list[Field] | None = None,
+        problem: str = "",
+        drafts: Mapping[str, str | None] | None = None,
+    ) -> dict[str, object]:
         """Values for the page of a wait."""
         wait = self._wait(request)
         tenant = request.state.principal.tenant
@@ -125,7 +130,7 @@ class InboxPages:
         drafts = {kind: message}
         if kind == "respond" and message is None:
             return await self._page(request, problem="Write the answer first.")
-        args: Mapping[str, Any] | None = None
+        args: Mapping[str, object] | None = None
         if has_args(form):
             try:
                 schema, _ = await run_in_threadpool(schema_of, self._service, wait)
@@ -139,13 +144,13 @@ class InboxPages:
                     request, drafts=drafts, fields=error.fields, problem=problem or str(error)
                 )
         # A form with parts of another decision is refused, as it is wherever it comes from.
-        options: dict[str, Any] = {"message": message, "args": args}
+        options: dict[str, object] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None
         if kind == "remember":  # an approval of later calls, too
             kind, seconds = "approve", str(form.get("seconds", ""))
             if not seconds.isdecimal():
                 return await self._page(request, problem="Say for how long.")
-            remember: dict[str, Any] = {"seconds": int(seconds)}
+            remember: dict[str, object] = {"seconds": int(seconds)}
             if form.get("calls") == "any":
                 remember["when"] = {}
             if form.get("thread") == "1":

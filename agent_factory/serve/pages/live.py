@@ -31,7 +31,7 @@ def changes(service: Service, tenant: str) -> EventSourceResponse:
     """Says when threads or waits of a tenant have changed."""
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        last: Any = None
+        last: object = None
         while True:
             now = await run_in_threadpool(service.pulse, tenant=tenant)
             if now != last:
@@ -66,7 +66,7 @@ class ThreadEvents:
         return EventSourceResponse(self._follow(after), ping=PING_SECONDS)
 
     async def _follow(self, after: str | None) -> AsyncIterator[ServerSentEvent]:
-        last: Any = None
+        last: object = None
         while True:
             try:
                 thread = await run_in_threadpool(
@@ -121,7 +121,7 @@ class ThreadEvents:
             return []
         return [self._picture.nodes[node] for node in following if node in self._picture.nodes]
 
-    def _shown(self, part: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _shown(self, part: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
         """Events of a page for a part of a run's stream."""
         kind, data = part["type"], part["data"]
         if kind == "end":
@@ -143,11 +143,11 @@ class ThreadEvents:
                     yield "node", self._node(node)
                     yield from _messages_of(update)
 
-    def _node(self, name: str) -> dict[str, Any]:
+    def _node(self, name: str) -> dict[str, object]:
         keys = {} if self._picture is None else self._picture.nodes
         return {"name": name, "node": keys.get(name)}
 
-    def _decision(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+    def _decision(self, decision: Mapping[str, Any]) -> dict[str, object]:
         owner, hook = decision["middleware"], decision["hook"]
         lit = {} if self._picture is None else self._picture.lit_by(decision)
         return {
@@ -166,7 +166,7 @@ def submitted_with(run: Run) -> list[BaseMessage]:
     return [message for message in run.messages if message.id]
 
 
-def _messages_of(update: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _messages_of(update: object) -> Iterator[tuple[str, dict[str, object]]]:
     """The messages that a node has written, ready for the page."""
     for part in update if isinstance(update, list) else [update]:
         content = part.get("messages") if isinstance(part, Mapping) else None
@@ -179,10 +179,10 @@ def _messages_of(update: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield "message", _message(message)
 
 
-def _message(message: BaseMessage) -> dict[str, Any]:
+def _message(message: BaseMessage) -> dict[str, object]:
     entry = entry_of(message)
     return {"id": entry.id, "html": render("message.html", entry=entry)}
 
 
-def _event(kind: str, data: Mapping[str, Any], id: str | None = None) -> ServerSentEvent:
+def _event(kind: str, data: Mapping[str, object], id: str | None = None) -> ServerSentEvent:
     return ServerSentEvent(to_json(data), event=kind, id=id)

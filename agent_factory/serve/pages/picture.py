@@ -37,7 +37,7 @@ class Picture:
     edges: Mapping[tuple[str, str], str]
     model: str
 
-    def lit_by(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+    def lit_by(self, decision: Mapping[str, Any]) -> dict[str, object]:
         """Find the parts of the picture that a decision is about."""
         hook, owner = decision["hook"], decision["middleware"]
         node = f"{owner}.{hook}" if owner else hook
@@ -64,7 +64,7 @@ class Picture:
 _pictures: WeakKeyDictionary[Any, Picture | None] = WeakKeyDictionary()
 
 
-def picture_of(agent: Any) -> Picture | None:
+def picture_of(agent: object) -> Picture | None:
     """The picture of an agent; None if another library has built it."""
     if agent not in _pictures:
         _pictures[agent] = _draw(agent)

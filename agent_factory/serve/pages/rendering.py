@@ -46,12 +46,12 @@ def static_files() -> Route:
     return Route("/static/{name}", serve)
 
 
-def render(template: str, **values: Any) -> Markup:
+def render(template: str, **values: object) -> Markup:
     """A template, filled in."""
     return Markup(_environment().get_template(template).render(values))
 
 
-def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+def page(request: Request, template: str, *, status: int = 200, **values: object) -> Response:
     """A page, or a part of one."""
     principal = request.state.principal
     context = {
@@ -74,7 +74,7 @@ def with_error_page(endpoint: Endpoint) -> Endpoint:
     """Let an endpoint answer errors of the service with a page that says what to do."""
 
     @wraps(endpoint)
-    async def serve(pages: Any, request: Request) -> Response:
+    async def serve(pages: object, request: Request) -> Response:
         try:
             return await endpoint(pages, request)
         except HTTPException as error:
@@ -96,6 +96,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
+        # A name that nothing passes is an error, and not an empty text.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -163,7 +164,7 @@ def usd(amount: float) -> str:
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
 
 
-def pretty(value: Any) -> str:
+def pretty(value: object) -> str:
     """A value as JSON that people can read."""
     if isinstance(value, Mapping) and not value:
         return "{}"

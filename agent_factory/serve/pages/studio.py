@@ -89,7 +89,7 @@ class StudioPages:
             "open": query.get("open", ""),
         }
 
-    def _agents(self) -> list[dict[str, Any]]:
+    def _agents(self) -> list[dict[str, object]]:
         agents = self._service.agents
         return [{"name": name, "picture": picture_of(agent)} for name, agent in agents.items()]
 

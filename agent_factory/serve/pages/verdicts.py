@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from agent_factory.serve.pages.conversation import in_one_line, shortened
 from agent_factory.service import AuditEntry
@@ -52,7 +51,7 @@ class Deed:
     change: str = ""
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     """Describe the changes that an edit makes to arguments.
 
     >>> changes({"order": "A1", "euros": 40}, {"order": "A1", "euros": 10, "note": "paid"})

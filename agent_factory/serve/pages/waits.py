@@ -175,7 +175,7 @@ def shown_wait(
     return ShownWait(wait, description, tuple(fields), question, is_theirs, title, tuple(held))
 
 
-def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, str]:
+def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None, str]:
     """The JSON schema of a call's arguments, if it is known, and what the tool does."""
     try:
         tool = tools_of(service.agents[wait.agent])[wait.tool]
@@ -211,7 +211,9 @@ def decide(
     )
 
 
-def refusal_of(service: Service, request: Request, wait: str, decision: Mapping[str, Any]) -> str:
+def refusal_of(
+    service: Service, request: Request, wait: str, decision: Mapping[str, object]
+) -> str:
     """Reason why a decision from a form would be refused; "" if it would not."""
     principal = request.state.principal
     inbox = service.inbox(principal.tenant, may_decide=request.state.may_decide)
