@@ -72,6 +72,7 @@ def create_app(
     >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
     True
     """
+    # A string would be taken for the list of its letters.
     if isinstance(origins, str) or not all(
         re.fullmatch(r"\w+://[^/*]+", origin) for origin in origins
     ):
@@ -121,6 +122,7 @@ def create_app(
             *map(with_principal, pages.routes(service)),
         ],
         middleware=[
+            # The outermost: what the other two refuse gets the headers as well.
             Middleware(SecurityHeaders),
             Middleware(
                 CORSMiddleware,

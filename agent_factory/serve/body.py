@@ -40,6 +40,7 @@ class RequestPart(BaseModel):
         def is_absent(name: str, part: Any) -> bool:
             if part not in empty:
                 return False
+            # A field that is not supported, without a value, asks for nothing.
             if name not in fields:
                 return True
             exceptions = (

@@ -402,6 +402,7 @@ class _Chat:
                     piece = part["data"][0]
                     if not isinstance(piece, AIMessage):
                         continue
+                    # Several messages of the model are paragraphs of one answer.
                     if piece.text and message not in (None, piece.id):
                         yield "\n\n", "stop"
                     message = piece.id if piece.text else message

@@ -171,6 +171,7 @@ class RequestGuard:
             await send(message)
 
         try:
+            # A server that listens on a Unix socket gives no address.
             if scope["client"]:
                 self._addresses.check(scope["client"][0])
             if scope["method"] not in _SAFE_METHODS:

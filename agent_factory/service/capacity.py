@@ -309,6 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     for kind in (Load, Costs, Limits):
         group = parser.add_argument_group(kind.__name__)
+        # The help of a flag is the line about it in the docstring.
         meanings = dict(re.findall(r"^        (\w+): (.+)$", kind.__doc__ or "", flags=re.M))
         for field in fields(kind):
             flag, default = f"--{field.name.replace('_', '-')}", field.default

@@ -187,6 +187,7 @@ class Database:
         `work` has to be safe to repeat. Waiting times grow from 0.1 to 5 seconds.
         """
         for attempt in Retrying(
+            # Within a run, `aborting` has made a DatabaseLost of the first.
             retry=retry_if_exception_type((DatabaseUnavailable, DatabaseLost)),
             stop=stop_after_delay(seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),

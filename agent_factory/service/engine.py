@@ -128,6 +128,7 @@ class Engine:
             workflow_id_prefix=f"{thread_id}/", load_input=False, load_output=False
         )
         ids = [workflow.workflow_id for workflow in workflows]
+        # The prefix "a/" is also that of the jobs of a thread "a/b".
         return [id for id in ids if id.rpartition("/")[0] == thread_id]
 
     def forget(self, jobs: list[str]) -> None:

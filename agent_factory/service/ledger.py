@@ -303,6 +303,7 @@ class SharedLedger(Ledger):
                 return False
             id, scope = self._running.pop(number)
             clock, now = self._clocks[scope], monotonic()
+            # The time since the last record of the scope, so that parallel calls count once.
             actual = replace(actual, seconds=now - clock.since)
             clock.since, clock.running = now, clock.running - 1
             if not clock.running:

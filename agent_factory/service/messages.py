@@ -138,6 +138,7 @@ def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[Hel
     if row is None or tenant not in (None, row.tenant):
         raise NotFound(f"thread {thread!r}", "does not exist.")
     messages = []
+    # Behind a run that works, messages are queued and not held.
     for run in rows if row.status == "waiting" else ():
         if not isinstance(job := read_job(run.payload), MessageJob):
             continue

@@ -28,6 +28,7 @@ def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:
     by_interrupt: dict[str, list[PendingCall]] = defaultdict(list)
     for call in pending.calls:
         by_interrupt[call.interrupt_id].append(call)
+    # As in LangGraph: a mapping whose keys are ids of interrupts has an answer for each of them.
     answers = value
     if not (isinstance(value, Mapping) and value and by_interrupt.keys() >= value.keys()):
         if len(by_interrupt) > 1:

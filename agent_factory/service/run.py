@@ -288,8 +288,7 @@ class Run:
         """
         if undo and roll_back:
             raise ArgumentError("roll_back", "does not go with undo.", "Pass one of them.")
-        # Two calls: the state is written in transactions of its own, under the lease that the first
-        # takes.
+        # Two calls: the second writes the state in other transactions, under the first's lease.
         to_roll_back = self._backend.call(partial(self._cancel, by, undo, roll_back))
         if to_roll_back is not None:
             self._backend.call(partial(roll_back_thread, self._backend, *to_roll_back))

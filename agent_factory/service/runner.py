@@ -107,6 +107,7 @@ class Runner:
             outcome = self._database.retried(
                 lambda: self._fail(job, work, text, usage), seconds=math.inf
             )
+        # After the transaction with the outcome: who reads this event may look the run up.
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
         self._backend.metrics.ended(work.agent, outcome["status"], monotonic() - start)
         return outcome
@@ -397,7 +398,7 @@ class _Attempt:
     def _unused(self, decisions: Mapping[str, object]) -> dict[str, object]:
         """The decisions that no task of this job has taken, by the digests of their calls.
 
-        Each call is a task of its own: of those that a dead worker has begun, some have stored
+        Each call is a task: of those that a dead worker has begun, some have stored
         what came of their decision, and others nothing. A task that has asked again has taken its
         decision, also where the next question is the same: another reviewer may ask it.
         """
@@ -547,6 +548,7 @@ def write_waits(
             "digest": call.digest,
             "tool": call.name,
             "kind": call.kind,
+            # With letters as they are, since `Inbox.waits(text=...)` searches in this text.
             "args": json.dumps(call.args, default=str, ensure_ascii=False),
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
@@ -556,6 +558,7 @@ def write_waits(
         }
         for call in waiting_for.calls
     ]
+    # The run has stopped where no call waits: one wait stands for the pause.
     if not calls:
         nothing = {"call_id": "", "digest": "", "args": "{}", "question": "null"}
         calls = [{**nothing, "tool": waiting_for.next[0], "kind": "pause", "allowed": "approve"}]

@@ -100,6 +100,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         with self._fenced() as connection:
             saver = self._on(connection)
             place: RunnableConfig = saver.put(config, checkpoint, metadata, new_versions)
+        # Agents inside the agent store their checkpoints in namespaces.
         if not place["configurable"]["checkpoint_ns"]:
             self.latest = place["configurable"]["checkpoint_id"]
         return place
@@ -155,6 +156,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     ) -> None:
         assert self._lease is not None  # see `_fenced`
         thread = self._lease.thread_id
+        # Only the newest job of a thread is continued, so nobody reads the notes of older ones.
         earlier = (questions.c.thread_id == thread) & (questions.c.job != job)
         connection.execute(delete(questions).where(earlier))
         for interrupt in interrupts:

@@ -133,6 +133,7 @@ class Service(ThreadService):
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
             )
+        # A string would be taken for the list of its letters.
         keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
         if isinstance(configurable, str) or any(map(is_reserved, keys)):
             raise ArgumentError(

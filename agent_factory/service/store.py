@@ -98,6 +98,7 @@ class TenantStore(BaseStore):
         """A result as the tenant knows it."""
         if isinstance(result, list):
             return [self._bare(item) for item in result]
+        # A namespace, as ListNamespacesOp returns it.
         if isinstance(result, tuple):
             return result[1:]
         if isinstance(result, Item):

@@ -103,7 +103,7 @@ def found_threads(
         elif value is not None:
             query = query.where(threads.c[column].in_(value))
     if text:
-        # Escaped: "%" and "_" in the words of a user are no patterns.
+        # Escaped: a user who writes "%" or "_" looks for that sign.
         has_text = threads.c.title.icontains(text, autoescape=True)
         query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     for key, value in metadata.items():
@@ -243,6 +243,7 @@ def change_state(
         backend.queue.record(connection, row, by, "write", {"as_node": as_node})
     agent = backend.agent(row.agent)
     graph = agent.stored_in(FencedSaver(backend.database, lease))
+    # LangGraph's update_state needs the namespace where there is an id.
     config: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     if checkpoint is not None:
         config["configurable"]["checkpoint_id"] = checkpoint
@@ -328,6 +329,8 @@ def copy_thread(
         if not waiting_for:
             return ThreadInfo.of(new)
         source = connection.execute(select(runs).where(runs.c.run_id == row.run)).one()
+        # A run has one thread: the copy gets another run, with the message and the settings of this
+        # one.
         run = f"copy-{copy}"
         values = {**source._mapping, "run_id": run, "thread_id": copy, "job": None}
         del values["seq"]

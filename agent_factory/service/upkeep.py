@@ -52,6 +52,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             agent=agent.name,
             status="idle",
             epoch=first_number(),
+            # The id of a job ends with its number, after which the next one counts.
             jobs=int(job.rpartition("/")[2]),
             run=run,
             title=title_of(snapshot.values.get("messages", ())),

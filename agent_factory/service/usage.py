@@ -50,6 +50,7 @@ class UsageHandler(BaseCallbackHandler):
     ) -> None:
         """Remember which model is called."""
         details, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
+        # LangChain's models name themselves in the metadata for tracers.
         model = ModelName(details.get("ls_model_name") or name, details.get("ls_provider"))
         self._models[run_id] = model
 

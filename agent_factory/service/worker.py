@@ -64,6 +64,7 @@ class Worker:
     def stop(self, seconds: float) -> None:
         """Take no more jobs, and wait for those that run, at most for some seconds."""
         self._stop.set()
+        # First: a beat may let the worker enter once more.
         self._beats.join()
         self._backend.engine.stop(self.id, seconds)
         with self._backend.database.begin() as connection:
@@ -80,6 +81,8 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         with database.begin() as connection:
             connection.execute(
+                # Before the worker takes jobs: `rescue` takes over the jobs of workers without a
+                # row.
                 insert(workers).values(
                     id=self.id, beat=database.now, draining=False, detail=self._detail
                 )
@@ -101,6 +104,7 @@ class Worker:
             try:
                 database = self._backend.database
                 beat = update(workers).where(workers.c.id == self.id)
+                # With the detail each time, since agents may be added while a worker runs.
                 beat = beat.values(beat=database.now, detail=self._detail)
                 with database.begin() as connection:
                     row = connection.execute(beat.returning(workers.c.draining)).first()

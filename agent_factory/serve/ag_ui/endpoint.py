@@ -154,7 +154,7 @@ class _Exchange:
             decisions[wait.id] = to_decision(wait, entry)
         run = self.service.run(wait.run, tenant=tenant)
         self.usage_before = _tokens_of([run])
-        # An answer that is no decision ends the run: see `to_decision`.
+        # An answer without a decision ends the run: see `to_decision`.
         if None in decisions.values():
             run.cancel(by=by)
         else:

@@ -132,8 +132,10 @@ class Events:
         visible = {key: _plain(values[key]) for key in self._keys if key in values}
         changes: list[Any] = []
         for key in self._keys:
+            # A JSON Pointer (RFC 6901): "~" first, since the other replacement writes it.
             path = "/" + key.replace("~", "~0").replace("/", "~1")
             if key in visible and (key not in self._state or self._state[key] != visible[key]):
+                # In a JSON Patch (RFC 6902), `add` also replaces a value that is there.
                 changes.append({"op": "add", "path": path, "value": visible[key]})
             elif key in self._state and key not in visible:
                 changes.append({"op": "remove", "path": path})

@@ -72,6 +72,7 @@ class Runs:
     async def create_batch(self, request: Request) -> JsonResponse:
         """`POST /runs/batch`."""
         bodies = (await read_body(request, Batch)).root
+        # One after the other, so that messages of a thread keep their order.
         runs = [await self._started(request, body, body.thread_id) for body in bodies]
         infos = await run_in_threadpool(lambda: [_shown(run.info) for run in runs])
         return JsonResponse(infos)
@@ -105,6 +106,7 @@ class Runs:
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
 
         def work() -> list[dict[str, object]]:
+            # Runs in another status are left out after they were read.
             most = limit + offset if status is None else 1000
             runs = self._service.runs(thread, tenant=tenant, limit=most)
             infos = [_shown(run.info) for run in runs]

@@ -117,6 +117,7 @@ class Threads:
 
         def work() -> list[ThreadInfo]:
             filters = self._wanted(request, body)
+            # The service has one time for both.
             column: Any = "updated_at" if body.sort_by == "state_updated_at" else body.sort_by
             return self._service.threads(
                 **filters,

@@ -152,6 +152,7 @@ def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str
     name = str(part.get("$ref", "")).rpartition("/")[2]
     if name and name in (schema.get("$defs") or {}):
         part = {**schema["$defs"][name], **part}
+    # Pydantic writes `X | None` as a union with null.
     variants = [variant for variant in part.get("anyOf", ()) if variant.get("type") != "null"]
     if len(variants) == 1:
         rest = {key: value for key, value in part.items() if key != "anyOf"}
@@ -193,6 +194,7 @@ def _checked(
 ) -> Iterator[Field]:
     """The fields, with what the schema has against their values."""
     errors: dict[str, str] = {}
+    # Pydantic writes schemas of this draft.
     for error in Draft202012Validator(schema).iter_errors(args):
         place = str(error.absolute_path[0]) if error.absolute_path else fields[0].name
         errors.setdefault(place, f"{error.message}.")

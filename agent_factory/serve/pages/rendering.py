@@ -40,6 +40,7 @@ def static_files() -> Route:
         kind = _KINDS.get(Path(name).suffix)
         if kind is None or (content := _content(name)) is None:
             return Response(status_code=404)
+        # The address of a file has a hash of its content: see `_asset`.
         headers = {"Cache-Control": "public, max-age=31536000, immutable"}
         return Response(content, media_type=kind, headers=headers)
 

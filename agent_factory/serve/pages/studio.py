@@ -203,6 +203,7 @@ class StudioPages:
         def work() -> list[Moment]:
             if info.agent not in self._service.agents:
                 return []
+            # One more than is shown tells whether there is another page.
             limit = PAGE + 1
             return [*_moments(self._service.history(info.id, before=before, limit=limit))]
 
@@ -250,6 +251,7 @@ class StudioPages:
         if not is_partial(request):
             return RedirectResponse(place, status_code=303)
         if thread is None or checkpoint is not None:
+            # htmx would follow a redirect itself, and put the page into a part of this one.
             return Response(status_code=204, headers={"HX-Redirect": place})
         return Response(status_code=204, headers={"HX-Trigger": "written"})
 

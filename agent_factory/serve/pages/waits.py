@@ -106,6 +106,7 @@ def found_waits(service: Service, request: Request) -> dict[str, Any]:
     filters = {name: query.get(name) or None for name in ("agent", "tool", "text")}
     mine = query.get("mine") == "1"
     claimed_by = principal.name if mine else None
+    # One more than is shown tells whether there is another page.
     rows = inbox.waits(**filters, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
     return {
         "found": shown_waits(service, rows[:PAGE], request),
@@ -181,6 +182,7 @@ def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None
         tool = tools_of(service.agents[wait.agent])[wait.tool]
     except (ArgumentError, KeyError):  # another library's graph, or a tool of a subagent
         return None, ""
+    # Without injected arguments, which no model writes and no person edits.
     schema: Any = tool.tool_call_schema
     about = tool.description.partition("\n\n")[0]
     return (schema if isinstance(schema, dict) else schema.model_json_schema()), about
