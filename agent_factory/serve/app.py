@@ -30,6 +30,8 @@ from agent_factory.serve.security import (
 )
 from agent_factory.service import Service
 
+_ORIGIN = re.compile(r"\w+://[^/*]+")
+
 
 def create_app(
     service: Service,
@@ -73,9 +75,7 @@ def create_app(
     True
     """
     # A string would be taken for the list of its letters.
-    if isinstance(origins, str) or not all(
-        re.fullmatch(r"\w+://[^/*]+", origin) for origin in origins
-    ):
+    if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
         raise ArgumentError(
             "origins",
             f"must be a list of origins, got {origins!r}.",
