@@ -30,6 +30,8 @@ from agent_factory.serve.security import (
 )
 from agent_factory.service import Service
 
+_ORIGIN = re.compile(r"\w+://[^/*]+")
+
 
 def create_app(
     service: Service,
@@ -72,7 +74,8 @@ def create_app(
     >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
     True
     """
-    if isinstance(origins, str) or not all(re.fullmatch(r"\w+://[^/*]+", one) for one in origins):
+    # A string would be taken for the list of its letters.
+    if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
         raise ArgumentError(
             "origins",
             f"must be a list of origins, got {origins!r}.",
@@ -87,7 +90,7 @@ def create_app(
     principals = RateLimiter(None if rate_limit is None else rate_limit.principal)
     addresses = RateLimiter(None if rate_limit is None else rate_limit.address)
 
-    def known(route: Route) -> Route:
+    def with_principal(route: Route) -> Route:
         """A route whose endpoint knows the principal, and whether they may decide about a wait."""
 
         async def serve(request: Request) -> Response:
@@ -113,12 +116,13 @@ def create_app(
             Route("/ok", ok),
             Route("/info", info),
             *pages.open_routes(),
-            *map(known, langgraph.routes(service)),
-            *map(known, ag_ui.routes(service)),
-            *map(known, openai.routes(service)),
-            *map(known, pages.routes(service)),
+            *map(with_principal, langgraph.routes(service)),
+            *map(with_principal, ag_ui.routes(service)),
+            *map(with_principal, openai.routes(service)),
+            *map(with_principal, pages.routes(service)),
         ],
         middleware=[
+            # The outermost: what the other two refuse gets the headers as well.
             Middleware(SecurityHeaders),
             Middleware(
                 CORSMiddleware,

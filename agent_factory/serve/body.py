@@ -19,7 +19,7 @@ class Keeps:
         *values: Some of None, `[]` and `{}`.
     """
 
-    def __init__(self, *values: Any) -> None:
+    def __init__(self, *values: object) -> None:
         self.values = values
 
 
@@ -40,10 +40,15 @@ class RequestPart(BaseModel):
         def is_absent(name: str, part: Any) -> bool:
             if part not in empty:
                 return False
+            # A field that is not supported, without a value, asks for nothing.
             if name not in fields:
                 return True
-            kept = (one.values for one in fields[name].metadata if isinstance(one, Keeps))
-            return not (fields[name].is_required() or any(part in values for values in kept))
+            exceptions = (
+                annotation.values
+                for annotation in fields[name].metadata
+                if isinstance(annotation, Keeps)
+            )
+            return not (fields[name].is_required() or any(part in values for values in exceptions))
 
         return {name: part for name, part in value.items() if not is_absent(name, part)}
 
@@ -64,24 +69,25 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
         HTTPException: 422 if it is not what `kind` says. 415 if it is not sent as JSON: what a
             page of another site sends without asking first never is.
     """
-    given = await request.body()
+    content = await request.body()
+    # A form of another site can only send the types of forms. JSON makes a browser ask first.
     sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given and sent_as != "application/json":
+    if content and sent_as != "application/json":
         raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
     try:
-        return kind.model_validate_json(given or b"{}")
+        return kind.model_validate_json(content or b"{}")
     except ValidationError as error:
-        raise HTTPException(422, explained(error, kind, given)) from error
+        raise HTTPException(422, explained(error, kind, content)) from error
 
 
 def number(request: Request, name: str, default: int) -> int:
     """A number from the query of a request."""
-    given = request.query_params.get(name)
-    if given is None:
+    text = request.query_params.get(name)
+    if text is None:
         return default
-    if not given.isdecimal() or len(given) > 9:
-        raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {given!r:.30}.")
-    return int(given)
+    if not text.isdecimal() or len(text) > 9:
+        raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {text!r:.30}.")
+    return int(text)
 
 
 def several(request: Request, name: str) -> list[str]:
@@ -90,10 +96,10 @@ def several(request: Request, name: str) -> list[str]:
     Raises:
         HTTPException: 422 if a list is not JSON.
     """
-    found: list[str] = []
-    for given in request.query_params.getlist(name):
+    values: list[str] = []
+    for text in request.query_params.getlist(name):
         try:
-            found += map(str, json.loads(given)) if given.startswith("[") else [given]
+            values += map(str, json.loads(text)) if text.startswith("[") else [text]
         except ValueError as error:
-            raise HTTPException(422, f"{name} must be a list as JSON, got {given!r}.") from error
-    return [one for one in found if one]
+            raise HTTPException(422, f"{name} must be a list as JSON, got {text!r}.") from error
+    return [value for value in values if value]

@@ -45,11 +45,11 @@ class ChatThread:
     @property
     def messages(self) -> Sequence[BaseMessage]:
         """The messages of the thread."""
-        found: Sequence[BaseMessage] = self.values.get("messages", ())
-        return found
+        messages: Sequence[BaseMessage] = self.values.get("messages", ())
+        return messages
 
     def waits(self, service: Service) -> list[Wait]:
-        """What the thread waits for now, if it has waited when it was read."""
+        """Return the open waits of the thread; none if it did not wait when it was read."""
         if self.info is None or self.info.status != "waiting":
             return []
         return service.inbox(self.info.tenant).waits(thread=self.thread, limit=1000)
@@ -58,7 +58,7 @@ class ChatThread:
         self,
         service: Service,
         agent: str,
-        given: Mapping[str, Any],
+        inputs: Mapping[str, object],
         *,
         message_id: str,
         again: str | None,
@@ -72,7 +72,7 @@ class ChatThread:
         Args:
             service: The service.
             agent: The agent.
-            given: An input of the agent, with the new messages.
+            inputs: An input of the agent, with the new messages.
             message_id: As `Service.submit` takes it: the same message is the same run.
             again: The same for another try, if nothing is new and the last run has failed or was
                 cancelled: it goes on from where it ended. None tries nothing.
@@ -83,9 +83,9 @@ class ChatThread:
             HTTPException: 422 if nothing is new, and the thread has no run.
         """
         options |= {"tenant": principal.tenant, "by": principal.name}
-        if given["messages"]:
+        if inputs["messages"]:
             return service.submit(
-                agent, thread=self.thread, message=given, message_id=message_id, **options
+                agent, thread=self.thread, message=inputs, message_id=message_id, **options
             )
         if self.info is None or self.info.run is None:
             raise HTTPException(422, "messages must have a message of the user, got none.")

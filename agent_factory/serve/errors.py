@@ -34,6 +34,7 @@ _STATUS: dict[type[Exception], int] = {
 
 def status_of(error: Exception) -> int:
     """The status code of a response to a request that has led to this error."""
+    # By the nearest class: some errors of reviews have another status than ReviewError.
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
@@ -56,6 +57,7 @@ def error_response(
         code: The kind of the error; they read it, too.
         headers: Headers of the response.
     """
+    # Starlette's path begins with the prefix under which the application is mounted.
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     if not path.startswith("/v1/"):
         return JsonResponse({"detail": text}, status_code=status, headers=headers)

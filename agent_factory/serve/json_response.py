@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """A value as JSON; what JSON does not know becomes an object or a string."""
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
@@ -24,7 +24,7 @@ class JsonResponse(Response):
 
     media_type = "application/json"
 
-    def render(self, content: Any) -> bytes:
+    def render(self, content: object) -> bytes:
         """The content as bytes."""
         return to_json(content).encode()
 
@@ -34,24 +34,24 @@ def time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def selected(shown: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
+def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str, object]:
     """The fields that a client asks for, or all. `values.key` is one key of the values."""
     if not names:
-        return dict(shown)
-    kept = {name: shown[name] for name in names if name in shown}
+        return dict(data)
+    result = {name: data[name] for name in names if name in data}
     inner = {name.removeprefix("values.") for name in names if name.startswith("values.")}
-    if inner and "values" not in kept:
-        kept["values"] = {key: value for key, value in shown["values"].items() if key in inner}
-    return kept
+    if inner and "values" not in result:
+        result["values"] = {key: value for key, value in data["values"].items() if key in inner}
+    return result
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, Interrupt):
         return {"value": value.value, "id": value.id}
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):

@@ -16,7 +16,7 @@ _WORDS = {str: "string", dict: "object", int: "number", float: "number", Any: "v
 
 
 def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str:
-    """What is wrong with a body, in a sentence for each field.
+    """Describe the mistakes in a body, in a sentence for each field.
 
     Args:
         error: The mistakes.
@@ -69,47 +69,49 @@ def _field_at(
             model = next(_models_in(field.annotation))
             field = None
     while left:
-        by_name = {known.alias or name: known for name, known in model.model_fields.items()}
+        by_name = {info.alias or name: info for name, info in model.model_fields.items()}
         if left[0] not in by_name:
             break
         path.append(left.pop(0))
         field = by_name[str(path[-1])]
-        models = {one.__name__: one for one in _models_in(field.annotation)}
+        models = {member.__name__: member for member in _models_in(field.annotation)}
         if left and left[0] in models:  # the member of a union
             left.pop(0)
-        inner = next((one for one in models.values() if left and left[0] in one.model_fields), None)
+        inner = next(
+            (member for member in models.values() if left and left[0] in member.model_fields), None
+        )
         if inner is None:
             break
         model = inner
     return path, model, field
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
         yield from _models_in(part)
 
 
-def _expected(annotation: Any, metadata: Sequence[Any] = ()) -> str:
-    """What a field takes, in words."""
+def _expected(annotation: Any, metadata: Sequence[object] = ()) -> str:
+    """Describe the values that a field takes."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _expected(parts[0], parts[1:])
     if origin is Literal:
-        *words, last = (json.dumps(one) if one is False else repr(one) for one in parts)
+        *words, last = (json.dumps(choice) if choice is False else repr(choice) for choice in parts)
         return f"{', '.join(words)} or {last}" if words else last
     if annotation is list or origin is list:
         item = _expected(parts[0]) if parts else "a value"
         return f"a list of {item.removeprefix('a ').removeprefix('an ')}" + "s" * (item[0] == "a")
     if parts and origin is not dict:  # a union
-        choices = [_expected(one, metadata) for one in parts if one is not NoneType]
+        choices = [_expected(part, metadata) for part in parts if part is not NoneType]
         if len(choices) == 2 and choices[1] == f"a list of {choices[0]}":
             choices[1] = "a list of them"
         return " or ".join(choices)
     if annotation is bool:
         return "true or false"
     word = _WORDS.get(origin or annotation, "object")
-    least = next((f" from {one.ge}" for one in metadata if isinstance(one, Ge)), "")
-    most = next((f" to {one.le}" for one in metadata if isinstance(one, Le)), "")
+    least = next((f" from {bound.ge}" for bound in metadata if isinstance(bound, Ge)), "")
+    most = next((f" to {bound.le}" for bound in metadata if isinstance(bound, Le)), "")
     return f"{'an' if word == 'object' else 'a'} {word}{least}{most}"

@@ -34,7 +34,7 @@ from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 from agent_factory.service.public_state import INTERRUPT
 
-_STARTED = int(time.time())
+_START_TIME = int(time.time())
 
 _OF_THE_MODEL = {
     "frequency_penalty",
@@ -56,7 +56,7 @@ _OF_THE_MODEL = {
 }
 """Settings that chat clients send with each request; the agent has its own, which hold."""
 
-_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+_WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
     "function_call": ("none", "auto"),
     "functions": ([],),
     "logit_bias": ({},),
@@ -83,7 +83,7 @@ _CUT |= {"content_filter": "content_filter", "refusal": "content_filter"}
 
 
 class StreamOptions(BaseModel):
-    """What a stream has in addition to its text."""
+    """Additions to the text of a stream."""
 
     include_usage: bool = False
 
@@ -113,8 +113,8 @@ def routes(service: Service) -> list[Route]:
     """The routes of OpenAI's API."""
 
     async def models(_: Request) -> Response:
-        shown = [_model(name) for name in service.agents]
-        return JsonResponse({"object": "list", "data": shown})
+        data = [_model(name) for name in service.agents]
+        return JsonResponse({"object": "list", "data": data})
 
     async def model(request: Request) -> Response:
         name = request.path_params["model"]
@@ -130,8 +130,8 @@ def routes(service: Service) -> list[Route]:
     ]
 
 
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": _STARTED, "owned_by": "agent_factory"}
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": _START_TIME, "owned_by": "agent_factory"}
 
 
 def _no_model(request: Request, name: str) -> Response:
@@ -189,8 +189,8 @@ def _messages(body: ChatRequest) -> list[BaseMessage]:
     for message in body.messages:
         role = message.get("role")
         if role not in _ROLES or message.get("tool_calls"):
-            listed = ", ".join(_ROLES)
-            text = f"messages must be of {listed}, without tool calls, got {role!r}."
+            roles = ", ".join(_ROLES)
+            text = f"messages must be of {roles}, without tool calls, got {role!r}."
             raise _Refused("messages", text)
         plain.append({"role": role, "content": message.get("content") or ""})
         if message.get("name"):
@@ -202,34 +202,38 @@ def _messages(body: ChatRequest) -> list[BaseMessage]:
         raise _Refused("messages", text) from error
 
 
-def new_messages(given: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> list[BaseMessage]:
+def new_messages(
+    messages: Sequence[BaseMessage], thread_messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """The messages of a request that its thread does not have yet.
 
     Chat clients send the whole conversation, without ids. New is what follows the last answer in
     it, except messages that the thread has, and has not answered: they are sent again.
 
     >>> hi, hello, more = HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("More")
-    >>> [one.text for one in new_messages([hi, hello, more], known=[hi, hello])]
+    >>> [message.text for message in new_messages([hi, hello, more], [hi, hello])]
     ['More']
-    >>> new_messages([hi, hello, more], known=[hi, hello, more])
+    >>> new_messages([hi, hello, more], [hi, hello, more])
     []
     """
-    if not known:
-        return [*given]
-    last = max((at for at, one in enumerate(given) if isinstance(one, AIMessage)), default=-1)
-    prompts = {one.text for one in known if isinstance(one, SystemMessage)}
+    if not thread_messages:
+        return [*messages]
+    last = max(
+        (at for at, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1
+    )
+    prompts = {message.text for message in thread_messages if isinstance(message, SystemMessage)}
     new = [
-        one
-        for one in given[last + 1 :]
-        if not (isinstance(one, SystemMessage) and one.text in prompts)
+        message
+        for message in messages[last + 1 :]
+        if not (isinstance(message, SystemMessage) and message.text in prompts)
     ]
-    unanswered: list[str] = []
-    for message in reversed(known):
+    open_texts: list[str] = []
+    for message in reversed(thread_messages):
         if isinstance(message, AIMessage) and not message.tool_calls:
             break
         if isinstance(message, HumanMessage):
-            unanswered.insert(0, message.text)
-    for text in unanswered:
+            open_texts.insert(0, message.text)
+    for text in open_texts:
         if not new or new[0].text != text:
             break
         del new[0]
@@ -272,18 +276,19 @@ class _Chat:
         if not thread:
             name = f"agent_factory:{principal.tenant}:{body.model}:{key}"
             thread = str(uuid5(NAMESPACE_URL, name) if key else uuid4())
-        known = ChatThread.read(service, thread, principal)
-        waits = known.waits(service)
+        chat = ChatThread.read(service, thread, principal)
+        waits = chat.waits(service)
+        # With an idempotency key, a request that is sent again is the same run.
         message_id = key or uuid4().hex
         user = {} if body.user is None else {"user": body.user}
-        new, run, remark = new_messages(messages, known.messages), None, ""
+        new, run, remark = new_messages(messages, chat.messages), None, ""
         # Clients send a message again, to see whether it goes on.
         is_held = waits and "\n".join(message.text for message in new) in {
             message.text for message in service.held(thread)
         }
         if not waits or (new and not is_held):
             try:
-                run = known.submit(
+                run = chat.submit(
                     service,
                     body.model,
                     {"messages": new},
@@ -302,11 +307,11 @@ class _Chat:
             elif run is None:
                 remark = "Your message was not taken."
             else:
-                decided = [
+                decisions = [
                     (wait.tool, service.inbox(principal.tenant).get(wait.id).decision or {})
                     for wait in waits
                 ]
-                tools = [tool for tool, decision in decided if decision.get("type") == "cancel"]
+                tools = [tool for tool, decision in decisions if decision.get("type") == "cancel"]
                 if tools:
                     remark = f"Withdrawn by your message, and not run: {', '.join(tools)}."
         inbox = f"{request.base_url}inbox"
@@ -314,7 +319,7 @@ class _Chat:
 
     # The answer at once
 
-    async def answer(self, request: Request) -> dict[str, Any]:
+    async def answer(self, request: Request) -> dict[str, object]:
         """The completion.
 
         Raises:
@@ -324,9 +329,11 @@ class _Chat:
         text, reason = f"{self._waiting(self.waits)}\n{self.remark}".rstrip(), "stop"
         while self.run is not None:
             result = asyncio.ensure_future(self.run.aresult())
-            gone = asyncio.ensure_future(_has_gone(request))
-            await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
-            gone.cancel()
+            # Starlette does not stop an endpoint whose client has gone; clients end requests to
+            # stop an answer.
+            disconnect = asyncio.ensure_future(_has_gone(request))
+            await asyncio.wait({result, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+            disconnect.cancel()
             if not result.done():
                 result.cancel()
                 await self.stop()
@@ -344,22 +351,22 @@ class _Chat:
                 continue  # somebody has decided meanwhile
             text = f"{self.remark}\n\n{text}" if self.remark else text
             break
-        shown = {**self._shown("chat.completion"), "usage": await self._usage()}
+        completion = {**self._shown("chat.completion"), "usage": await self._usage()}
         await self._delete()
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-        return {**shown, "choices": [choice]}
+        return {**completion, "choices": [choice]}
 
     # The answer piece by piece
 
     async def chunks(self, options: StreamOptions) -> AsyncIterator[dict[str, str]]:
         """The events of a stream."""
-        shown = self._shown("chat.completion.chunk")
+        head = self._shown("chat.completion.chunk")
 
-        def chunk(delta: Mapping[str, Any], reason: str | None = None) -> dict[str, str]:
+        def chunk(delta: Mapping[str, object], reason: str | None = None) -> dict[str, str]:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
             more = {"usage": None} if options.include_usage else {}
-            return {"data": to_json({**shown, "choices": [choice], **more})}
+            return {"data": to_json({**head, "choices": [choice], **more})}
 
         yield chunk({"role": "assistant", "content": ""})
         try:
@@ -373,7 +380,7 @@ class _Chat:
                     yield chunk({"content": text})
             yield chunk({}, reason)
             if options.include_usage:
-                yield {"data": to_json({**shown, "choices": [], "usage": await self._usage()})}
+                yield {"data": to_json({**head, "choices": [], "usage": await self._usage()})}
         except AgentFactoryError as error:
             failed = {"message": str(error), "type": "server_error", "param": None}
             yield {"data": to_json({"error": {**failed, "code": _CODES.get(type(error))}})}
@@ -395,6 +402,7 @@ class _Chat:
                     piece = part["data"][0]
                     if not isinstance(piece, AIMessage):
                         continue
+                    # Several messages of the model are paragraphs of one answer.
                     if piece.text and message not in (None, piece.id):
                         yield "\n\n", "stop"
                     message = piece.id if piece.text else message
@@ -420,29 +428,29 @@ class _Chat:
 
     # Parts of both
 
-    def _shown(self, kind: str) -> dict[str, Any]:
+    def _shown(self, kind: str) -> dict[str, object]:
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
 
     def _waits(self) -> Sequence[Wait]:
         return ChatThread.read(self.service, self.thread, self.principal).waits(self.service)
 
     def _waiting(self, waits: Iterable[Wait]) -> str:
-        """What the thread waits for, in sentences."""
+        """Describe the waits of the thread, in a line for each."""
         lines = ["This conversation waits for a person, and goes on once they have decided:"]
         for wait in waits:
             asks = "asks a question" if wait.kind == "question" else "waits for a review"
             lines.append(f"- {wait.tool} {asks}: {self.inbox}/{wait.id}")
         return "\n".join(lines)
 
-    async def _usage(self) -> dict[str, Any]:
+    async def _usage(self) -> dict[str, object]:
         run = self.run
         lines = () if run is None else await run_in_threadpool(lambda: run.info.usage)
         names = ("input_tokens", "output_tokens", "cached_tokens")
-        read, written, cached = (sum(line[name] for line in lines) for name in names)
+        input_, output, cached = (sum(line[name] for line in lines) for name in names)
         return {
-            "prompt_tokens": read,
-            "completion_tokens": written,
-            "total_tokens": read + written,
+            "prompt_tokens": input_,
+            "completion_tokens": output,
+            "total_tokens": input_ + output,
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
@@ -464,11 +472,13 @@ async def _has_gone(request: Request) -> None:
 
 def _last_answer(messages: Sequence[BaseMessage]) -> tuple[str, str]:
     """The text of the last answer, and why it ends."""
-    last = next((one for one in reversed(messages) if isinstance(one, AIMessage)), AIMessage(""))
+    last = next(
+        (message for message in reversed(messages) if isinstance(message, AIMessage)), AIMessage("")
+    )
     return last.text, _reason(last)
 
 
 def _reason(message: AIMessage) -> str:
-    """Why a message ends, in OpenAI's words."""
-    known = message.response_metadata
-    return _CUT.get(str(known.get("finish_reason") or known.get("stop_reason")), "stop")
+    """Reason why a message ends, in OpenAI's words."""
+    metadata = message.response_metadata
+    return _CUT.get(str(metadata.get("finish_reason") or metadata.get("stop_reason")), "stop")

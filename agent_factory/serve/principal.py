@@ -16,7 +16,7 @@ from agent_factory.service import Wait
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who makes a request.
+    """Person or program that makes a request.
 
     Args:
         tenant: The tenant whose threads, runs and reviews they see. No other tenant's exist for
@@ -45,7 +45,7 @@ LOCAL = Principal(tenant="", name="local")
 
 
 def local_principal(request: Request) -> Principal:
-    """Who makes a request from this machine.
+    """Return the principal of a request from this machine.
 
     A page of another site can send a browser to this machine under another name, which is then
     the host of the request: that is refused, too.
@@ -54,7 +54,7 @@ def local_principal(request: Request) -> Principal:
         HTTPException: 403 if it does not come from this machine.
     """
     client = request.client.host if request.client else ""
-    is_forwarded = not _FORWARDED.isdisjoint(request.headers)
+    is_forwarded = not _PROXY_HEADERS.isdisjoint(request.headers)
     if is_forwarded or not all(map(_is_loopback, (client, request.url.hostname or ""))):
         raise HTTPException(
             403,
@@ -65,20 +65,20 @@ def local_principal(request: Request) -> Principal:
 
 
 async def principal_of(request: Request, authenticate: Authenticate) -> Principal | Response:
-    """Who makes a request, or the response of `authenticate` in their place.
+    """Return the principal of a request, or the response of `authenticate` in their place.
 
     Raises:
         HTTPException: 401 if `authenticate` refuses it.
     """
-    found = authenticate(request)
-    if isawaitable(found):
-        found = await found
-    if found is None:
+    answer = authenticate(request)
+    if isawaitable(answer):
+        answer = await answer
+    if answer is None:
         raise HTTPException(401, "Who makes this request is not known.")
-    return found
+    return answer
 
 
-_FORWARDED = frozenset({"forwarded", "via", "x-forwarded-for", "x-real-ip"})
+_PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-real-ip"})
 """Headers that proxies add: behind one on this machine, all requests are from this machine."""
 
 

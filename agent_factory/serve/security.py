@@ -1,4 +1,4 @@
-"""What protects each route of the server: headers, limits, and tokens of forms."""
+"""Protection of each route of the server: headers, limits, and tokens of forms."""
 
 from __future__ import annotations
 
@@ -99,6 +99,7 @@ class RateLimiter:
             )
         self._full_at[key] = full_at
         if len(self._full_at) > self._most_keys:
+            # A later clean-up the more keys stay, so that its cost is spread over many requests.
             self._full_at = {key: when for key, when in self._full_at.items() if when > now}
             self._most_keys = 10_000 + 2 * len(self._full_at)
 
@@ -153,22 +154,24 @@ class RequestGuard:
         """Serve one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        started, size = False, 0
+        has_started, size = False, 0
 
         async def receive_within_limit() -> Message:
             nonlocal size
             message = await receive()
+            # Counted as it comes: a client may leave out Content-Length, or lie.
             size += len(message.get("body", b""))
             if size > self._body_limit:
                 raise HTTPException(413, f"The body has more than {self._body_limit} bytes.")
             return message
 
         async def note_start(message: Message) -> None:
-            nonlocal started
-            started = True
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
+            # A server that listens on a Unix socket gives no address.
             if scope["client"]:
                 self._addresses.check(scope["client"][0])
             if scope["method"] not in _SAFE_METHODS:
@@ -178,7 +181,7 @@ class RequestGuard:
             pass  # nobody reads an answer
         except Exception as error:
             response = self._failed(scope, error)
-            if started:
+            if has_started:
                 raise  # the server closes the connection, so that the client sees the cut
             await response(scope, receive, send)
 
@@ -255,8 +258,9 @@ async def read_form(request: Request) -> FormData:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None
     form = FormData([*fields])
     expected = request.cookies.get(_csrf_cookie(request)[0], "")
-    given = str(form.get("csrf_token", ""))
-    if not expected or not secrets.compare_digest(expected.encode(), given.encode()):
+    token = str(form.get("csrf_token", ""))
+    # As bytes, because `compare_digest` takes no text beyond ASCII.
+    if not expected or not secrets.compare_digest(expected.encode(), token.encode()):
         raise HTTPException(403, "The form is out of date. Load the page again, and send it again.")
     return form
 

@@ -34,11 +34,11 @@ class Approvals:
             active: Only those that are neither revoked nor expired.
             agent: Only those for this agent.
         """
-        found = self._select(active=active).order_by(approvals.c.given_at.desc(), approvals.c.id)
+        query = self._select(active=active).order_by(approvals.c.given_at.desc(), approvals.c.id)
         if agent is not None:
-            found = found.where(approvals.c.agent == agent)
+            query = query.where(approvals.c.agent == agent)
         with self._database.read() as connection:
-            return [_read(row) for row in connection.execute(found)]
+            return [_read(row) for row in connection.execute(query)]
 
     def revoke(self, approval_id: str, by: str) -> StandingApproval:
         """End an approval.
@@ -46,31 +46,32 @@ class Approvals:
         Raises:
             NotFound: There is none with this id, or it belongs to another tenant.
         """
-        known = self._select(active=False).where(approvals.c.id == approval_id)
+        query = self._select(active=False).where(approvals.c.id == approval_id)
         with self._database.begin() as connection:
-            row = connection.execute(known.with_for_update()).first()
+            row = connection.execute(query.with_for_update()).first()
             if row is None:
                 raise NotFound(f"approval {approval_id!r}", "does not exist.")
+            # A second revoke changes nothing: the row keeps who has ended the approval, and when.
             if row.revoked_at is None:
-                ended = {"revoked_at": self._database.now, "revoked_by": by}
+                values = {"revoked_at": self._database.now, "revoked_by": by}
                 connection.execute(
-                    update(approvals).where(approvals.c.id == approval_id).values(**ended)
+                    update(approvals).where(approvals.c.id == approval_id).values(**values)
                 )
                 self._record(connection, row, by, "revoke", {"approval": approval_id})
-                row = connection.execute(known).one()
+                row = connection.execute(query).one()
             return _read(row)
 
     def _select(self, *, active: bool) -> Select[Any]:
-        found = select(approvals)
+        query = select(approvals)
         if self._tenant is not None:
-            found = found.where(approvals.c.tenant == self._tenant)
+            query = query.where(approvals.c.tenant == self._tenant)
         if active:
             in_time = approvals.c.expires_at > self._database.now
-            found = found.where(approvals.c.revoked_at.is_(None), in_time)
-        return found
+            query = query.where(approvals.c.revoked_at.is_(None), in_time)
+        return query
 
     def _record(
-        self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any
+        self, connection: Connection, row: Row[Any], who: str, what: str, detail: object
     ) -> None:
         """Add an entry about an approval to the audit, for the thread in which it was given."""
         # That thread may be deleted, and another tenant may have one of its id.
@@ -131,23 +132,26 @@ class SharedApprovals(Approvals):
         self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
     ) -> StandingApproval | None:
         """An approval by which a call may run now; with an id, only that one."""
-        found = self._select(active=True).where(
+        query = self._select(active=True).where(
             approvals.c.agent == self._agent, approvals.c.tool == call["name"]
         )
         if approval_id is not None:
-            found = found.where(approvals.c.id == approval_id)
+            query = query.where(approvals.c.id == approval_id)
         with aborting(), self._database.read() as connection:
+            # By the clock of the database, as the query: those of workers may differ.
             now = connection.execute(select(self._database.now)).scalar_one()
-            rows = connection.execute(found).all()
-        covering = (one for one in map(_read, rows) if one.covers(call, schema, thread, now))
+            rows = connection.execute(query).all()
+        covering = (
+            approval for approval in map(_read, rows) if approval.covers(call, schema, thread, now)
+        )
         return next(covering, None)
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
         """Write to the audit that a call runs by an approval."""
-        counted = update(approvals).where(approvals.c.id == approval.id)
+        statement = update(approvals).where(approvals.c.id == approval.id)
         with aborting(), self._database.begin() as connection:
             self._lease.check(connection)
-            connection.execute(counted.values(uses=approvals.c.uses + 1))
+            connection.execute(statement.values(uses=approvals.c.uses + 1))
             row = lock_thread(connection, self._lease.thread_id)
             assert row is not None  # the lease is held
             detail = {"approval": approval.id, "tool": call["name"], "args": call["args"]}

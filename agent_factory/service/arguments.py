@@ -11,40 +11,40 @@ from agent_factory.errors import ArgumentError, describe
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def seconds_of(name: str, given: str | float | None) -> float | None:
+def seconds_of(name: str, value: str | float | None) -> float | None:
     """Seconds, given as a number or as a string like "30m"."""
-    if given is None or isinstance(given, int | float):
-        return given
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
-    if found is None:
+    if value is None or isinstance(value, int | float):
+        return value
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value)
+    if match is None:
         raise ArgumentError(
-            name, f"must be seconds or a string like '30m', '4h' or '2d', got {given!r}."
+            name, f"must be seconds or a string like '30m', '4h' or '2d', got {value!r}."
         )
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise ArgumentError if a value is not one of the choices."""
     if value not in choices:
-        listed = ", ".join(map(repr, choices))
-        raise ArgumentError(name, f"must be one of {listed}, got {value!r}.")
+        expected = ", ".join(map(repr, choices))
+        raise ArgumentError(name, f"must be one of {expected}, got {value!r}.")
 
 
-def nodes_of(graph: Any, name: str, given: Collection[str] | None) -> list[str] | str | None:
+def nodes_of(graph: Any, name: str, nodes: Collection[str] | None) -> list[str] | str | None:
     """Nodes of an agent as JSON: a list, or "*" for all."""
-    if given is None or given == "*":
-        return given
-    unknown = {*given} - graph.nodes.keys()
-    if unknown:
+    if nodes is None or nodes == "*":
+        return nodes
+    missing = {*nodes} - graph.nodes.keys()
+    if missing:
         raise ArgumentError(
             name,
-            f"must name nodes of the agent, got {', '.join(sorted(unknown))}.",
+            f"must name nodes of the agent, got {', '.join(sorted(missing))}.",
             f"Nodes: {', '.join(sorted(graph.nodes))}.",
         )
-    return [*given]
+    return [*nodes]
 
 
-def check_name(by: Any) -> None:
+def check_name(by: object) -> None:
     """Raise ArgumentError unless it is the name of a person, for the audit."""
     if not isinstance(by, str) or not by.strip():
         reason = f"must be the name of the one who does this, got {describe(by)}."

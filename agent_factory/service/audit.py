@@ -54,7 +54,7 @@ class AuditEntry:
     hash: str
 
 
-def append_entry(database: Database, connection: Connection, **columns: Any) -> None:
+def append_entry(database: Database, connection: Connection, **columns: object) -> None:
     """Add an entry to the audit. Other transactions that add one wait until this one has ended.
 
     Args:
@@ -78,7 +78,7 @@ def append_entry(database: Database, connection: Connection, **columns: Any) -> 
     connection.execute(insert(audit).values(**entry, hash=entry_hash(before or NO_ENTRY, entry)))
 
 
-def entry_hash(before: str, entry: Mapping[str, Any]) -> str:
+def entry_hash(before: str, entry: Mapping[str, object]) -> str:
     """The hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.
 
     Args:
@@ -106,30 +106,31 @@ def verify_entries(database: Database, head: str | None) -> str:
         AuditTampered: An entry was changed, removed, inserted or moved.
         ArgumentError: `head` is not the head of an audit.
     """
-    known, known_hash = -1, ""
+    head_number, head_hash = -1, ""
     if head is not None:
-        found = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64})", head)
-        if found is None:
+        match = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64})", head)
+        if match is None:
             raise ArgumentError(
                 "head",
                 f"must be the number of an entry and its hash, got {head!r}.",
                 "Pass what verify_audit() has returned.",
             )
-        known, known_hash = int(found[1]), found[2]
+        head_number, head_hash = int(match[1]), match[2]
     number, before = 0, NO_ENTRY
-    ordered = select(audit).order_by(audit.c.id).execution_options(yield_per=1000)
-    with database.read() as connection, connection.execute(ordered) as rows:
+    # A page at a time: the audit only grows.
+    query = select(audit).order_by(audit.c.id).execution_options(yield_per=1000)
+    with database.read() as connection, connection.execute(query) as rows:
         for row in rows:
             number += 1
             entry = {**row._mapping}
-            stored = entry.pop("hash")
+            stored_hash = entry.pop("hash")
             if row.id > number:
                 raise AuditTampered(number, "is missing.")
             before = entry_hash(before, entry)
-            if stored != before:
+            if stored_hash != before:
                 raise AuditTampered(number, "was changed: its hash does not fit.")
-            if number == known and before != known_hash:
+            if number == head_number and before != head_hash:
                 raise AuditTampered(number, "or one before it was rewritten, hashes included.")
-    if number < known:
-        raise AuditTampered(number + 1, f"is missing, and all up to {known}.")
+    if number < head_number:
+        raise AuditTampered(number + 1, f"is missing, and all up to {head_number}.")
     return f"{number}:{before}"

@@ -29,6 +29,9 @@ from agent_factory.service.thread_queue import ThreadQueue
 
 T = TypeVar("T")
 
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+"""An agent: the types of its state and its context are not known here."""
+
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
 
@@ -57,7 +60,7 @@ class RegisteredAgent:
     """An agent, and how the service runs it."""
 
     name: str
-    graph: CompiledStateGraph[Any, Any, Any, Any]
+    graph: Graph
     review_within: float | None
     late: Late
     busy: Busy
@@ -73,14 +76,14 @@ class RegisteredAgent:
         topology = topology_or_none(self.graph)
         return None if topology is None else topology.digest
 
-    def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Any:
+    def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Graph:
         """The agent, with the checkpointer of the service, and with a store if it has none."""
-        kept = self.graph.store or store
-        return self.graph.copy(update={"checkpointer": saver, "store": kept})
+        agent_store = self.graph.store or store
+        return self.graph.copy(update={"checkpointer": saver, "store": agent_store})
 
     @cached_property
     def public(self) -> PublicState:
-        """What of the agent's state leaves the service."""
+        """Part of the agent's state that leaves the service."""
         return PublicState(self.graph)
 
     @property
@@ -90,7 +93,7 @@ class RegisteredAgent:
             members = middleware_of(self.graph)
         except ArgumentError:  # another library has built the graph
             return []
-        return [one for one in members if isinstance(one, OnceMiddleware) and one.undo]
+        return [member for member in members if isinstance(member, OnceMiddleware) and member.undo]
 
 
 class Backend:
@@ -106,11 +109,13 @@ class Backend:
         self._is_created = False
 
     def call(self, work: Callable[[], T]) -> T:
-        """What `work` returns, repeated for some seconds while the database is not available."""
+        """Return the result of `work`, repeated for some seconds while there is no database."""
         return self.database.retried(work, seconds=CLIENT_SECONDS)
 
     def create(self) -> None:
         """Create the tables that are missing, once."""
+        # Each call of a client comes by here. Looking for the tables each time would cost
+        # transactions.
         if not self._is_created:
             self.database.create()
             self.engine.create()
@@ -133,16 +138,16 @@ class Backend:
             NotFound: There is no such thread, it belongs to another tenant, it has no message yet,
                 or its agent was not added.
         """
-        found = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == thread)
+        query = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == thread)
         with self.database.read() as connection:
-            row = connection.execute(found).first()
+            row = connection.execute(query).first()
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"thread {thread!r}", "does not exist.")
         if not row.agent:
             raise NotFound(f"thread {thread!r}", "has no message yet.", "Submit one first.")
         return self.agent(row.agent)
 
-    def graph_of(self, thread: str, tenant: str | None = None) -> Any:
+    def graph_of(self, thread: str, tenant: str | None = None) -> Graph:
         """The agent of a thread, with a checkpointer that reads the thread.
 
         Raises:
@@ -150,8 +155,8 @@ class Backend:
         """
         return self.agent_of(thread, tenant).stored_in(FencedSaver(self.database))
 
-    def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, Any]:
-        """What the agent's `invoke` returned at a checkpoint, at which it may have paused."""
+    def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, object]:
+        """Output of the agent's `invoke` at a checkpoint, at which it may have paused."""
         agent = self.agent_of(thread)
         place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}
         snapshot = agent.stored_in(FencedSaver(self.database)).get_state(place)

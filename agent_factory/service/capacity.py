@@ -5,10 +5,10 @@ A model to reckon with, not a measurement: it multiplies your load with the cost
     python -m agent_factory.service.capacity --messages-per-second 40 --seconds-per-message 30
 
 >>> from agent_factory.service.capacity import Load, capacity
->>> found = capacity(Load(messages_per_second=40, seconds_per_message=30, tool_calls=5))
->>> found.workers
+>>> result = capacity(Load(messages_per_second=40, seconds_per_message=30, tool_calls=5))
+>>> result.workers
 38
->>> found.first.name
+>>> result.first.name
 'storage'
 """
 
@@ -45,7 +45,7 @@ class _Numbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Load(_Numbers):
-    """What users ask for.
+    """Work that users ask for.
 
     Args:
         messages_per_second: Messages that are submitted in a second of the busiest hour.
@@ -69,7 +69,7 @@ class Load(_Numbers):
 
 @dataclass(frozen=True, kw_only=True)
 class Costs(_Numbers):
-    """What a message costs: the defaults are those of short messages, measured by `benchmarks/`.
+    """Costs of a message: the defaults are those of short messages, measured by `benchmarks/`.
 
     Args:
         commits: Commits of a message without tool calls.
@@ -103,7 +103,7 @@ class Costs(_Numbers):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(_Numbers):
-    """What there is: the defaults are one Postgres on 16 cores with NVMe.
+    """Limits of the database and its workers: the defaults are one Postgres on 16 cores with NVMe.
 
     Args:
         commits_per_second: Commits that the database can take; pgbench measures them.
@@ -222,7 +222,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a load needs.
+    """Needs of a load.
 
     Args:
         runs_at_once: Messages that are worked on at the same time.
@@ -236,17 +236,17 @@ class Capacity:
 
     @property
     def first(self) -> Limit:
-        """What breaks first as the load grows."""
+        """Limit that breaks first as the load grows."""
         return self.limits[0]
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("limit", "needs", "has", "used", "needs is")]
-        for one in self.limits:
+        for limit in self.limits:
             amounts = (
-                f"{amount:,.0f} {one.unit}" if amount >= 10 else f"{amount:.2g} {one.unit}"
-                for amount in (one.needs, one.has)
+                f"{amount:,.0f} {limit.unit}" if amount >= 10 else f"{amount:.2g} {limit.unit}"
+                for amount in (limit.needs, limit.has)
             )
-            rows.append((one.name, *amounts, f"{one.used:.0%}", one.formula))
+            rows.append((limit.name, *amounts, f"{limit.used:.0%}", limit.formula))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -275,8 +275,8 @@ def capacity(load: Load, costs: Costs | None = None, limits: Limits | None = Non
     rate, calls = load.messages_per_second, load.tool_calls
     at_once = rate * load.seconds_per_message
     cpu_seconds = rate * (costs.cpu_ms + calls * costs.cpu_ms_per_call) / 1000
-    needed = math.ceil(max(at_once / limits.slots_per_worker, cpu_seconds / _CORES_A_WORKER))
-    workers = int(limits.workers) or max(1, needed)
+    minimum = math.ceil(max(at_once / limits.slots_per_worker, cpu_seconds / _CORES_A_WORKER))
+    workers = int(limits.workers) or max(1, minimum)
     commits = rate * (costs.commits + calls * costs.commits_per_call) + workers * costs.polls
     wal_kb = rate * (costs.wal_kb + calls * costs.wal_kb_per_call)
     database_cpu_ms = rate * (costs.database_cpu_ms + calls * costs.database_cpu_ms_per_call)
@@ -296,8 +296,8 @@ def capacity(load: Load, costs: Costs | None = None, limits: Limits | None = Non
     if load.one_budget:
         updates = rate * (calls + 1) * _BUDGET_WRITES
         amounts["budget row"] = (updates, limits.budget_writes_per_second)
-    found = [Limit(name, *both, *_KINDS[name]) for name, both in amounts.items()]
-    return Capacity(at_once, workers, tuple(sorted(found, key=lambda one: -one.used)))
+    all_limits = [Limit(name, *both, *_KINDS[name]) for name, both in amounts.items()]
+    return Capacity(at_once, workers, tuple(sorted(all_limits, key=lambda limit: -limit.used)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -309,38 +309,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     for kind in (Load, Costs, Limits):
         group = parser.add_argument_group(kind.__name__)
+        # The help of a flag is the line about it in the docstring.
         meanings = dict(re.findall(r"^        (\w+): (.+)$", kind.__doc__ or "", flags=re.M))
-        for one in fields(kind):
-            flag, default = f"--{one.name.replace('_', '-')}", one.default
-            text = meanings.get(one.name, "")
+        for field in fields(kind):
+            flag, default = f"--{field.name.replace('_', '-')}", field.default
+            text = meanings.get(field.name, "")
             if isinstance(default, bool):
                 group.add_argument(flag, action="store_true", help=text)
                 continue
-            needed = default is MISSING
-            shown = "" if needed else f" (default: {default})"
+            is_required = default is MISSING
+            suffix = "" if is_required else f" (default: {default})"
             group.add_argument(
                 flag,
                 type=float,
                 metavar="N",
-                required=needed,
-                default=None if needed else default,
-                help=f"{text}{shown}",
+                required=is_required,
+                default=None if is_required else default,
+                help=f"{text}{suffix}",
             )
-    asked = vars(parser.parse_args(arguments))
+    options = vars(parser.parse_args(arguments))
 
-    def given(kind: type[T]) -> T:
-        return kind(**{one.name: asked[one.name] for one in fields(kind)})  # type: ignore[arg-type]
+    def build(kind: type[T]) -> T:
+        return kind(**{field.name: options[field.name] for field in fields(kind)})  # type: ignore[arg-type]
 
     try:
-        found = capacity(given(Load), given(Costs), given(Limits))
+        result = capacity(build(Load), build(Costs), build(Limits))
     except ArgumentError as error:
         parser.error(str(error))
-    if not asked["json"]:
-        print(found)
+    if not options["json"]:
+        print(result)
         return
-    limits = [{**asdict(one), "used": one.used} for one in found.limits]
-    shown_all = {"runs_at_once": found.runs_at_once, "workers": found.workers, "limits": limits}
-    print(json.dumps(shown_all, indent=2))
+    limits = [{**asdict(limit), "used": limit.used} for limit in result.limits]
+    report = {"runs_at_once": result.runs_at_once, "workers": result.workers, "limits": limits}
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

@@ -70,9 +70,10 @@ class Database:
         self.is_sqlite = self.url.startswith("sqlite")
         self.threads = ThreadPoolExecutor(connections, thread_name_prefix="agent-factory-database")
         """Where async runs use the database, so that their event loop does not wait for it."""
-        options: dict[str, Any] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
+        options: dict[str, int] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
         if self.is_sqlite:
-            arguments: dict[str, Any] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
+            # A connection of the pool is used by one thread after the other.
+            arguments: dict[str, object] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
         else:
             # PgBouncer in transaction mode loses prepared statements.
             arguments = {"prepare_threshold": None, "application_name": "agent_factory"}
@@ -138,6 +139,7 @@ class Database:
                     with attempt:
                         SqliteStore(plain).setup()
             return
+        # An installation for SQLite alone does not have these modules.
         from langgraph.checkpoint.postgres import PostgresSaver
         from langgraph.store.postgres import PostgresStore
         from psycopg import Connection as PsycopgConnection
@@ -159,7 +161,10 @@ class Database:
     def now(self) -> ColumnElement[float]:
         """The time by the clock of the database, in seconds since 1970."""
         if self.is_sqlite:
+            # 2440587.5 is the Julian day of 1970-01-01. `unixepoch` has no fractions before SQLite
+            # 3.42.
             return (func.julianday("now") - 2440587.5) * 86400.0
+        # Not `now()`, which in Postgres stays at the time when the transaction began.
         return func.extract("epoch", func.clock_timestamp()).cast(Double)
 
     def insert(self, table: Table) -> Any:
@@ -168,7 +173,7 @@ class Database:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[bool]:
-        """Whether no other process is in a block of this name; in SQLite, several may be."""
+        """Yield True if no other process is in a block of this name; in SQLite, several may be."""
         if self.is_sqlite:
             yield True
             return
@@ -177,11 +182,12 @@ class Database:
             yield bool(got.scalar())
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
-        """What `work` returns, repeated while the database is not available.
+        """Return the result of `work`, repeated while the database is not available.
 
         `work` has to be safe to repeat. Waiting times grow from 0.1 to 5 seconds.
         """
         for attempt in Retrying(
+            # Within a run, `aborting` has made a DatabaseLost of the first.
             retry=retry_if_exception_type((DatabaseUnavailable, DatabaseLost)),
             stop=stop_after_delay(seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),
@@ -223,22 +229,23 @@ class SharedTransactions:
         try:
             if self._open is None:
                 self._open = _SharedTransaction(self._engine)
-            shared = self._open
+            transaction = self._open
             try:
-                with shared.savepoint() as connection:
+                with transaction.savepoint() as connection:
                     yield connection
             finally:
-                if not self.waiting or shared.is_full or shared.is_lost:
+                # The last one commits: what waits for its turn now joins this transaction.
+                if not self.waiting or transaction.is_full or transaction.is_lost:
                     self._commit()
         finally:
             self._turn.release()
-        while not shared.ended.wait(_TURN_SECONDS):
+        while not transaction.end.wait(_TURN_SECONDS):
             # The thread that was next was interrupted.
             with self._turn:
-                if self._open is shared:
+                if self._open is transaction:
                     self._commit()
-        if shared.error is not None:
-            raise shared.error
+        if transaction.error is not None:
+            raise transaction.error
 
     def _wait_for_turn(self) -> None:
         with self._count:
@@ -250,16 +257,16 @@ class SharedTransactions:
                 self.waiting -= 1
 
     def _commit(self) -> None:
-        shared, self._open = self._open, None
-        assert shared is not None
-        shared.commit()
+        transaction, self._open = self._open, None
+        assert transaction is not None
+        transaction.commit()
 
 
 class _SharedTransaction:
     """One transaction, and the threads that wait for its end."""
 
     def __init__(self, engine: Engine) -> None:
-        self.ended = Event()
+        self.end = Event()
         self.error: Exception | None = None
         self._stack = ExitStack()
         self._connection = self._stack.enter_context(engine.begin())
@@ -268,12 +275,12 @@ class _SharedTransaction:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has to be committed although threads wait: other processes wait, too."""
+        """True if it has to be committed although threads wait: other processes wait, too."""
         return self._blocks >= _MOST_BLOCKS
 
     @property
     def is_lost(self) -> bool:
-        """Whether SQLite has rolled it back, for example since the disk is full."""
+        """True if SQLite has rolled it back, for example since the disk is full."""
         return not self._driver.in_transaction
 
     @contextmanager
@@ -284,6 +291,8 @@ class _SharedTransaction:
         try:
             yield self._connection
         except BaseException:
+            # SQLite ends a transaction as a whole, for example on a full disk: then no savepoint is
+            # left.
             if not self.is_lost:
                 self._driver.execute("ROLLBACK TO block")
             raise
@@ -295,12 +304,14 @@ class _SharedTransaction:
         """End it, and let the threads go on that wait for it."""
         try:
             with self._stack:
+                # A commit would succeed now, with nothing in it. `explained` knows the words of the
+                # error.
                 if self.is_lost:
                     raise sqlite3.OperationalError("disk I/O error: all was rolled back")
         except Exception as error:
             self.error = error
         finally:
-            self.ended.set()
+            self.end.set()
 
 
 @contextmanager
@@ -314,9 +325,11 @@ def explained() -> Iterator[None]:
     except Exception as error:
         # A saver works on the connection of the driver, whose errors SQLAlchemy does not wrap.
         cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+        # By name, since psycopg need not be installed.
         kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
         if not kinds.isdisjoint(_WRONG_VALUES):
             raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
+        # SQLite has one class for a database that is busy and for a wrong statement.
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
         else:
@@ -337,15 +350,18 @@ def _checked(url: str) -> str:
             raise ArgumentError("url", "must name a file: other processes open it, too.", hint)
         return str(url)
     if parsed.get_backend_name() in ("postgresql", "postgres"):
+        # SQLAlchemy before 2.1 takes psycopg2 if no driver is named. "postgres://" is a form that
+        # hosts of databases give out, and that SQLAlchemy does not know.
         return "postgresql+psycopg://" + str(url).partition("://")[2]
     raise ArgumentError("url", f"must be SQLite or Postgres, got {url!r}.", hint)
 
 
-def set_up_sqlite(connection: Any, _: Any) -> None:
+def set_up_sqlite(connection: Any, _: object) -> None:
     """Set up a connection of the driver."""
     # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
     # the first statement that writes.
     connection.isolation_level = "IMMEDIATE"
+    # With this, readers do not wait for the writer.
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
     connection.execute("PRAGMA foreign_keys=ON")
@@ -362,6 +378,7 @@ def number_of(name: str) -> int:
     """The number of an advisory lock."""
     from zlib import crc32
 
+    # The upper half keeps these locks apart from those of others in the same database.
     return 0x5EC1CE << 32 | crc32(name.encode())
 
 

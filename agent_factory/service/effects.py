@@ -37,7 +37,7 @@ class SharedEffects:
         """
         values = {name: getattr(effect, name) for name in _NAMES}
         new = self._database.insert(effects).values(**values).on_conflict_do_nothing()
-        known = select(effects).where(effects.c.key == effect.key)
+        query = select(effects).where(effects.c.key == effect.key)
         with aborting():
             while True:
                 with self._database.begin() as connection:
@@ -45,7 +45,7 @@ class SharedEffects:
                     if connection.execute(new.returning(effects.c.key)).first() is not None:
                         return None
                     # Another process may release the record between the two statements.
-                    row = connection.execute(known).first()
+                    row = connection.execute(query).first()
                 if row is not None:
                     return _read(row)
 
@@ -54,27 +54,27 @@ class SharedEffects:
 
         Also a run that has lost its thread may: what it has done is no longer unknown.
         """
-        done = update(effects).where(
+        statement = update(effects).where(
             effects.c.key == effect.key, effects.c.attempt == effect.attempt
         )
         with aborting(), self._database.begin() as connection:
-            connection.execute(done.values(result_data=result))
+            connection.execute(statement.values(result_data=result))
 
     def release(self, effect: Effect) -> None:
         """Delete the record, if it is still that of the same attempt and has no result."""
-        released = delete(effects).where(
+        statement = delete(effects).where(
             effects.c.key == effect.key,
             effects.c.attempt == effect.attempt,
             effects.c.result_data.is_(None),
         )
         with aborting(), self._database.begin() as connection:
-            connection.execute(released)
+            connection.execute(statement)
 
     def of_run(self, run: str) -> Sequence[Effect]:
         """The records of a run, in the order in which they were inserted."""
-        found = select(effects).where(effects.c.run == run).order_by(effects.c.number)
+        query = select(effects).where(effects.c.run == run).order_by(effects.c.number)
         with aborting(), self._database.read() as connection:
-            return [_read(row) for row in connection.execute(found)]
+            return [_read(row) for row in connection.execute(query)]
 
 
 def _read(row: Row[Any]) -> Effect:

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from urllib.parse import quote
 
 try:
@@ -37,7 +36,7 @@ _PASSED_ON = "~2"  # follows the id of a job in that of its second entry in the 
 
 _APPLICATION = "agent_factory"
 _WORKFLOW = "agent_factory.run_job"
-_SCHEDULED = "agent_factory.run_schedule"
+_SCHEDULE_WORKFLOW = "agent_factory.run_schedule"
 _POLL_SECONDS = 0.1
 _URGENCY = 1001  # the engine's priorities begin at 1, and 1 is the highest
 
@@ -125,10 +124,11 @@ class Engine:
 
     def jobs_of(self, thread_id: str) -> list[str]:
         """The ids of the jobs of a thread that are known."""
-        known = self._client.list_workflows(
+        workflows = self._client.list_workflows(
             workflow_id_prefix=f"{thread_id}/", load_input=False, load_output=False
         )
-        ids = [one.workflow_id for one in known]
+        ids = [workflow.workflow_id for workflow in workflows]
+        # The prefix "a/" is also that of the jobs of a thread "a/b".
         return [id for id in ids if id.rpartition("/")[0] == thread_id]
 
     def forget(self, jobs: list[str]) -> None:
@@ -150,7 +150,7 @@ class Engine:
             [
                 {
                     "schedule_name": name,
-                    "workflow_name": _SCHEDULED,
+                    "workflow_name": _SCHEDULE_WORKFLOW,
                     "schedule": cron,
                     "cron_timezone": timezone,
                     "context": payload,
@@ -168,8 +168,8 @@ class Engine:
         self,
         worker: str,
         slots: int,
-        run: Callable[[str, str], dict[str, Any]],
-        scheduled: Callable[[str, datetime], None],
+        run: Callable[[str, str], dict[str, object]],
+        submit: Callable[[str, datetime], None],
         agents: Collection[str],
     ) -> None:
         """Begin to run jobs in threads of this process.
@@ -178,17 +178,17 @@ class Engine:
             worker: A name that no process has had before.
             slots: How many jobs a worker runs at once.
             run: Gets the id and the payload of a job; returns its outcome.
-            scheduled: Gets the payload of a schedule, and when it was due.
+            submit: Gets the payload of a schedule, and when it was due.
             agents: The agents of this worker.
         """
-        global _run, _scheduled, _engine
+        global _run, _submit, _engine
         if _engine not in (None, self):
             raise ServiceError(
                 "start",
                 "another service runs in this process; the engine is one for a process.",
                 "Stop it first, or add the agents of both to one service.",
             )
-        _run, _scheduled, _engine, self._slots = run, scheduled, self, slots
+        _run, _submit, _engine, self._slots = run, submit, self, slots
         self._dbos = DBOS(
             config={
                 "name": _APPLICATION,
@@ -219,12 +219,12 @@ class Engine:
         self._dbos._listening_queues = self._queues_for(agents)
 
     def _queues_for(self, agents: Collection[str]) -> list[str]:
-        own = tuple(queue_of(agent=agent) for agent in agents)
+        queues = tuple(queue_of(agent=agent) for agent in agents)
         names = {QUEUE, *(queue.name for queue in self._client.list_queues())}
         return [
             name
             for name in names
-            if not name.startswith(f"{QUEUE}/") or name.partition(":")[0] in own
+            if not name.startswith(f"{QUEUE}/") or name.partition(":")[0] in queues
         ]
 
     def pass_on(self, queue: str, *, concurrency: int | None, per_minute: int | None) -> None:
@@ -244,6 +244,7 @@ class Engine:
         )
         (job,) = self._client.list_workflows(workflow_ids=[str(DBOS.workflow_id)])
         assert job.input is not None
+        # The engine drops a second entry of one id, and has this job already: hence another id.
         options: EnqueueOptions = {
             "workflow_name": job.name,
             "queue_name": queue,
@@ -279,19 +280,22 @@ class Engine:
     def rescue(self, alive: Callable[[], Collection[str]]) -> list[str]:
         """Queue the jobs again that run on workers which are not alive; return their ids."""
         running = self._client.list_workflows(
-            status="PENDING", name=[_WORKFLOW, _SCHEDULED], load_input=False, load_output=False
+            status="PENDING",
+            name=[_WORKFLOW, _SCHEDULE_WORKFLOW],
+            load_input=False,
+            load_output=False,
         )
         if not running:
             return []
         living = alive()  # after the list: a worker is known before it takes a job
-        lost = defaultdict(list)
-        for one in running:
-            if one.executor_id not in living:
-                lost[one.queue_name].append(one.workflow_id)
-        for queue, ids in lost.items():
+        ids_by_queue = defaultdict(list)
+        for workflow in running:
+            if workflow.executor_id not in living:
+                ids_by_queue[workflow.queue_name].append(workflow.workflow_id)
+        for queue, ids in ids_by_queue.items():
             # Without its queue, a job would leave the limits of its tenant.
             self._client.resume_workflows(ids, queue_name=queue)
-        return [id for ids in lost.values() for id in ids]
+        return [id for ids in ids_by_queue.values() for id in ids]
 
     def close(self) -> None:
         """Release what a client holds."""
@@ -302,18 +306,18 @@ class Engine:
 
 # DBOS registers functions once per process, and recovers jobs by their names.
 
-_run: Callable[[str, str], dict[str, Any]]
-_scheduled: Callable[[str, datetime], None]
+_run: Callable[[str, str], dict[str, object]]
+_submit: Callable[[str, datetime], None]
 _engine: Engine | None = None
 
 
 @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
-def _run_job(payload: str) -> dict[str, Any]:
+def _run_job(payload: str) -> dict[str, object]:
     job = DBOS.workflow_id
     assert job is not None
     return _run(job.removesuffix(_PASSED_ON), payload)
 
 
-@DBOS.workflow(name=_SCHEDULED)
+@DBOS.workflow(name=_SCHEDULE_WORKFLOW)
 def _run_schedule(due: datetime, payload: str) -> None:
-    _scheduled(payload, due)
+    _submit(payload, due)

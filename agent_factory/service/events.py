@@ -30,7 +30,7 @@ _PAGE = 1000
 _serializer = JsonPlusSerializer()
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """Serialize a value as LangGraph does, with its format in front."""
     kind, data = _serializer.dumps_typed(value)
     return kind.encode() + b" " + data
@@ -52,8 +52,8 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock, self._order = Lock(), Lock()
-        self._waiting: dict[str, list[Any]] = {}
-        self._stop, self._arrived = Event(), Event()
+        self._waiting: dict[str, list[object]] = {}
+        self._stop, self._arrival = Event(), Event()
         self._writer: Thread | None = None
         self._news = Condition()
         self._tells: set[Callable[[], object]] = set()  # of those who wait in event loops
@@ -61,7 +61,7 @@ class EventLog:
 
     # Writing
 
-    def add(self, job: str, part: Mapping[str, Any], *, last: bool = False) -> None:
+    def add(self, job: str, part: Mapping[str, object], *, last: bool = False) -> None:
         """Write a part of a job's stream, soon; the last one at once."""
         with self._lock:
             self._waiting.setdefault(job, []).append(dict(part))
@@ -70,7 +70,7 @@ class EventLog:
                     target=self._write_all, name="agent-factory-events", daemon=True
                 )
                 self._writer.start()
-        self._arrived.set()
+        self._arrival.set()
         if last:
             self.flush()
 
@@ -89,13 +89,15 @@ class EventLog:
                     connection.execute(text("set local synchronous_commit = off"))
                 connection.execute(insert(events).values(at=now), rows)
                 if not is_sqlite:
+                    # Without a payload: who is woken reads the table. Postgres limits a payload to
+                    # 8,000 bytes.
                     connection.execute(select(func.pg_notify(_CHANNEL, "")))
         self._tell()
 
     def _write_all(self) -> None:
         while not self._stop.is_set():
-            self._arrived.wait()
-            self._arrived.clear()
+            self._arrival.wait()
+            self._arrival.clear()
             self.flush()
             self._stop.wait(GATHER_SECONDS)
 
@@ -109,7 +111,7 @@ class EventLog:
     # Reading
 
     def read(
-        self, job: str, after: int, ended: Callable[[], bool]
+        self, job: str, after: int, has_ended: Callable[[], bool]
     ) -> Iterator[tuple[int, list[Any]] | None]:
         """Rows of a job after one of them: their numbers and their parts.
 
@@ -118,26 +120,28 @@ class EventLog:
         Args:
             job: The job.
             after: The number of a row; 0 for all.
-            ended: Is asked once a second whether nothing more will come.
+            has_ended: Is asked once a second whether nothing more will come.
         """
-        asked = time.monotonic()
+        checked_at = time.monotonic()
         while True:
-            found = select(events.c.id, events.c.data).where(
+            query = select(events.c.id, events.c.data).where(
                 events.c.job == job, events.c.id > after
             )
             rows: Sequence[Any] = ()
+            # A stream waits for a database that restarts, and goes on.
             with suppress(DatabaseUnavailable), self._database.read() as connection:
-                rows = connection.execute(found.order_by(events.c.id).limit(_PAGE)).all()
+                rows = connection.execute(query.order_by(events.c.id).limit(_PAGE)).all()
             for row in rows:
                 after = row.id
                 yield row.id, load(row.data)
             now = time.monotonic()
+            # There may be more than one page.
             if rows:
                 continue
-            if now - asked > 1.0:
-                if ended():
+            if now - checked_at > 1.0:
+                if has_ended():
                     return
-                asked = now
+                checked_at = now
             yield None
 
     def wait(self) -> None:
@@ -150,6 +154,7 @@ class EventLog:
         """Async variant of `wait`."""
         self._listen()
         loop, news = asyncio.get_running_loop(), asyncio.Event()
+        # An event of asyncio can only be set within its loop, and news come from other threads.
         tell = partial(loop.call_soon_threadsafe, news.set)
         with self._news:
             self._tells.add(tell)
@@ -182,6 +187,7 @@ class EventLog:
                 with psycopg.connect(self._database.direct_url, autocommit=True) as connection:
                     connection.execute(f"listen {_CHANNEL}")
                     while not self._stop.is_set():
+                        # A call that waits for ever would not see that the service is closed.
                         for _ in connection.notifies(timeout=1.0, stop_after=1):
                             self._tell()
             except psycopg.OperationalError:
@@ -190,7 +196,7 @@ class EventLog:
     def close(self) -> None:
         """Write what was gathered, and end the threads."""
         self._stop.set()
-        self._arrived.set()
+        self._arrival.set()
         self.flush()
         for thread in (self._writer, self._listener):
             if thread is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.review import (
@@ -107,7 +107,7 @@ class Wait:
 
 
 def is_reviewer(reviewers: Collection[str], name: str, roles: Collection[str]) -> bool:
-    """Whether a person may decide about a wait for these reviewers, by name or by role.
+    """Return True if a person may decide about a wait for these reviewers, by name or by role.
 
     >>> is_reviewer(["finance"], "ann", ["finance"]), is_reviewer([], "ann", [])
     (True, True)
@@ -116,7 +116,7 @@ def is_reviewer(reviewers: Collection[str], name: str, roles: Collection[str]) -
 
 
 class Inbox:
-    """What threads wait for: of one tenant, or of all.
+    """Waits of the threads of one tenant, or of all.
 
     >>> from agent_factory.service import Service
     """
@@ -152,37 +152,37 @@ class Inbox:
             limit: The most to return.
             offset: How many to leave out before them.
         """
-        given = {"agent": agent, "tool": tool, "thread_id": thread, "claimed_by": claimed_by}
-        found = select(waits).where(waits.c.decided_at.is_(None), *self._own())
-        for column, value in given.items():
+        filters = {"agent": agent, "tool": tool, "thread_id": thread, "claimed_by": claimed_by}
+        query = select(waits).where(waits.c.decided_at.is_(None), *self._own())
+        for column, value in filters.items():
             if value is not None:
-                found = found.where(waits.c[column] == value)
+                query = query.where(waits.c[column] == value)
         if text:
-            titled = select(threads.c.thread_id).where(
+            with_title = select(threads.c.thread_id).where(
                 threads.c.title.icontains(text, autoescape=True)
             )
-            found = found.where(
+            query = query.where(
                 waits.c.args.icontains(text, autoescape=True)
                 | waits.c.thread_id.icontains(text, autoescape=True)
-                | waits.c.thread_id.in_(titled)
+                | waits.c.thread_id.in_(with_title)
             )
-        found = found.order_by(waits.c.priority.desc(), waits.c.created_at)
+        query = query.order_by(waits.c.priority.desc(), waits.c.created_at)
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
-            rows = connection.execute(found.limit(limit).offset(offset)).all()
+            rows = connection.execute(query.limit(limit).offset(offset)).all()
         return [_read(row, now) for row in rows]
 
     def count(self) -> int:
-        """How many waits are undecided."""
-        counted = select(func.count()).where(waits.c.decided_at.is_(None), *self._own())
+        """Count the undecided waits."""
+        query = select(func.count()).where(waits.c.decided_at.is_(None), *self._own())
         with self._database.read() as connection:
-            return connection.execute(counted).scalar_one()
+            return connection.execute(query).scalar_one()
 
     def tools(self) -> list[str]:
         """The tools that undecided waits are about."""
-        named = select(waits.c.tool).where(waits.c.decided_at.is_(None), *self._own()).distinct()
+        query = select(waits.c.tool).where(waits.c.decided_at.is_(None), *self._own()).distinct()
         with self._database.read() as connection:
-            return sorted(connection.execute(named).scalars())
+            return sorted(connection.execute(query).scalars())
 
     def get(self, wait_id: str) -> Wait:
         """One wait, also a decided one.
@@ -219,7 +219,15 @@ class Inbox:
         """
         return self._claim(wait_id, by, None, None, "release")
 
-    def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
+    def _claim(
+        self,
+        wait_id: str,
+        by: str,
+        until: ColumnElement[float] | None,
+        owner: str | None,
+        what: str,
+    ) -> Wait:
+        # Before the transaction: `may_decide` is code of the product, and may take its time.
         self._check_right(self.get(wait_id), by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
@@ -304,7 +312,7 @@ class Inbox:
 
     def _decide(
         self,
-        decisions: Mapping[str, Any],
+        decisions: Mapping[str, object],
         by: str,
         roles: Collection[str],
         via: Via,
@@ -313,14 +321,21 @@ class Inbox:
         stream: Collection[str] | None = None,
     ) -> str:
         # No lock is held while a decision is judged: that reads the thread, and asks `may_decide`.
-        judged = {id_: self.judge(id_, one, by=by, roles=roles) for id_, one in decisions.items()}
-        kinds = {one.decision["type"] for one in judged.values() if isinstance(one, Judgement)}
+        judgements = {
+            id_: self.judge(id_, decision, by=by, roles=roles)
+            for id_, decision in decisions.items()
+        }
+        kinds = {
+            result.decision["type"]
+            for result in judgements.values()
+            if isinstance(result, Judgement)
+        }
         if undo and kinds - {"reject"}:
             reason = f"goes with 'reject' only, got {', '.join(kinds)}."
             raise ArgumentError("undo", reason, "Reject the call, or leave undo out.")
         run = ""
         with self._database.begin() as connection:
-            for wait_id, judgement in judged.items():
+            for wait_id, judgement in judgements.items():
                 row = self._lock(connection, wait_id, by)
                 run = row.run
                 if row.decided_at is not None:
@@ -369,6 +384,7 @@ class Inbox:
                     f"Reviewers: {', '.join(wait.reviewers)}.",
                 )
             judgement = judge_one(_call_of(wait), decision)
+            # For its error alone: the decision is stored as JSON later, when a row is locked.
             json.dumps(judgement.decision)
         except ReviewError as error:
             return error
@@ -376,6 +392,7 @@ class Inbox:
             reason = f"a decision is stored as JSON, and this one cannot be: {error}."
             return InvalidDecision(wait.tool, reason, "Pass strings, numbers, lists and dicts.")
         if "remember" in judgement.decision:
+            # Last, so that a client cannot name another person.
             judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}
         runs = judgement.runs
         if runs is not None and (runs["name"], runs["args"]) != (wait.tool, wait.args):
@@ -401,7 +418,7 @@ class Inbox:
         )
         together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
-        if continues and all(one.decided_at is not None for one in rows):
+        if continues and all(wait.decided_at is not None for wait in rows):
             job = DecisionJob(
                 run=row.run,
                 thread=row.thread_id,
@@ -409,7 +426,7 @@ class Inbox:
                 agent=row.agent,
                 priority=min(row.priority, HIGHEST_PRIORITY),  # it was escalated
                 trace=traceparent(),
-                decisions={one.digest: json.loads(one.decision) for one in rows},
+                decisions={wait.digest: json.loads(wait.decision) for wait in rows},
                 stream=None if stream is None else sorted(stream),
             )
             self._queue.queue(connection, job)
@@ -428,13 +445,14 @@ class Inbox:
         Args:
             late: Seconds that an escalated wait gets, by agent.
         """
-        passed = select(waits.c.wait_id).where(
+        query = select(waits.c.wait_id).where(
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
         )
         with self._database.read() as connection:
-            ids = connection.execute(passed.limit(1000)).scalars().all()
+            ids = connection.execute(query.limit(1000)).scalars().all()
         for wait_id in ids:
             with self._database.begin() as connection:
+                # Without a name: a claim does not keep a deadline from passing.
                 row = self._lock(connection, wait_id, None)
                 if row.decided_at is not None:
                     continue
@@ -466,17 +484,17 @@ class Inbox:
         return len(ids)
 
     def audit(self, *, thread: str | None = None, limit: int = 100) -> list[AuditEntry]:
-        """Who did what, the newest first.
+        """Entries of the audit, the newest first.
 
         Args:
             thread: Only entries about this thread.
             limit: The most to return.
         """
-        found = select(audit).order_by(audit.c.id.desc()).limit(limit)
+        query = select(audit).order_by(audit.c.id.desc()).limit(limit)
         if self._tenant is not None:
-            found = found.where(audit.c.tenant == self._tenant)
+            query = query.where(audit.c.tenant == self._tenant)
         if thread is not None:
-            found = found.where(audit.c.thread_id == thread)
+            query = query.where(audit.c.thread_id == thread)
         with self._database.read() as connection:
             return [
                 AuditEntry(
@@ -490,7 +508,7 @@ class Inbox:
                     row.id,
                     row.hash,
                 )
-                for row in connection.execute(found)
+                for row in connection.execute(query)
             ]
 
     def _check_right(self, wait: Wait, by: str) -> None:
@@ -502,7 +520,7 @@ class Inbox:
                 "Somebody who may decide about it has to.",
             )
 
-    def _own(self) -> list[Any]:
+    def _own(self) -> list[ColumnElement[bool]]:
         return [] if self._tenant is None else [waits.c.tenant == self._tenant]
 
     def _find(self, connection: Connection, wait_id: str) -> Row[Any]:
@@ -516,13 +534,14 @@ class Inbox:
     def _lock(self, connection: Connection, wait_id: str, by: str | None) -> Row[Any]:
         """The row of a wait, with its thread locked; ClaimedByOther if `by` may not decide."""
         lock_thread(connection, self._find(connection, wait_id).thread_id)
+        # Again: the wait may have been decided until the thread was locked.
         row = self._find(connection, wait_id)
         if by is None or row.claimed_by in (None, by) or row.decided_at is not None:
             return row
-        held = select(waits.c.wait_id).where(
+        query = select(waits.c.wait_id).where(
             waits.c.wait_id == wait_id, waits.c.claimed_until > self._database.now
         )
-        if connection.execute(held).first() is not None:
+        if connection.execute(query).first() is not None:
             raise ClaimedByOther(
                 f"wait {wait_id!r}",
                 f"is claimed by {row.claimed_by!r}.",

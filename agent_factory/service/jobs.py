@@ -37,7 +37,7 @@ class ThreadJob:
 
     def to_text(self) -> str:
         """Return the job as JSON text, which `read_job` reads."""
-        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        data = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         for name in _LEFT_OUT:
             if name in data and not data[name]:
                 del data[name]
@@ -125,5 +125,5 @@ def read_job(text: str) -> ThreadJob | None:
     if not data:
         return None
     kind = _KINDS[data["kind"]]
-    names = [one.name for one in fields(kind)]
+    names = [attribute.name for attribute in fields(kind)]
     return kind(**{name: data[name] for name in names if name in data})

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import randbits
-from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from sqlalchemy import Connection, update
@@ -22,8 +21,10 @@ from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, Leas
 from agent_factory.service.tables import threads
 
 # For the driver itself: each write of a run asks it, and SQLAlchemy takes ten times as long.
-_HELD = f"SELECT 1 FROM {threads.name} WHERE thread_id = {{0}} AND epoch = {{0}}"
-_HELD_IN = {"sqlite": _HELD.format("?"), "postgresql": _HELD.format("%s") + " FOR SHARE"}
+# `{0}` is where the placeholder of the driver comes in. FOR SHARE keeps another process from taking
+# the lease before this transaction ends; SQLite has one writer at a time.
+_QUERY = f"SELECT 1 FROM {threads.name} WHERE thread_id = {{0}} AND epoch = {{0}}"
+_QUERIES = {"sqlite": _QUERY.format("?"), "postgresql": _QUERY.format("%s") + " FOR SHARE"}
 
 
 def first_number() -> int:
@@ -53,25 +54,25 @@ class Lease:
 
     def check(self, connection: Connection) -> None:
         """Raise LeaseLost if the lease is lost; if not, it is kept until the transaction ends."""
-        question = _HELD_IN[connection.dialect.name]
-        asked = driver_connection(connection).execute(question, (self.thread_id, self.epoch))
-        if asked.fetchone() is None:
+        question = _QUERIES[connection.dialect.name]
+        cursor = driver_connection(connection).execute(question, (self.thread_id, self.epoch))
+        if cursor.fetchone() is None:
             raise LeaseLost(f"The lease {self.epoch} of thread {self.thread_id!r} is lost.")
 
 
-def take_lease(connection: Connection, thread_id: str, **values: Any) -> Lease:
+def take_lease(connection: Connection, thread_id: str, **values: object) -> Lease:
     """Take the lease from its holder, if there is one, and set columns of the thread's row.
 
     Raises:
         LookupError: There is no such thread.
     """
-    taken = (
+    statement = (
         update(threads)
         .where(threads.c.thread_id == thread_id)
         .values(epoch=threads.c.epoch + 1, **values)
         .returning(threads.c.epoch)
     )
-    row = connection.execute(taken).first()
+    row = connection.execute(statement).first()
     if row is None:
         raise LookupError(f"There is no thread {thread_id!r}.")
     return Lease(thread_id, row.epoch)
@@ -97,7 +98,7 @@ class Fence(BaseCallbackHandler):
         super().__init__()
         self._database, self._lease = database, lease
 
-    def on_tool_start(self, serialized: Mapping[str, Any], input_str: str, **_: Any) -> None:
+    def on_tool_start(self, serialized: Mapping[str, object], input_str: str, **_: object) -> None:
         """Raise LeaseLost rather than let a tool run for a run that has ended."""
         # Nothing is written, so there is nothing to commit, and no disk to wait for.
         with aborting(), self._database.read() as connection:

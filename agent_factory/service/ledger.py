@@ -44,7 +44,7 @@ from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.leases import aborting
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
 from agent_factory.service.service import Service
-from agent_factory.service.tables import AMOUNTS, LIMITED, breakdown, ledger, reservations
+from agent_factory.service.tables import AMOUNTS, LIMIT_NAMES, breakdown, ledger, reservations
 from agent_factory.service.usage import current_config, spender
 
 Per = Literal["hour", "day", "month"]
@@ -63,7 +63,7 @@ _NOTHING = Spent()
 
 @dataclass(frozen=True, slots=True)
 class SpentBy:
-    """What a part of an agent has spent.
+    """Spending of a part of an agent.
 
     Attributes:
         agent: The `name` of the agent or subagent, or else the name it has in the service. A
@@ -166,7 +166,7 @@ class SharedLedger(Ledger):
             ) from None
         self._per = "" if per is None else f"{per} {timezone or 'UTC'}"
         self._service = service if isinstance(service, Service) else None
-        self._own = None if isinstance(service, Service) else Database(service)
+        self._own_database = None if isinstance(service, Service) else Database(service)
         self._ends = math.inf if per is None else -math.inf  # when the window ends, as last seen
         self._running: dict[int, tuple[str, str]] = {}  # the id and the scope of reservations
         self._clocks: dict[str, _Clock] = {}
@@ -178,28 +178,30 @@ class SharedLedger(Ledger):
 
     @property
     def spent(self) -> Spent:
-        """What is spent up to now."""
+        """Amount that is spent up to now."""
         return self._read()[1]
 
     @property
     def reserved(self) -> Spent:
-        """What running calls will cost at least, in all processes."""
+        """Amount that running calls will cost at least, in all processes."""
         return self._read()[2]
 
     def account(self) -> Account:
         """The limits, with what is spent and reserved, at one moment."""
-        limits, spent, reserved = self._read()
-        return Account("ledger", limits, (spent + reserved).as_record())
+        limits, cost, reserved = self._read()
+        return Account("ledger", limits, (cost + reserved).as_record())
 
     def breakdown(self) -> list[SpentBy]:
-        """What is spent, by whom; those that have spent most come first."""
-        joined = (breakdown.c.scope == ledger.c.scope) & (breakdown.c.per == ledger.c.per)
-        found = select(breakdown).join(ledger, joined).where(ledger.c.per == self._per)
-        found = found.where(ledger.c.scope == self._place())
+        """Spending of each part of the agents; those that have spent most come first."""
+        same_scope = (breakdown.c.scope == ledger.c.scope) & (breakdown.c.per == ledger.c.per)
+        query = select(breakdown).join(ledger, same_scope).where(ledger.c.per == self._per)
+        query = query.where(ledger.c.scope == self._place())
         with _outage(), self._database.read() as connection:
-            rows = connection.execute(found.where(ledger.c.ends >= self._window(connection)))
+            rows = connection.execute(query.where(ledger.c.ends >= self._window(connection)))
             parts = [SpentBy(r["agent"], r["part"], _spent(dict(r))) for r in rows.mappings()]
-        return sorted(parts, key=lambda one: (one.spent.usd, one.spent.total_tokens), reverse=True)
+        return sorted(
+            parts, key=lambda part: (part.spent.usd, part.spent.total_tokens), reverse=True
+        )
 
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
         """Reserve what something will cost at least; use the result in a `with` statement.
@@ -215,7 +217,7 @@ class SharedLedger(Ledger):
         least = replace(least, seconds=0.0)
         database = self._database
         values = {name: getattr(least, name) for name in AMOUNTS}
-        added = {f"add_{name}": amount for name, amount in values.items()}
+        additions = {f"add_{name}": amount for name, amount in values.items()}
         needs = {f"need_{name}": getattr(need, name) for name in self._limits.given()}
         for _ in range(MOST_ATTEMPTS):
             elapsed = {"elapsed": self._elapsed(scope)} if "need_seconds" in needs else {}
@@ -232,8 +234,11 @@ class SharedLedger(Ledger):
                     )
                 )
                 place = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
-                if connection.execute(self._take, {**place, **added, **needs, **elapsed}).first():
+                if connection.execute(
+                    self._take, {**place, **additions, **needs, **elapsed}
+                ).first():
                     break
+                # Only this attempt: in SQLite, other threads may share the transaction.
                 attempt.rollback()
             account = self.account()
             if not account.shortfall(need):  # a new scope, a new window, or others gave back
@@ -241,6 +246,7 @@ class SharedLedger(Ledger):
                     self._begin_window(connection, scope)
                 continue
             with _outage():
+                # What dead workers have reserved may be in the way.
                 is_over = not expire_reservations(database)
             if is_over:
                 raise BudgetExceededError((account,), need)
@@ -265,12 +271,12 @@ class SharedLedger(Ledger):
                 stay without one.
         """
         self._limits.raised(extra)  # raises if an amount cannot be added
-        limited = self._limits.given()
-        columns = {ledger.c[f"{n}_raised"]: more for n, more in extra.items() if n in limited}
+        limits = self._limits.given()
+        columns = {ledger.c[f"{n}_raised"]: more for n, more in extra.items() if n in limits}
         if columns:
-            raised = self._update({column: column + more for column, more in columns.items()})
+            statement = self._update({column: column + more for column, more in columns.items()})
             with _outage(), self._database.begin() as connection:
-                self._change(connection, raised, self._place(), {})
+                self._change(connection, statement, self._place(), {})
 
     def record(self, amount: Spent, message_id: str | None = None) -> None:
         """Add what was spent without a reservation.
@@ -281,14 +287,14 @@ class SharedLedger(Ledger):
         """
         scope, amount = self._place(), replace(amount, seconds=0.0)
         with _outage(), self._database.begin() as connection:
-            held = {f"{name}_held": 0 for name in AMOUNTS}
-            self._add(connection, scope, amount, held, spender(records=True))
+            reservation = {f"{name}_held": 0 for name in AMOUNTS}
+            self._add(connection, scope, amount, reservation, spender(records=True))
         super().record(_NOTHING, message_id)  # the middleware asks in the process of the handler
 
     def close(self) -> None:
         """Close the connections to the database, if the ledger was made from a URL."""
-        if self._own is not None:
-            self._own.close()
+        if self._own_database is not None:
+            self._own_database.close()
 
     def _settle(self, number: int, actual: Spent) -> bool:
         """End a reservation; False if it had ended before."""
@@ -297,36 +303,38 @@ class SharedLedger(Ledger):
                 return False
             id, scope = self._running.pop(number)
             clock, now = self._clocks[scope], monotonic()
+            # The time since the last record of the scope, so that parallel calls count once.
             actual = replace(actual, seconds=now - clock.since)
             clock.since, clock.running = now, clock.running - 1
             if not clock.running:
                 del self._clocks[scope]
         with _outage(), self._database.begin() as connection:
-            held = end_reservation(connection, id)
-            self._add(connection, scope, actual, held, spender(records=False))
+            reservation = end_reservation(connection, id)
+            self._add(connection, scope, actual, reservation, spender(records=False))
         return True
 
     def _add(
         self,
         connection: Connection,
         scope: str,
-        spent: Spent,
-        held: Mapping[str, Any],
+        amount: Spent,
+        reservation: Mapping[str, object],
         spender: tuple[str, str],
     ) -> None:
-        """Add what was spent, to the scope and to its breakdown, and give back what was held."""
-        values = {f"add_{name}": getattr(spent, name) for name in AMOUNTS}
-        self._change(connection, self._spend, scope, {**values, **held})
+        """Add what was spent, to the scope and to its breakdown, and give back its reservation."""
+        values = {f"add_{name}": getattr(amount, name) for name in AMOUNTS}
+        self._change(connection, self._spend, scope, {**values, **reservation})
         for (agent, part), most in ((spender, MAX_PARTS), (("", "other"), MAX_PARTS + 1)):
             place = {"at_scope": scope, "at_per": self._per, "at_agent": agent, "at_part": part}
             if connection.execute(self._share, {**place, **values, "most": most}).first():
                 return
 
     def _change(
-        self, connection: Connection, statement: Update, scope: str, values: Mapping[str, Any]
+        self, connection: Connection, statement: Update, scope: str, values: Mapping[str, object]
     ) -> None:
         """Update the row of a scope, in the window that the clock of the database is in."""
         place = {"at_scope": scope, "at_per": self._per}
+        # No row is changed if the scope has none yet, or if its window has ended.
         while not connection.execute(statement, {**place, "at_ends": self._ends, **values}).first():
             self._begin_window(connection, scope)
 
@@ -334,8 +342,8 @@ class SharedLedger(Ledger):
         """Create the row of a scope, or start from 0 if its window has ended."""
         ends = self._window(connection)
         key = {"scope": scope, "per": self._per}
-        fresh = dict.fromkeys([*AMOUNTS, *(f"{name}_raised" for name in LIMITED)], 0)
-        begun = (
+        fresh = dict.fromkeys([*AMOUNTS, *(f"{name}_raised" for name in LIMIT_NAMES)], 0)
+        statement = (
             self._database.insert(ledger)
             .values(**key, ends=ends)
             .on_conflict_do_update(
@@ -344,13 +352,13 @@ class SharedLedger(Ledger):
                 where=ledger.c.ends < ends,
             )
         )
-        if connection.execute(begun.returning(ledger.c.ends)).first():
+        if connection.execute(statement.returning(ledger.c.ends)).first():
             connection.execute(delete(breakdown).filter_by(**key))
         # After the clock has been set back, the row may be in a later window.
         self._ends = connection.execute(select(ledger.c.ends).filter_by(**key)).scalar_one()
 
     def _window(self, connection: Connection) -> float:
-        """When the present window ends, by the clock of the database."""
+        """End of the present window, by the clock of the database."""
         if self.per is None:
             return math.inf
         now = connection.execute(select(self._database.now)).scalar_one()
@@ -361,13 +369,13 @@ class SharedLedger(Ledger):
         scope = self._place()
         with _outage(), self._database.read() as connection:
             ends = self._window(connection)
-            found = select(ledger).filter_by(scope=scope, per=self._per)
-            row: dict[str, Any] = dict(connection.execute(found).mappings().first() or {})
-        reserved, limits, spent = _spent(row, "_reserved"), self._limits, _NOTHING
+            query = select(ledger).filter_by(scope=scope, per=self._per)
+            row: dict[str, Any] = dict(connection.execute(query).mappings().first() or {})
+        reserved, limits, cost = _spent(row, "_reserved"), self._limits, _NOTHING
         if row and row["ends"] >= ends:
             limits = limits.raised({name: row[f"{name}_raised"] for name in limits.given()})
-            spent = _spent(row)
-        return limits, replace(spent, seconds=spent.seconds + self._elapsed(scope)), reserved
+            cost = _spent(row)
+        return limits, replace(cost, seconds=cost.seconds + self._elapsed(scope)), reserved
 
     def _elapsed(self, scope: str) -> float:
         """Seconds of the calls that are running in this process, which are not recorded yet."""
@@ -395,11 +403,11 @@ class SharedLedger(Ledger):
         if self._service is not None:
             self._service._backend.create()
             return self._service._backend.database
-        assert self._own is not None
-        self._own.create()
-        return self._own
+        assert self._own_database is not None
+        self._own_database.create()
+        return self._own_database
 
-    def _update(self, values: Mapping[Any, Any], *conditions: ColumnElement[bool]) -> Update:
+    def _update(self, values: Mapping[Any, object], *conditions: ColumnElement[bool]) -> Update:
         """An update of the row of a scope, if its window has not ended."""
         if self.per is not None:
             conditions = (*conditions, self._database.now < ledger.c.ends)
@@ -422,15 +430,17 @@ class SharedLedger(Ledger):
         for name, limit in self._limits.given().items():
             parts = ("input_tokens", "output_tokens") if name == "total_tokens" else (name,)
             # In this order, because sums of floats depend on it.
-            used = sum(ledger.c[part] + ledger.c[f"{part}_reserved"] for part in parts)
+            total = sum(ledger.c[part] + ledger.c[f"{part}_reserved"] for part in parts)
             need = bindparam(f"need_{name}", type_=ledger.c[f"{name}_raised"].type)
             if name == "seconds":
-                used = ledger.c.seconds + bindparam("elapsed", type_=Float)
-            over = used + need - (ledger.c[f"{name}_raised"] + limit)
+                total = ledger.c.seconds + bindparam("elapsed", type_=Float)
+            over = total + need - (ledger.c[f"{name}_raised"] + limit)
             if name == "seconds":
+                # Each call takes time, so that some of it must be left.
                 conditions.append(over < 0)
             else:
                 rounding = _ROUNDING if name == "usd" else 0
+                # An amount that a call does not need may be exceeded already.
                 conditions.append(or_(need == 0, over <= rounding))
         columns = {name: ledger.c[f"{name}_reserved"] for name in AMOUNTS}
         more = {c: c + bindparam(f"add_{name}", type_=c.type) for name, c in columns.items()}
@@ -449,7 +459,7 @@ class SharedLedger(Ledger):
         scope, per = bindparam("at_scope", type_=String), bindparam("at_per", type_=String)
         agent, part = bindparam("at_agent", type_=String), bindparam("at_part", type_=String)
         rows = select(func.count()).where(breakdown.c.scope == scope, breakdown.c.per == per)
-        known = select(breakdown.c.scope).where(
+        existing = select(breakdown.c.scope).where(
             breakdown.c.scope == scope,
             breakdown.c.per == per,
             breakdown.c.agent == agent,
@@ -457,10 +467,10 @@ class SharedLedger(Ledger):
         )
         is_room = rows.scalar_subquery() < bindparam("most")
         columns = [breakdown.c[name] for name in AMOUNTS]
-        given = [bindparam(f"add_{column.name}", type_=column.type) for column in columns]
+        parameters = [bindparam(f"add_{column.name}", type_=column.type) for column in columns]
         row = self._database.insert(breakdown).from_select(
             ["scope", "per", "agent", "part", *AMOUNTS],
-            select(scope, per, agent, part, *given).where(or_(known.exists(), is_room)),
+            select(scope, per, agent, part, *parameters).where(or_(existing.exists(), is_room)),
         )
         return row.on_conflict_do_update(
             index_elements=["scope", "per", "agent", "part"],
@@ -469,18 +479,21 @@ class SharedLedger(Ledger):
 
 
 def end_of_window(now: float, per: Per, zone: tzinfo) -> float:
-    """When an hour, a day or a month ends, in seconds since 1970.
+    """End of an hour, a day or a month, in seconds since 1970.
 
     >>> datetime.fromtimestamp(end_of_window(0, "month", UTC), UTC).isoformat()
     '1970-02-01T00:00:00+00:00'
     """
     local = datetime.fromtimestamp(now, zone)
     if per == "hour":
+        # Some zones are half an hour or 45 minutes off, and their hours begin then.
         offset = local.utcoffset() or timedelta()
         return now // 1 - (now + offset.total_seconds()) // 1 % 3600 + 3600
     following = local.date() + timedelta(days=1)
     if per == "month":
+        # Four days after the 28th it is the next month, however long this one is.
         following = (local.replace(day=28) + timedelta(days=4)).date().replace(day=1)
+    # By the calendar: a day on which the clock is changed has 23 or 25 hours.
     return datetime.combine(following, time(), zone).timestamp()
 
 
@@ -501,6 +514,6 @@ def _fields_of(scope: Any) -> set[str]:
     except (TypeError, ValueError):
         raise ArgumentError("scope", f"must be a template, got {scope!r}.", hint) from None
     fields = {name for _, name, _, _ in parts if name is not None}
-    if unknown := fields - _FIELDS.keys():
-        raise ArgumentError("scope", f"{scope!r} has the field {min(unknown)!r}.", hint)
+    if others := fields - _FIELDS.keys():
+        raise ArgumentError("scope", f"{scope!r} has the field {min(others)!r}.", hint)
     return fields

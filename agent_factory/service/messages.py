@@ -44,7 +44,7 @@ class HeldMessage:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a message does if its thread is not idle.
+    """Behaviour of a message if its thread is not idle.
 
     Args:
         busy: What it does if a run works on the thread, or is queued for it.
@@ -61,7 +61,7 @@ def submit(
     backend: Backend,
     job: MessageJob,
     arrival: Arrival,
-    metadata: dict[str, Any],
+    metadata: dict[str, object],
     title: str | None,
     delay: float | None,
 ) -> None:
@@ -100,11 +100,11 @@ def submit(
             if isinstance(read_job(connection.execute(of_run).scalar() or "{}"), UndoJob):
                 how = "queue"  # what a run has done is undone first
         if is_busy and how in ("interrupt", "rollback"):
-            ended = backend.queue.end_runs(connection, row, arrival.by)
+            earlier_runs = backend.queue.end_runs(connection, row, arrival.by)
             if how == "interrupt":
                 before = [
                     message
-                    for earlier in (read_job(run.payload) for run in ended)
+                    for earlier in (read_job(run.payload) for run in earlier_runs)
                     if isinstance(earlier, MessageJob)
                     for message in (
                         *earlier.before,
@@ -115,8 +115,8 @@ def submit(
             else:
                 job = replace(job, rollback=row.run)
         if row.title is None and title is not None:  # it was created before its first message
-            named = update(threads).where(threads.c.thread_id == thread_id)
-            connection.execute(named.values(title=title))
+            statement = update(threads).where(threads.c.thread_id == thread_id)
+            connection.execute(statement.values(title=title))
         backend.queue.add_run(connection, job, metadata=metadata)
         if not is_busy or how != "queue":
             backend.queue.queue(connection, job)
@@ -128,31 +128,32 @@ def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[Hel
     Raises:
         NotFound: There is no such thread, or it belongs to another tenant.
     """
-    queued = select(runs).where(
+    query = select(runs).where(
         runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
     )
     of_thread = select(threads.c.tenant, threads.c.status).where(threads.c.thread_id == thread)
     with backend.database.read() as connection:
         row = connection.execute(of_thread).first()
-        rows = connection.execute(queued.order_by(runs.c.seq)).all()
+        rows = connection.execute(query.order_by(runs.c.seq)).all()
     if row is None or tenant not in (None, row.tenant):
         raise NotFound(f"thread {thread!r}", "does not exist.")
-    held = []
+    messages = []
+    # Behind a run that works, messages are queued and not held.
     for run in rows if row.status == "waiting" else ():
         if not isinstance(job := read_job(run.payload), MessageJob):
             continue
         input = load(b64decode(job.input)) or {"messages": ()}  # none if it only goes on
         text = "\n".join(message.text for message in input["messages"])
-        held.append(HeldMessage(run.run_id, text, job.checkpoint, run.created_at))
-    return held
+        messages.append(HeldMessage(run.run_id, text, job.checkpoint, run.created_at))
+    return messages
 
 
-def as_input(message: Any, message_id: str) -> dict[str, Any]:
+def as_input(message: object, message_id: str) -> dict[str, Any]:
     """An input of the agent; its last message has the id."""
-    given = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
-    listed = given.get("messages", message)
+    values = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
+    content = values.get("messages", message)
     try:
-        messages = convert_to_messages(listed if isinstance(listed, list) else [listed])
+        messages = convert_to_messages(content if isinstance(content, list) else [content])
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise ArgumentError(
             "message",
@@ -161,20 +162,21 @@ def as_input(message: Any, message_id: str) -> dict[str, Any]:
         ) from error
     if messages and messages[-1].id is None:
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
-    inputs: dict[str, Any] = without_claims({**given, "messages": messages})
+    inputs: dict[str, object] = without_claims({**values, "messages": messages})
     return inputs
 
 
-def as_text(given: Mapping[str, Any] | None) -> str:
+def as_text(inputs: Mapping[str, object] | None) -> str:
     """An input of the agent as text, which a worker loads."""
     try:
-        return b64encode(dump(given)).decode()
+        return b64encode(dump(inputs)).decode()
     except TypeError as error:  # such as a number of more than 64 bits
         raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
-_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+_PARTS: dict[str, tuple[Callable[[object], bool], str]] = {
     "configurable": (lambda value: isinstance(value, Mapping), "an object"),
+    # `type` and not isinstance: True and False are ints.
     "max_concurrency": (lambda value: type(value) is int and value > 0, "a number from 1"),
     "metadata": (lambda value: isinstance(value, Mapping), "an object"),
     "recursion_limit": (lambda value: type(value) is int and value > 0, "a number from 1"),
@@ -208,7 +210,7 @@ def as_config(
         ConfigNotAllowed: It has a part or a key that may not be set.
         ArgumentError: A part has another type.
     """
-    absent: tuple[Any, ...] = (None, [], (), {})
+    absent: tuple[object, ...] = (None, [], (), {})
     parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
     if others := sorted(parts.keys() - _PARTS):
         takes = f"It takes {', '.join(_PARTS)}."

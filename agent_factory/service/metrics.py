@@ -37,11 +37,13 @@ class Metrics:
         except ImportError:
             self._runs = self._seconds = self._takeovers = None
             return
-        made: Any = meter()
+        otel_meter: Any = meter()
         name = "agent_factory.service"
-        self._runs = made.create_counter(f"{name}.runs", "{run}", "Jobs that have ended")
-        self._seconds = made.create_histogram(f"{name}.run.duration", "s", "How long a job ran")
-        self._takeovers = made.create_counter(
+        self._runs = otel_meter.create_counter(f"{name}.runs", "{run}", "Jobs that have ended")
+        self._seconds = otel_meter.create_histogram(
+            f"{name}.run.duration", "s", "How long a job ran"
+        )
+        self._takeovers = otel_meter.create_counter(
             f"{name}.takeovers", "{run}", "Jobs taken over from workers that have died"
         )
         gauges = {
@@ -49,8 +51,8 @@ class Metrics:
             "waits": (waits, "agent", waits.c.agent, waits.c.decided_at.is_(None)),
             "workers": (workers, "draining", workers.c.draining, None),
         }
-        for kind, given in gauges.items():
-            made.create_observable_gauge(f"{name}.{kind}", [self._counted(*given)], "1")
+        for kind, arguments in gauges.items():
+            otel_meter.create_observable_gauge(f"{name}.{kind}", [self._counted(*arguments)], "1")
 
     def ended(self, agent: str, status: str, seconds: float) -> None:
         """Count a job that has ended."""
@@ -67,14 +69,14 @@ class Metrics:
     def _counted(self, table: Table, label: str, column: ColumnElement[Any], where: Any) -> Measure:
         from opentelemetry.metrics import Observation
 
-        found = select(column, func.count()).select_from(table).group_by(column)
+        query = select(column, func.count()).select_from(table).group_by(column)
         if where is not None:
-            found = found.where(where)
+            query = query.where(where)
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             try:
                 with self._database.read() as connection:
-                    rows = connection.execute(found).all()
+                    rows = connection.execute(query).all()
             except DatabaseUnavailable:
                 return []
             return [Observation(number, {label: value}) for value, number in rows]

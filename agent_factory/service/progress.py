@@ -38,7 +38,7 @@ class Progress:
         self._since = time.monotonic()
 
     def notice(self) -> NoWorker | MessageHeld | None:
-        """What is missing, if nothing has come for a while: once, and in the log as well."""
+        """Return what is missing if nothing has come for a while: once, and in the log as well."""
         if self._has_said or time.monotonic() - self._since < SAY_AFTER:
             return None
         self._since = time.monotonic()
@@ -58,7 +58,7 @@ class Progress:
 def what_is_missing(
     backend: Backend, run_id: str, since: str = ""
 ) -> NoWorker | MessageHeld | None:
-    """What a run needs to go on, if nobody does it: a worker, or a decision."""
+    """Return the lack of a worker or of a decision that a run waits for, as an error, or None."""
     subject, now = f"run {run_id!r}", backend.database.now
     with backend.database.read() as connection:
         run = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
@@ -86,12 +86,13 @@ def what_is_missing(
         return NoWorker(
             subject, f"is {run.status}{since} and waits for a worker: none runs.", _START
         )
-    known = sorted({name for detail in details for name in detail.get("agents", (agent,))})
-    if agent not in known:
+    # A worker that does not list its agents may have this one.
+    agents = sorted({name for detail in details for name in detail.get("agents", (agent,))})
+    if agent not in agents:
         return NoWorker(
             subject,
             f"is {run.status}{since} and waits for a worker with the agent {agent!r}; "
-            f"those that run have {known}.",
+            f"those that run have {agents}.",
             _START,
         )
     return None

@@ -30,13 +30,15 @@ class PublicState:
     def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
         self._keys: dict[tuple[str, ...], frozenset[str]] = {(): _output_keys(graph)}
         for name, inner in graph.get_subgraphs(recurse=True):
+            # LangGraph separates the graphs of a path by "|".
             self._keys[tuple(name.split("|"))] = _output_keys(inner)
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys[()]
 
-    def of_part(self, part: Mapping[str, Any]) -> dict[str, Any]:
+    def of_part(self, part: Mapping[str, Any]) -> dict[str, object]:
         """A part of a stream in LangGraph's version 2, without private keys."""
+        # A namespace has the id of the task behind the name of its node: "node:id".
         nodes = tuple(place.partition(":")[0] for place in part["ns"])
         keys = self._keys.get(nodes, _ANSWER)
         return {**part, "data": _shown_data(part["type"], part["data"], keys)}
@@ -51,8 +53,8 @@ class PublicState:
 
 
 def _output_keys(graph: Any) -> frozenset[str]:
-    named = graph.output_channels
-    return frozenset([named] if isinstance(named, str) else named) | {INTERRUPT}
+    channels = graph.output_channels
+    return frozenset([channels] if isinstance(channels, str) else channels) | {INTERRUPT}
 
 
 def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
@@ -68,29 +70,30 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
         return {**data, "payload": _shown_data("tasks", data["payload"], keys)}
     if mode not in ("tasks", "checkpoints"):
         return data  # tokens, and what the agent itself sends to its users
-    shown = {
+    public = {
         name: _shown(value, keys) if name in ("input", "result", "values") else value
         for name, value in data.items()
     }
-    if "tasks" in shown:
-        shown["tasks"] = [
+    if "tasks" in public:
+        public["tasks"] = [
             {**_shown_data(mode, task, keys), "state": None} for task in data["tasks"]
         ]
-    return shown
+    return public
 
 
-def _shown(value: Any, keys: frozenset[str]) -> Any:
+def _shown(value: object, keys: frozenset[str]) -> object:
     """A state, an update of it, or the input of a node."""
     if isinstance(value, list | tuple):
-        return [_shown(one, keys) for one in value]
+        return [_shown(item, keys) for item in value]
     if isinstance(value, Command):
+        # A node may return a command, whose update is written to the state.
         value = value.update
     elif isinstance(value, BaseMessage | Interrupt):
         return value
     elif isinstance(value, BaseModel):
         value = dict(value)
     elif is_dataclass(value) and not isinstance(value, type):
-        value = {one.name: getattr(value, one.name) for one in fields(value)}
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         # The input of a task that runs a tool is a list with its call.
         is_call = value.get("type") == "tool_call" and value.keys() <= _CALL

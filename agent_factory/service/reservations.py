@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, update
 
@@ -13,8 +12,8 @@ from agent_factory.service.tables import AMOUNTS, ledger, reservations, workers
 _ROUNDING = 1e-12  # what adding up floats may leave of nothing, in US dollars
 
 GIVE_BACK = {
-    column: case((column - held > _ROUNDING, column - held), else_=0)
-    for column, held in (
+    column: case((column - amount > _ROUNDING, column - amount), else_=0)
+    for column, amount in (
         (ledger.c[f"{name}_reserved"], bindparam(f"{name}_held", type_=ledger.c[name].type))
         for name in AMOUNTS
     )
@@ -28,10 +27,10 @@ _GIVEN_BACK = (
 )
 
 
-def end_reservation(connection: Connection, id: str) -> Mapping[str, Any]:
+def end_reservation(connection: Connection, id: str) -> Mapping[str, object]:
     """Delete a reservation; return the parameters of `GIVE_BACK`, zeros if it has expired."""
-    ended = delete(reservations).where(reservations.c.id == id).returning(reservations)
-    row: dict[str, Any] = dict(connection.execute(ended).mappings().first() or {})
+    statement = delete(reservations).where(reservations.c.id == id).returning(reservations)
+    row: dict[str, object] = dict(connection.execute(statement).mappings().first() or {})
     return {f"{name}_held": row.get(name, 0) for name in AMOUNTS}
 
 
@@ -50,13 +49,13 @@ def expire_reservations(database: Database) -> int:
     is_orphan = reservations.c.owner.is_not(None) & reservations.c.owner.not_in(
         select(workers.c.id)
     )
-    expired = select(reservations).where(or_(reservations.c.expires <= database.now, is_orphan))
+    query = select(reservations).where(or_(reservations.c.expires <= database.now, is_orphan))
     with database.read() as connection:
-        rows = connection.execute(expired).all()
+        rows = connection.execute(query).all()
     for row in rows:
         # One transaction each: two processes that do this at once wait for each other only once.
         with database.begin() as connection:
-            held = end_reservation(connection, row.id)
+            amounts = end_reservation(connection, row.id)
             place = {"at_scope": row.scope, "at_per": row.per}
-            connection.execute(_GIVEN_BACK, {**place, **held})
+            connection.execute(_GIVEN_BACK, {**place, **amounts})
     return len(rows)

@@ -1,4 +1,4 @@
-"""What a value for `Command(resume=...)` decides about the calls that a thread waits for."""
+"""Decisions in a value for `Command(resume=...)` about the calls that a thread waits for."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:
     by_interrupt: dict[str, list[PendingCall]] = defaultdict(list)
     for call in pending.calls:
         by_interrupt[call.interrupt_id].append(call)
+    # As in LangGraph: a mapping whose keys are ids of interrupts has an answer for each of them.
     answers = value
     if not (isinstance(value, Mapping) and value and by_interrupt.keys() >= value.keys()):
         if len(by_interrupt) > 1:
@@ -37,7 +38,7 @@ def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:
                 f"Pass a mapping of their ids: {', '.join(by_interrupt)}.",
             )
         answers = dict.fromkeys(by_interrupt, value)
-    decisions: dict[str, Any] = {}
+    decisions: dict[str, object] = {}
 
     def note(call: PendingCall, decision: Any) -> Judgement:
         decisions[call.digest] = decision

@@ -68,7 +68,7 @@ class RunInfo:
 
 
 class Run:
-    """What becomes of a message: its events, its result, a way to cancel it.
+    """Run of a message: its events, its result, a way to cancel it.
 
     Made by `Service.submit` and `Service.run`.
 
@@ -82,12 +82,12 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """Where the run is now."""
+        """Status of the run now."""
         return self.info.status
 
     @property
     def info(self) -> RunInfo:
-        """What is known about the run now."""
+        """Facts about the run now."""
         row = self._look()
         status = row.status
         if status == "queued" and row.job is None:
@@ -110,18 +110,18 @@ class Run:
 
     @property
     def missing(self) -> NoWorker | MessageHeld | None:
-        """What the run needs to go on if nobody works on it: a worker, or a decision."""
+        """Lack of a worker or of a decision that the run waits for, as an error, or None."""
         return self._backend.call(lambda: what_is_missing(self._backend, self.id))
 
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages that were submitted with it; the thread gets them when the run begins."""
         job = read_job(self._look().payload)
-        given = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
-        return [] if given is None else list(given["messages"])
+        inputs = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
+        return [] if inputs is None else list(inputs["messages"])
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the agent's `invoke` would return, once the run has ended or pauses.
+        """Return the output of the agent's `invoke`, once the run has ended or pauses.
 
         If the run waits for a worker, or its message is held until a decision, the logger
         "agent_factory.service" warns after two seconds, once.
@@ -140,23 +140,23 @@ class Run:
                 the reason.
         """
         attempts = self._outcomes(timeout)
-        while not (found := next(attempts)):
+        while not (outcome := next(attempts)):
             self._backend.log.wait()
-        return found[0]
+        return outcome[0]
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Async variant of `result`."""
         attempts, threads = self._outcomes(timeout), self._backend.database.threads
         loop = asyncio.get_running_loop()
-        while not (found := await loop.run_in_executor(threads, next, attempts)):
+        while not (outcome := await loop.run_in_executor(threads, next, attempts)):
             await self._backend.log.await_news()
-        return found[0]
+        return outcome[0]
 
-    def _outcomes(self, timeout: float | None) -> Iterator[tuple[Any] | None]:
+    def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | None]:
         """The result once it is there, and None while the caller has to wait for it."""
-        begun, progress = time.monotonic(), Progress(self._backend, self.id)
+        start, progress = time.monotonic(), Progress(self._backend, self.id)
         while (row := self._look()).status in ("queued", "running"):
-            if timeout is not None and time.monotonic() - begun > timeout:
+            if timeout is not None and time.monotonic() - start > timeout:
                 raise progress.timed_out(f"is {self.status}", timeout)
             progress.notice()
             yield None
@@ -203,6 +203,7 @@ class Run:
     ) -> AsyncIterator[dict[str, Any]]:
         """Async variant of `stream`."""
         parts, threads = self._parts(after, timeout), self._backend.database.threads
+        # A future cannot raise StopIteration, so `next` returns a mark at the end.
         loop, end = asyncio.get_running_loop(), {"type": "no part"}
         while (part := await loop.run_in_executor(threads, next, parts, end)) is not end:
             if part is None:
@@ -210,21 +211,23 @@ class Run:
             else:
                 yield part
 
-    def _parts(self, after: str | None, timeout: float | None) -> Iterator[dict[str, Any] | None]:
+    def _parts(
+        self, after: str | None, timeout: float | None
+    ) -> Iterator[dict[str, object] | None]:
         """Parts of the stream, and None where the caller has to wait for the next one."""
         job, row, part = None, 0, -1
         if after is not None:
             # The id of a part names its job, which must not be one of another tenant's thread.
-            found_id = re.fullmatch(rf"({re.escape(self.thread_id)}/\d+):(\d+):(\d+)", after)
-            if found_id is None:
+            match = re.fullmatch(rf"({re.escape(self.thread_id)}/\d+):(\d+):(\d+)", after)
+            if match is None:
                 hint = "Pass the `id` of a part of this run's stream."
                 raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint)
-            job, row, part = found_id[1], int(found_id[2]), int(found_id[3])
+            job, row, part = match[1], int(match[2]), int(match[3])
         log, since = self._backend.log, time.monotonic()
         progress = Progress(self._backend, self.id)
 
-        def notice() -> dict[str, Any] | None:
-            """What the caller waits for, if it is time to say so."""
+        def notice() -> dict[str, object] | None:
+            """Return a part that says what the caller waits for, if it is time to say so."""
             missing = progress.notice()
             if missing is None:
                 return None
@@ -246,19 +249,19 @@ class Run:
             return run.job != job or run.status not in ("queued", "running")
 
         # The row of the last part that was seen may have more parts.
-        for found in log.read(job, row - 1, has_ended):
-            if found is None:
+        for entry in log.read(job, row - 1, has_ended):
+            if entry is None:
                 if timeout is not None and time.monotonic() - since > timeout:
                     raise progress.timed_out("has no news", timeout)
                 yield notice()
                 continue
             since = time.monotonic()
             progress.news()
-            number, parts = found
-            for position, one in enumerate(parts):
+            number, parts = entry
+            for position, event in enumerate(parts):
                 if (number, position) > (row, part):
                     after = f"{job}:{number}:{position}"
-                    yield {**one, "id": after}
+                    yield {**event, "id": after}
             if parts[-1]["type"] == "end":
                 return
         run = self._look()
@@ -285,6 +288,7 @@ class Run:
         """
         if undo and roll_back:
             raise ArgumentError("roll_back", "does not go with undo.", "Pass one of them.")
+        # Two calls: the second writes the state in other transactions, under the first's lease.
         to_roll_back = self._backend.call(partial(self._cancel, by, undo, roll_back))
         if to_roll_back is not None:
             self._backend.call(partial(roll_back_thread, self._backend, *to_roll_back))
@@ -309,10 +313,11 @@ class Run:
                 if goes_back and following is None:
                     lease = take_lease(connection, self.thread_id)
             else:
-                withdrawn = update(runs).where(runs.c.run_id == self.id)
-                connection.execute(withdrawn.values(status="cancelled"))
+                statement = update(runs).where(runs.c.run_id == self.id)
+                connection.execute(statement.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
         if run.job is not None:
+            # After the commit. Only the lease stops the run; this spares the engine a job.
             self._backend.engine.cancel(run.job)
         return None if lease is None else (thread, lease)
 

@@ -60,7 +60,7 @@ from agent_factory.upstream import COPY_BRANCH, RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
 
-_UNENDED = ("queued", "running")
+_ACTIVE = ("queued", "running")
 
 
 class Runner:
@@ -72,7 +72,7 @@ class Runner:
         self._lock = Lock()
         self._own_loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, job: str, payload: str) -> dict[str, Any]:
+    def run(self, job: str, payload: str) -> dict[str, object]:
         """Carry out a job, or continue it where another worker was cut short.
 
         Returns:
@@ -87,7 +87,7 @@ class Runner:
             pass_on = partial(self._queue.pass_on, work.agent, work.tenant)
             self._database.retried(pass_on, seconds=math.inf)
             return {"status": "passed on"}
-        begun, usage = monotonic(), UsageHandler()
+        start, usage = monotonic(), UsageHandler()
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work, usage))
         except LeaseLost:
@@ -107,8 +107,9 @@ class Runner:
             outcome = self._database.retried(
                 lambda: self._fail(job, work, text, usage), seconds=math.inf
             )
+        # After the transaction with the outcome: who reads this event may look the run up.
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
-        self._backend.metrics.ended(work.agent, outcome["status"], monotonic() - begun)
+        self._backend.metrics.ended(work.agent, outcome["status"], monotonic() - start)
         return outcome
 
     def _attempt(self, job: str, work: ThreadJob, usage: UsageHandler) -> dict[str, Any]:
@@ -120,7 +121,7 @@ class Runner:
             run = connection.execute(select(runs).where(runs.c.run_id == work.run)).first()
             if run is None or run.job != job or run.status == "cancelled":
                 raise LeaseLost(f"Run {work.run!r} was cancelled.")
-            if run.status not in _UNENDED:
+            if run.status not in _ACTIVE:
                 # A worker has finished the job and died before the engine knew. By now the thread
                 # may work on its next message.
                 return {
@@ -153,9 +154,9 @@ class Runner:
         if attempt.continues:
             self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
-            shared = SharedApprovals(self._database, self._queue, lease, work.tenant, work.agent)
+            approvals = SharedApprovals(self._database, self._queue, lease, work.tenant, work.agent)
             effects = effects_of_run(SharedEffects(self._database, lease), work.run)
-            with effects, approvals_of_run(shared):
+            with effects, approvals_of_run(approvals):
                 self._follow(job, attempt, parts)
         return self._finish(job, work, attempt, usage.added_to(run.usage))
 
@@ -163,12 +164,13 @@ class Runner:
         """Run to the end or to the next pause, and write what happens to the event log."""
 
         def note(part: Any) -> None:
+            # LangGraph reports an interrupt of an agent inside at the top, too.
             if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
-                attempt.paused = True
-            asked = part["type"] in attempt.asked and (attempt.subgraphs or not part["ns"])
-            if asked or part["type"] in attempt.watched:
-                shown = attempt.agent.public.of_part(part)
-                self._log.add(job, shown if asked else {**shown, "asked": False})
+                attempt.is_paused = True
+            is_asked = part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"])
+            if is_asked or part["type"] in attempt.studio_modes:
+                public = attempt.agent.public.of_part(part)
+                self._log.add(job, public if is_asked else {**public, "asked": False})
 
         if isinstance(parts, Iterator):
             for part in parts:
@@ -176,8 +178,8 @@ class Runner:
             return
 
         async def follow() -> None:
-            made: AsyncIterator[Any] = parts if hasattr(parts, "__aiter__") else await parts
-            async for part in made:
+            stream: AsyncIterator[object] = parts if hasattr(parts, "__aiter__") else await parts
+            async for part in stream:
                 note(part)
 
         asyncio.run_coroutine_threadsafe(follow(), self._loop).result()
@@ -192,9 +194,9 @@ class Runner:
                 Thread(target=run, name="agent-factory-async", daemon=True).start()
             return self._own_loop
 
-    def _undo(self, agent: RegisteredAgent, work: UndoJob, lease: Lease) -> dict[str, Any]:
+    def _undo(self, agent: RegisteredAgent, work: UndoJob, lease: Lease) -> dict[str, object]:
         """Run the compensations of a run that was ended, and say in the audit what became of it."""
-        found: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
+        report: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
         with effects_of_run(SharedEffects(self._database, lease), work.of):
             for once in agent.once:
                 if agent.asynchronous:
@@ -202,21 +204,21 @@ class Runner:
                     undone = asyncio.run_coroutine_threadsafe(undoing, self._loop).result()
                 else:
                     undone = undo_effects(once, work.of)
-                for kind, effects in found.items():
+                for kind, effects in report.items():
                     effects += map(str, getattr(undone, kind))
         with self._database.begin() as connection:
             lease.check(connection)
             row = lock_thread(connection, work.thread)
             assert row is not None
-            self._queue.record(connection, row, "service", "undo", found)
+            self._queue.record(connection, row, "service", "undo", report)
             self._queue.settle(connection, work.thread, work.run, "done")
-        return {"status": "done", **found}
+        return {"status": "done", **report}
 
     def _finish(
-        self, job: str, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        waiting_for = attempt.pending() if attempt.paused else None
-        place: dict[str, Any] = {"checkpoint_id": attempt.saver.latest}
+        self, job: str, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, object]]
+    ) -> dict[str, object]:
+        waiting_for = attempt.pending() if attempt.is_paused else None
+        place: dict[str, object] = {"checkpoint_id": attempt.saver.latest}
         with self._database.begin() as connection:
             attempt.lease.check(connection)
             if not waiting_for:
@@ -225,8 +227,8 @@ class Runner:
                 return {"status": "done", **place}
             stop = {"job": job, **place}
             write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
-            counted = update(runs).where(runs.c.run_id == work.run).values(usage=usage)
-            connection.execute(counted)
+            statement = update(runs).where(runs.c.run_id == work.run).values(usage=usage)
+            connection.execute(statement)
         return {"status": "waiting", **place}
 
     def _may_end(self, connection: Connection, job: str, work: ThreadJob) -> Row[Any] | None:
@@ -237,7 +239,7 @@ class Runner:
         """
         thread = lock_thread(connection, work.thread)
         run = connection.execute(select(runs).where(runs.c.run_id == work.run)).first()
-        if thread is None or run is None or run.job != job or run.status not in _UNENDED:
+        if thread is None or run is None or run.job != job or run.status not in _ACTIVE:
             return None
         others = select(workers.c.id).where(workers.c.id == thread.owner)
         if thread.owner != self._worker() and connection.execute(others).first() is not None:
@@ -245,7 +247,7 @@ class Runner:
         take_lease(connection, work.thread)
         return run
 
-    def _fail(self, job: str, work: ThreadJob, text: str, usage: UsageHandler) -> dict[str, Any]:
+    def _fail(self, job: str, work: ThreadJob, text: str, usage: UsageHandler) -> dict[str, object]:
         with self._database.begin() as connection:
             run = self._may_end(connection, job, work)
             if run is not None:
@@ -253,7 +255,7 @@ class Runner:
                 self._queue.settle(connection, work.thread, work.run, "failed", **values)
         return {"status": "failed", "error": text}
 
-    def _take_back(self, what: str, job: str, work: DecisionJob, text: str) -> dict[str, Any]:
+    def _take_back(self, what: str, job: str, work: DecisionJob, text: str) -> dict[str, object]:
         """Take decisions back that the agent cannot carry out; they can be made again.
 
         They are stranded if no node takes them, and refused if the review does: for a tool of an
@@ -309,27 +311,34 @@ class _Attempt:
         if not isinstance(message, MessageJob):  # of a run that `reindex` has found
             place = {name: getattr(work, name) for name in ("run", "thread", "tenant", "agent")}
             message = MessageJob(**place, priority=work.priority, input="")
-        asked = (getattr(work, "stream", None), message.stream, agent.stream)
-        self.asked = {*next(modes for modes in asked if modes is not None)}
+        choices = (getattr(work, "stream", None), message.stream, agent.stream)
+        self.modes = {*next(modes for modes in choices if modes is not None)}
         self.subgraphs = message.subgraphs
-        self.watched = {"custom", "messages", "updates"} if agent.decisions else set()
+        self.studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = message.context
         self.saver = FencedSaver(backend.database, lease, job)
-        self.paused = self.continues = False
+        self.is_paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)
-        stops: dict[str, Any] = {}
+        stops: dict[str, str | list[str]] = {}
         for name in ("interrupt_before", "interrupt_after"):
-            own, more = getattr(agent.graph, f"{name}_nodes"), getattr(message, name) or ()
+            agent_nodes, run_nodes = (
+                getattr(agent.graph, f"{name}_nodes"),
+                getattr(message, name) or (),
+            )
             # A run adds pauses to those of the agent, which may be reviews, and removes none.
-            everywhere = "*" in (own, more)
-            stops[f"{name}_nodes"] = "*" if everywhere else [*dict.fromkeys([*own, *more])]
+            everywhere = "*" in (agent_nodes, run_nodes)
+            stops[f"{name}_nodes"] = (
+                "*" if everywhere else [*dict.fromkeys([*agent_nodes, *run_nodes])]
+            )
         self._graph = agent.stored_in(self.saver, store).copy(update=stops)
-        given = message.config
+        config = message.config
         self._config: RunnableConfig = {
-            **given,
-            "configurable": {**given.get("configurable", {}), "thread_id": work.thread},
+            **config,
+            "configurable": {**config.get("configurable", {}), "thread_id": work.thread},
             "metadata": {
+                # First, so that metadata of a client cannot replace the keys below. With a known
+                # run id, LangGraph would drop the input, and pass a pause (see `upstream.RUN_ID`).
                 **{key: value for key, value in run.metadata.items() if key != RUN_ID},
                 RUN_KEY: work.run,
                 JOB_KEY: job,
@@ -340,20 +349,22 @@ class _Attempt:
             "callbacks": [Fence(backend.database, lease), usage, *backend.callbacks],
         }
 
-    def start(self) -> Any:
+    def start(self) -> object:
         """Begin or continue the run; return its stream, or None if the job is done."""
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
-            "stream_mode": sorted({*self.asked, *self.watched, "updates"}),
+            # `_follow` finds interrupts in the updates, whatever the client asks for.
+            "stream_mode": sorted({*self.modes, *self.studio_modes, "updates"}),
             "subgraphs": True,
             "version": "v2",
         }
         if self._context is not None:
             options["context"] = self._context
-        stored = self.saver.get_tuple(self._config)
-        if stored is not None:
-            self.saver.latest = stored.checkpoint["id"]
-        if stored is not None and stored.metadata.get(JOB_KEY) == self._job:
+        latest = self.saver.get_tuple(self._config)
+        if latest is not None:
+            self.saver.latest = latest.checkpoint["id"]
+        # The job has stored a checkpoint before: another worker was cut short in it.
+        if latest is not None and latest.metadata.get(JOB_KEY) == self._job:
             return self._continue(options)
         work = self._work
         if isinstance(work, DecisionJob):
@@ -364,39 +375,39 @@ class _Attempt:
                 return self._reviewed(approve, aapprove, None, options)
             return self._reviewed(decide, adecide, decisions, options)
         assert isinstance(work, MessageJob)  # to undo a run, none is attempted
-        given = load(b64decode(work.input))
-        if stored is not None and work.rollback:
-            stored = checkpoint_before(self.saver, work.thread, work.rollback)
-            if stored is None:
+        inputs = load(b64decode(work.input))
+        if latest is not None and work.rollback:
+            latest = checkpoint_before(self.saver, work.thread, work.rollback)
+            if latest is None:
                 self.saver.delete_thread(work.thread)
             else:
-                self._from = stored.checkpoint["id"]
-        unread = self._unread(stored, work.before) if work.before else []
+                self._from = latest.checkpoint["id"]
+        unread = self._unread(latest, work.before) if work.before else []
         if work.checkpoint is not None:
             self._from = None if work.checkpoint == self.saver.latest else work.checkpoint
-        if given is None:
+        if inputs is None:
             return self._go_on(options)
         for earlier in reversed(unread):
-            given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
+            inputs = {**earlier, **inputs, "messages": [*earlier["messages"], *inputs["messages"]]}
         snapshot = self._graph.get_state(self._place())
         # A run that failed or was cancelled leaves a thread in the middle of a turn.
         if snapshot.tasks and START not in snapshot.next:
-            return self._reviewed(add_input, aadd_input, given, options)
-        return self._stream(given, options)
+            return self._reviewed(add_input, aadd_input, inputs, options)
+        return self._stream(inputs, options)
 
-    def _unused(self, decisions: Mapping[str, Any]) -> dict[str, Any]:
+    def _unused(self, decisions: Mapping[str, object]) -> dict[str, object]:
         """The decisions that no task of this job has taken, by the digests of their calls.
 
-        Each call is a separate task: of those that a dead worker has begun, some have stored
+        Each call is a task: of those that a dead worker has begun, some have stored
         what came of their decision, and others nothing. A task that has asked again has taken its
         decision, also where the next question is the same: another reviewer may ask it.
         """
         this_thread = questions.c.thread_id == self._work.thread
         with self._database.read() as connection:
-            asked = select(questions.c.interrupt_id).where(
+            query = select(questions.c.interrupt_id).where(
                 this_thread, questions.c.job == self._job
             )
-            asked_again = {*connection.execute(asked).scalars()}
+            asked_again = {*connection.execute(query).scalars()}
         calls = self.pending().calls
         still_open = {call.digest for call in calls if call.interrupt_id not in asked_again}
         if not calls:
@@ -404,22 +415,22 @@ class _Attempt:
         return {digest: decisions[digest] for digest in decisions if digest in still_open}
 
     def _unread(
-        self, stored: CheckpointTuple | None, before: Sequence[tuple[str, str, str | None]]
+        self, latest: CheckpointTuple | None, before: Sequence[tuple[str, str, str | None]]
     ) -> list[Any]:
         """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""
         snapshot = self._graph.get_state(self._config)
-        unread: list[Any] = []
+        unread: list[object] = []
         for run, input, checkpoint in before:
-            reached = stored is not None and stored.metadata.get(RUN_KEY) == run
-            unread = [] if reached else unread
-            if checkpoint is not None and not reached:
+            is_reached = latest is not None and latest.metadata.get(RUN_KEY) == run
+            unread = [] if is_reached else unread
+            if checkpoint is not None and not is_reached:
                 self._from = checkpoint
             message = load(b64decode(input))
-            if message is not None and (not reached or START in snapshot.next):
+            if message is not None and (not is_reached or START in snapshot.next):
                 unread.append(message)
         return unread
 
-    def _go_on(self, options: Mapping[str, Any]) -> Any:
+    def _go_on(self, options: Mapping[str, object]) -> object:
         """Go on without a message. A decision holds for the run that it was made in, and no other.
 
         So a client cannot let a call run that was decided about before, by going on after a
@@ -427,27 +438,27 @@ class _Attempt:
         """
         place = self._place()
         turns = repeat_review(self._graph, place, earlier=self._from is not None)
-        self.paused = any(self._pauses(graph, at, ended) for graph, at, ended in turns)
+        self.is_paused = any(self._pauses(graph, at, node) for graph, at, node in turns)
         if turns[0][1] is not place:
             self._from = None  # it was written to, so it is the newest
-        if not self.paused:
+        if not self.is_paused:
             return self._stream(None, options)
         if self._from is not None:
             self._graph.update_state(place, None, COPY_BRANCH)
         return None
 
-    def _pauses(self, graph: Any, place: RunnableConfig, ended: str | None) -> bool:
-        """Whether a run that goes on stops at once, at a pause that an agent itself has set.
+    def _pauses(self, graph: Any, place: RunnableConfig, node: str | None) -> bool:
+        """Return True if a run that goes on stops at once, at a pause that an agent itself has set.
 
         LangGraph passes a pause at which a run begins.
 
         Args:
             graph: The agent, or one that is a node of it.
             place: Where it goes on.
-            ended: The node that has written the state; None if that is to be found out.
+            node: The node that has written the state; None if that is to be found out.
         """
-        own = self.agent.graph if graph is self._graph else graph
-        before, after = own.interrupt_before_nodes, own.interrupt_after_nodes
+        agent = self.agent.graph if graph is self._graph else graph
+        before, after = agent.interrupt_before_nodes, agent.interrupt_after_nodes
         snapshot: StateSnapshot = self._graph.get_state(place)
         following = {*snapshot.next} - {START}
         if following and (before == "*" or not following.isdisjoint(before)):
@@ -455,17 +466,17 @@ class _Attempt:
         source = (snapshot.metadata or {}).get("source")
         if not (following and after) or source == "input":
             return False
-        if after == "*" or ended is not None:
-            return after == "*" or ended in after
+        if after == "*" or node is not None:
+            return after == "*" or node in after
         if source != "loop" or snapshot.parent_config is None:
             return True  # the checkpoint does not say which node was written for
         return not set(self._graph.get_state(snapshot.parent_config).next).isdisjoint(after)
 
     def pending(self) -> Pending:
-        """What the thread waits for; MissingNode if the agent does not have the node."""
+        """Waits of the thread; MissingNode if the agent does not have the node."""
         return pending(self._graph, self._config)
 
-    def _continue(self, options: Mapping[str, Any]) -> Any:
+    def _continue(self, options: Mapping[str, object]) -> object:
         """Continue a run that was cut short; None if it has ended or is paused."""
         self.pending()  # raises if no node of the agent can continue
         snapshot: StateSnapshot = self._graph.get_state(self._config)
@@ -477,19 +488,22 @@ class _Attempt:
         work = self._work
         goes_on = isinstance(work, MessageJob) and load(b64decode(work.input)) is None
         may_stop = snapshot.next and stops and (from_loop or goes_on)
-        self.paused = bool(snapshot.interrupts or may_stop)
+        self.is_paused = bool(snapshot.interrupts or may_stop)
         self.continues = True
         # A step that has finished and has no checkpoint yet is missing from `next`.
-        return self._stream(None, options) if snapshot.tasks and not self.paused else None
+        return self._stream(None, options) if snapshot.tasks and not self.is_paused else None
 
-    def _stream(self, input: Any, options: Mapping[str, Any]) -> Any:
-        method = self._graph.astream if self.agent.asynchronous else self._graph.stream
+    def _stream(self, input: object, options: Mapping[str, object]) -> object:
+        graph = self._graph
+        method: Callable[..., object] = graph.astream if self.agent.asynchronous else graph.stream
         return method(input, self._place(), **options)
 
-    def _reviewed(self, act: Any, aact: Any, value: Any, options: Mapping[str, Any]) -> Any:
+    def _reviewed(
+        self, act: Any, aact: Any, value: object, options: Mapping[str, object]
+    ) -> object:
         method = aact if self.agent.asynchronous else act
-        given = () if value is None else (value,)
-        return method(self._graph, self._place(), *given, stream=True, **options)
+        arguments = () if value is None else (value,)
+        return method(self._graph, self._place(), *arguments, stream=True, **options)
 
     def _place(self) -> RunnableConfig:
         """The config of the run: at the latest checkpoint, or where it goes back to."""
@@ -504,8 +518,10 @@ class _Attempt:
 def checkpoint_before(saver: FencedSaver, thread: str, run: str) -> CheckpointTuple | None:
     """The newest checkpoint of a thread that another run than this one has stored."""
     place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
-    found = saver.list(place)
-    return next((one for one in found if one.metadata.get(RUN_KEY) != run), None)
+    checkpoints = saver.list(place)
+    return next(
+        (checkpoint for checkpoint in checkpoints if checkpoint.metadata.get(RUN_KEY) != run), None
+    )
 
 
 def write_waits(
@@ -514,7 +530,7 @@ def write_waits(
     agent: RegisteredAgent,
     work: ThreadJob,
     waiting_for: Pending,
-    place: Mapping[str, Any],
+    place: Mapping[str, object],
 ) -> None:
     """Write what a thread waits for; each attempt of a job writes the same rows.
 
@@ -526,12 +542,13 @@ def write_waits(
         waiting_for: What the thread waits for.
         place: The `job` that has led there, and the `checkpoint_id`.
     """
-    calls: list[dict[str, Any]] = [
+    calls: list[dict[str, object]] = [
         {
             "call_id": call.id,
             "digest": call.digest,
             "tool": call.name,
             "kind": call.kind,
+            # With letters as they are, since `Inbox.waits(text=...)` searches in this text.
             "args": json.dumps(call.args, default=str, ensure_ascii=False),
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
@@ -541,6 +558,7 @@ def write_waits(
         }
         for call in waiting_for.calls
     ]
+    # The run has stopped where no call waits: one wait stands for the pause.
     if not calls:
         nothing = {"call_id": "", "digest": "", "args": "{}", "question": "null"}
         calls = [{**nothing, "tool": waiting_for.next[0], "kind": "pause", "allowed": "approve"}]
@@ -549,6 +567,7 @@ def write_waits(
         key = f"{place['job']} {call['digest'] or call['tool']}"
         row = database.insert(waits).values(
             **call,
+            # The same in each attempt, so that the row of an earlier one stays.
             wait_id=hashlib.sha256(key.encode()).hexdigest()[:16],
             thread_id=work.thread,
             tenant=work.tenant,
@@ -567,7 +586,7 @@ def write_waits(
         .where(threads.c.thread_id == work.thread)
         .values(status="waiting", run=work.run, owner=None, error=None, updated_at=now)
     )
-    paused = update(runs).where(runs.c.run_id == work.run)
+    statement = update(runs).where(runs.c.run_id == work.run)
     connection.execute(
-        paused.values(status="waiting", checkpoint_id=place["checkpoint_id"], error=None)
+        statement.values(status="waiting", checkpoint_id=place["checkpoint_id"], error=None)
     )

@@ -72,7 +72,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What delta channels are put together from."""
+        """History from which LangGraph puts delta channels together."""
         with aborting(), self._database.read() as connection:
             saver = self._on(connection)
             return saver.get_delta_channel_history(config=config, channels=channels)
@@ -83,7 +83,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         return version
 
     def knows(self, connection: Connection, thread: str, checkpoint: str) -> bool:
-        """Whether a thread has a checkpoint, as a transaction sees it."""
+        """Return True if a thread has a checkpoint, as a transaction sees it."""
         place = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint}
         return self._on(connection).get_tuple({"configurable": place}) is not None
 
@@ -99,10 +99,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """Store a checkpoint; LeaseLost if the run has lost its thread."""
         with self._fenced() as connection:
             saver = self._on(connection)
-            stored: RunnableConfig = saver.put(config, checkpoint, metadata, new_versions)
-        if not stored["configurable"]["checkpoint_ns"]:
-            self.latest = stored["configurable"]["checkpoint_id"]
-        return stored
+            place: RunnableConfig = saver.put(config, checkpoint, metadata, new_versions)
+        # Agents inside the agent store their checkpoints in namespaces.
+        if not place["configurable"]["checkpoint_ns"]:
+            self.latest = place["configurable"]["checkpoint_id"]
+        return place
 
     def put_writes(
         self,
@@ -115,11 +116,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         with self._fenced() as connection:
             self._on(connection).put_writes(config, writes, task_id, task_path)
             if self._job is not None:
-                asked = [
+                interrupts = [
                     each for channel, value in writes if channel == INTERRUPT for each in value
                 ]
-                if asked:
-                    self._note_questions(connection, self._job, asked)
+                if interrupts:
+                    self._note_questions(connection, self._job, interrupts)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a thread."""
@@ -133,27 +134,32 @@ class FencedSaver(BaseCheckpointSaver[str]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to that of the lease, with what tasks have written."""
         source: RunnableConfig = {"configurable": {"thread_id": source_thread_id}}
-        for stored in reversed([*self.list(source)]):
+        # The oldest first: each checkpoint names its parent.
+        for entry in reversed([*self.list(source)]):
             place = {
                 "thread_id": target_thread_id,
-                "checkpoint_ns": stored.config["configurable"]["checkpoint_ns"],
+                "checkpoint_ns": entry.config["configurable"]["checkpoint_ns"],
             }
-            if stored.parent_config is not None:
-                place["checkpoint_id"] = stored.parent_config["configurable"]["checkpoint_id"]
-            versions = stored.checkpoint["channel_versions"]
-            copied = self.put({"configurable": place}, stored.checkpoint, stored.metadata, versions)
-            writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
-            for task, channel, value in stored.pending_writes or ():
+            # LangGraph's savers take the id in the config for that of the parent.
+            if entry.parent_config is not None:
+                place["checkpoint_id"] = entry.parent_config["configurable"]["checkpoint_id"]
+            versions = entry.checkpoint["channel_versions"]
+            config = self.put({"configurable": place}, entry.checkpoint, entry.metadata, versions)
+            writes: dict[str, list[tuple[str, object]]] = defaultdict(list)
+            for task, channel, value in entry.pending_writes or ():
                 writes[task].append((channel, value))
-            for task, written in writes.items():
-                self.put_writes(copied, written, task)
+            for task, task_writes in writes.items():
+                self.put_writes(config, task_writes, task)
 
-    def _note_questions(self, connection: Connection, job: str, asked: Sequence[Interrupt]) -> None:
+    def _note_questions(
+        self, connection: Connection, job: str, interrupts: Sequence[Interrupt]
+    ) -> None:
         assert self._lease is not None  # see `_fenced`
         thread = self._lease.thread_id
+        # Only the newest job of a thread is continued, so nobody reads the notes of older ones.
         earlier = (questions.c.thread_id == thread) & (questions.c.job != job)
         connection.execute(delete(questions).where(earlier))
-        for interrupt in asked:
+        for interrupt in interrupts:
             row = {"thread_id": thread, "job": job, "interrupt_id": interrupt.id}
             connection.execute(
                 self._database.insert(questions).values(row).on_conflict_do_nothing()
@@ -177,6 +183,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
             from langgraph.checkpoint.sqlite import SqliteSaver
 
             saver = SqliteSaver(_InTransaction(driver), serde=self.serde)  # type: ignore[arg-type]
+            # `Database.create` has created the tables; setup() would commit in the middle of a
+            # transaction.
             saver.is_setup = True
             return saver
         from langgraph.checkpoint.postgres import PostgresSaver
@@ -201,16 +209,16 @@ class FencedSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Async variant of `list`."""
-        given = partial(self.list, config, filter=filter, before=before, limit=limit)
-        for stored in await self._in_thread(lambda: [*given()]):
-            yield stored
+        call = partial(self.list, config, filter=filter, before=before, limit=limit)
+        for entry in await self._in_thread(lambda: [*call()]):
+            yield entry
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async variant of `get_delta_channel_history`."""
-        given = partial(self.get_delta_channel_history, config=config, channels=channels)
-        return await self._in_thread(given)
+        call = partial(self.get_delta_channel_history, config=config, channels=channels)
+        return await self._in_thread(call)
 
     async def aput(
         self,
@@ -225,7 +233,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     async def aput_writes(
         self,
         config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
+        writes: Sequence[tuple[str, object]],
         task_id: str,
         task_path: str = "",
     ) -> None:

@@ -133,6 +133,7 @@ class Service(ThreadService):
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
             )
+        # A string would be taken for the list of its letters.
         keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
         if isinstance(configurable, str) or any(map(is_reserved, keys)):
             raise ArgumentError(
@@ -159,7 +160,7 @@ class Service(ThreadService):
     @property
     def agents(self) -> dict[str, CompiledStateGraph[Any, Any, Any, Any]]:
         """The agents that were added, by their names."""
-        return {name: one.graph for name, one in self._backend.agents.items()}
+        return {name: agent.graph for name, agent in self._backend.agents.items()}
 
     def client_config(self, agent: str, config: RunnableConfig | None) -> RunnableConfig:
         """The config of a run that a client sends, for `submit`.
@@ -173,7 +174,7 @@ class Service(ThreadService):
         return as_config(config, self._backend.agent(agent).configurable)
 
     def waiting(self, agent: str) -> Waiting:
-        """What a message to a thread that waits does, unless `submit` says otherwise.
+        """Behaviour of a message to a thread that waits, unless `submit` says otherwise.
 
         Args:
             agent: The name of the agent.
@@ -258,9 +259,9 @@ class Service(ThreadService):
             ArgumentError: An argument cannot be used.
         """
         check_name(by)
-        known = self._backend.agent(agent)
-        waiting_or_busy = waiting or busy or known.waiting
-        busy = busy or known.busy
+        registration = self._backend.agent(agent)
+        waiting_or_busy = waiting or busy or registration.waiting
+        busy = busy or registration.busy
         check_choice("busy", busy, get_args(Busy))
         if waiting is not None:
             check_choice("waiting", waiting, get_args(Waiting))
@@ -269,31 +270,32 @@ class Service(ThreadService):
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
         goes_on = message is None and (checkpoint is not None or thread is not None)
-        given = None if goes_on else as_input(message, message_id)
+        inputs = None if goes_on else as_input(message, message_id)
+        # As JSON, so that no two lists of names give one text.
         place = json.dumps([tenant, thread_id, message_id])
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         settings = as_config(config)
-        noted = {**settings.pop("metadata", {}), **(metadata or {})}
+        run_metadata = {**settings.pop("metadata", {}), **(metadata or {})}
         job = MessageJob(
             run=run_id,
             thread=thread_id,
             tenant=tenant,
             agent=agent,
             priority=priority,
-            input=as_text(given),
+            input=as_text(inputs),
             checkpoint=checkpoint,
             context=None if context is None else dict(context),
             config=settings,
             stream=None if stream is None else sorted(stream),
             subgraphs=subgraphs,
-            interrupt_before=nodes_of(known.graph, "interrupt_before", interrupt_before),
-            interrupt_after=nodes_of(known.graph, "interrupt_after", interrupt_after),
+            interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
+            interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
             trace=traceparent(),
         )
         self._backend.create()
-        title = None if given is None else title_of(given["messages"])
+        title = None if inputs is None else title_of(inputs["messages"])
         how = Arrival(busy, waiting_or_busy, by)
-        work = partial(submit, self._backend, job, how, noted, title, delay)
+        work = partial(submit, self._backend, job, how, run_metadata, title, delay)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
@@ -304,9 +306,9 @@ class Service(ThreadService):
             NotFound: There is none, or it belongs to another tenant.
         """
         self._backend.create()
-        found = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
+        query = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
-            row = connection.execute(found).first()
+            row = connection.execute(query).first()
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"run {run_id!r}", "does not exist.")
         return Run(self._backend, run_id, row.thread_id)
@@ -316,7 +318,7 @@ class Service(ThreadService):
     def inbox(
         self, tenant: str | None = None, *, may_decide: Callable[[Wait], bool] | None = None
     ) -> Inbox:
-        """What threads wait for.
+        """Inbox with the waits of threads.
 
         Args:
             tenant: Only threads of this tenant; None shows those of all.
@@ -376,7 +378,7 @@ class Service(ThreadService):
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
         whole: Any = {"type": decision} if isinstance(decision, str) else decision
-        parts: dict[str, Any] = {
+        parts: dict[str, object] = {
             "edited_action": None if args is None else {"args": args},
             "message": message,
             "digest": digest,
@@ -433,8 +435,8 @@ class Service(ThreadService):
         decisions = decisions_of(waiting_for, value)
         if not waits or not waits.keys() >= decisions.keys():
             raise NotFound(f"thread {thread!r}", "waits for no answer.")
-        given = {waits[digest]: decision for digest, decision in decisions.items()}
-        work = partial(inbox.decide_together, given, by=by, roles=roles, stream=stream, via=via)
+        by_wait = {waits[digest]: decision for digest, decision in decisions.items()}
+        work = partial(inbox.decide_together, by_wait, by=by, roles=roles, stream=stream, via=via)
         return self.run(self._backend.call(work))
 
     def approvals(
@@ -448,8 +450,8 @@ class Service(ThreadService):
             active: Only those that are neither revoked nor expired.
         """
         self._backend.create()
-        kept = Approvals(self._backend.database, self._backend.queue, tenant)
-        return [*kept.list(active=active, agent=agent)]
+        approvals = Approvals(self._backend.database, self._backend.queue, tenant)
+        return [*approvals.list(active=active, agent=agent)]
 
     def revoke(self, approval: str, *, by: str, tenant: str | None = None) -> StandingApproval:
         """End a standing approval: later calls are asked about again.
@@ -463,13 +465,13 @@ class Service(ThreadService):
             NotFound: There is no such approval, or it belongs to another tenant.
         """
         self._backend.create()
-        kept = Approvals(self._backend.database, self._backend.queue, tenant)
-        return self._backend.call(partial(kept.revoke, approval, by))
+        approvals = Approvals(self._backend.database, self._backend.queue, tenant)
+        return self._backend.call(partial(approvals.revoke, approval, by))
 
     # Stores and stranded threads
 
     def store(self, tenant: str = "") -> BaseStore:
-        """What a tenant's agents keep across threads: the store of agents that brought none.
+        """Store of a tenant, for what its agents keep across threads if they brought none.
 
         Args:
             tenant: Whose items they are. Other tenants do not see them.
@@ -521,8 +523,8 @@ class Service(ThreadService):
         """
         self._backend.agent(agent)
         self._backend.create()
-        given = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
-        self._backend.engine.schedule(name, cron, timezone, json.dumps({**given, "name": name}))
+        arguments = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
+        self._backend.engine.schedule(name, cron, timezone, json.dumps({**arguments, "name": name}))
 
     def unschedule(self, name: str) -> None:
         """Delete a schedule."""
@@ -531,15 +533,16 @@ class Service(ThreadService):
 
     def run_scheduled(self, payload: str, due: datetime) -> None:
         """Submit the message of a schedule; workers call this."""
-        given = json.loads(payload)
-        name = given.pop("name")
-        if given["agent"] not in self._backend.agents:
-            self._backend.queue.pass_on(given["agent"], given["tenant"])
+        arguments = json.loads(payload)
+        name = arguments.pop("name")
+        # In a rolling update, only some workers have the agent.
+        if arguments["agent"] not in self._backend.agents:
+            self._backend.queue.pass_on(arguments["agent"], arguments["tenant"])
             return
-        thread = given.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
+        thread = arguments.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
         # Two workers that fire a schedule at once submit one message.
         message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
-        self.submit(**given, thread=thread, message_id=message_id, by=by)
+        self.submit(**arguments, thread=thread, message_id=message_id, by=by)
 
     # Workers
 
@@ -575,7 +578,7 @@ class Service(ThreadService):
 
     @property
     def is_drained(self) -> bool:
-        """Whether the worker in this process was asked to end."""
+        """True if the worker in this process was asked to end."""
         return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:

@@ -45,9 +45,9 @@ class TenantStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations in one transaction."""
-        given = [self._placed(op) for op in ops]
+        operations = [self._placed(op) for op in ops]
         with aborting() if self._in_run else nullcontext(), self._opened() as store:
-            return [self._bare(result) for result in store.batch(given)]
+            return [self._bare(result) for result in store.batch(operations)]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async variant of `batch`."""
@@ -66,13 +66,14 @@ class TenantStore(BaseStore):
                 set_up_sqlite(connection, None)
                 connection.isolation_level = None
                 store = SqliteStore(connection)
+                # `Database.create` has created the tables.
                 store.is_setup = True
                 yield store
             return
         from langgraph.store.postgres import PostgresStore
 
-        with self._database.begin() as shared:
-            yield PostgresStore(driver_connection(shared))
+        with self._database.begin() as transaction:
+            yield PostgresStore(driver_connection(transaction))
 
     def _placed(self, op: Op) -> Op:
         """An operation on the namespaces of the tenant."""
@@ -82,18 +83,22 @@ class TenantStore(BaseStore):
             return op._replace(namespace_prefix=(self._label, *op.namespace_prefix))
         assert isinstance(op, ListNamespacesOp)
         conditions = [
-            one._replace(path=(self._label, *one.path)) if one.match_type == "prefix" else one
-            for one in op.match_conditions or ()
+            condition._replace(path=(self._label, *condition.path))
+            if condition.match_type == "prefix"
+            else condition
+            for condition in op.match_conditions or ()
         ]
-        if all(one.match_type != "prefix" for one in conditions):
+        # Otherwise the namespaces of all tenants would be listed.
+        if all(condition.match_type != "prefix" for condition in conditions):
             conditions.append(MatchCondition("prefix", (self._label,)))
         depth = None if op.max_depth is None else op.max_depth + 1
         return op._replace(match_conditions=tuple(conditions), max_depth=depth)
 
-    def _bare(self, result: Any) -> Any:
+    def _bare(self, result: object) -> Any:
         """A result as the tenant knows it."""
         if isinstance(result, list):
-            return [self._bare(one) for one in result]
+            return [self._bare(item) for item in result]
+        # A namespace, as ListNamespacesOp returns it.
         if isinstance(result, tuple):
             return result[1:]
         if isinstance(result, Item):

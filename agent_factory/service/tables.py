@@ -38,9 +38,8 @@ threads = Table(
     Column("tenant", String, nullable=False),
     Column("agent", String, nullable=False),
     Column("status", String, nullable=False),  # idle, queued, running, waiting, failed
-    Column(
-        "epoch", BigInteger, nullable=False
-    ),  # grows with each lease, from a random number; fences writes
+    # Grows with each lease, from a random number, and fences writes.
+    Column("epoch", BigInteger, nullable=False),
     Column("owner", String),  # the worker with the lease
     Column("run", String),  # the run that is queued, works or waits, or did last
     Column("jobs", BigInteger, nullable=False),  # the number of the newest job; the first is random
@@ -171,7 +170,7 @@ _REFUSE_CHANGES = {
 
 
 @event.listens_for(audit, "after_create")
-def _make_append_only(_: Table, connection: Connection, **__: Any) -> None:
+def _make_append_only(_: Table, connection: Connection, **__: object) -> None:
     # Against mistakes. The owner of the table may remove triggers; the hashes show it.
     for statement in _REFUSE_CHANGES[connection.dialect.name]:
         connection.exec_driver_sql(statement)
@@ -198,7 +197,7 @@ def _amounts(suffix: str, *names: str) -> list[Column[Any]]:
 AMOUNTS = ("usd", "input_tokens", "output_tokens", "seconds", "turns", "tool_calls")
 """The amounts that a ledger counts: the fields of Spent."""
 
-LIMITED = (*AMOUNTS, "total_tokens")
+LIMIT_NAMES = (*AMOUNTS, "total_tokens")
 """The amounts that can be limited: the fields of Limits."""
 
 ledger = Table(
@@ -209,7 +208,7 @@ ledger = Table(
     Column("ends", Float, nullable=False),  # when spending starts from 0 again; infinity if never
     *_amounts("", *AMOUNTS),  # what is spent
     *_amounts("_reserved", *AMOUNTS),  # the sum of the scope's reservations
-    *_amounts("_raised", *LIMITED),  # what people added to the limits
+    *_amounts("_raised", *LIMIT_NAMES),  # what people added to the limits
 )
 
 reservations = Table(

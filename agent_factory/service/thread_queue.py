@@ -24,8 +24,8 @@ HIGHEST_PRIORITY = 1000
 
 def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
     """The row of a thread, which stays as it is until the transaction ends."""
-    locked = select(threads).where(threads.c.thread_id == thread_id).with_for_update()
-    return connection.execute(locked).first()
+    query = select(threads).where(threads.c.thread_id == thread_id).with_for_update()
+    return connection.execute(query).first()
 
 
 class ThreadQueue:
@@ -41,19 +41,19 @@ class ThreadQueue:
 
     def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Limit the runs of a tenant, over all workers."""
-        given = {"concurrency": concurrency, "per_minute": per_minute}
+        values = {"concurrency": concurrency, "per_minute": per_minute}
         self._engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
-        row = self._database.insert(limits).values(tenant=tenant, **given)
+        row = self._database.insert(limits).values(tenant=tenant, **values)
         with self._database.begin() as connection:
             connection.execute(
-                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
+                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=values)
             )
 
     def queue(self, connection: Connection, job: ThreadJob) -> None:
         """Give the engine a job of a run, whose thread is not busy."""
         thread_id, tenant = job.thread, job.tenant
         is_limited = select(limits.c.tenant).where(limits.c.tenant == tenant).exists()
-        number, limited, now = connection.execute(
+        number, has_limits, now = connection.execute(
             update(threads)
             .where(threads.c.thread_id == thread_id)
             .values(
@@ -65,15 +65,16 @@ class ThreadQueue:
             )
             .returning(threads.c.jobs, is_limited, self._database.now)
         ).one()
+        # With leading zeros, since jobs of a thread are compared as text.
         job_id = f"{thread_id}/{number:08d}"
-        queue = queue_of(tenant if limited else None)
+        queue = queue_of(tenant if has_limits else None)
         begins_at = job.begins_at if isinstance(job, MessageJob) else None
         delay = max(0.0, (begins_at or now) - now) or None
         self._engine.add(connection, Job(job_id, job.to_text(), job.priority, queue, delay))
-        queued = update(runs).where(runs.c.run_id == job.run).values(job=job_id, status="queued")
-        connection.execute(queued)
+        statement = update(runs).where(runs.c.run_id == job.run).values(job=job_id, status="queued")
+        connection.execute(statement)
 
-    def add_run(self, connection: Connection, job: ThreadJob, **values: Any) -> None:
+    def add_run(self, connection: Connection, job: ThreadJob, **values: object) -> None:
         """Write the run of a job, whose turn comes later."""
         connection.execute(
             insert(runs).values(
@@ -106,11 +107,11 @@ class ThreadQueue:
         thread_id: str,
         run_id: str,
         status: Literal["done", "failed", "cancelled"],
-        **values: Any,
+        **values: object,
     ) -> None:
         """Write how a run has ended, and queue the next message of its thread."""
-        ended = update(runs).where(runs.c.run_id == run_id).values(status=status, **values)
-        connection.execute(ended)
+        statement = update(runs).where(runs.c.run_id == run_id).values(status=status, **values)
+        connection.execute(statement)
         connection.execute(
             update(threads)
             .where(threads.c.thread_id == thread_id)
@@ -129,11 +130,11 @@ class ThreadQueue:
 
     def following(self, connection: Connection, thread_id: str) -> Row[Any] | None:
         """The run whose message comes next on a busy thread."""
-        held = select(runs).where(
+        query = select(runs).where(
             runs.c.thread_id == thread_id, runs.c.job.is_(None), runs.c.status == "queued"
         )
         # What undoes a run comes before the messages behind it.
-        first = held.order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq).limit(1)
+        first = query.order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq).limit(1)
         return connection.execute(first).first()
 
     def end_run(
@@ -166,28 +167,28 @@ class ThreadQueue:
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
         """Ask no more what a thread waits for, and say so in the audit."""
-        withdrawn = connection.execute(
+        open_waits = connection.execute(
             update(waits)
             .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
             .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
             .returning(waits)
         ).all()
-        for wait in withdrawn:
+        for wait in open_waits:
             call = {"tool": wait.tool, "args": json.loads(wait.args)}
             self.record(connection, wait, by, "withdraw", call)
 
     def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
         """End the run of a busy thread and those of the messages behind it, and return them."""
-        found = select(runs).where(runs.c.thread_id == thread.thread_id, runs.c.status.in_(BUSY))
-        ended = [*connection.execute(found.order_by(runs.c.seq)).all()]
-        ids = [run.run_id for run in ended]
+        query = select(runs).where(runs.c.thread_id == thread.thread_id, runs.c.status.in_(BUSY))
+        rows = [*connection.execute(query.order_by(runs.c.seq)).all()]
+        ids = [run.run_id for run in rows]
         cancelled = update(runs).where(runs.c.run_id.in_(ids)).values(status="cancelled")
         connection.execute(cancelled)
         self.end_run(connection, thread, by)
-        return ended
+        return rows
 
     def record(
-        self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any = None
+        self, connection: Connection, row: Row[Any], who: str, what: str, detail: object = None
     ) -> None:
         """Add an entry to the audit, about the row of a thread or of a wait.
 

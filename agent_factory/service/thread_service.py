@@ -67,9 +67,9 @@ class ThreadService:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
         self._backend.create()
-        found = select(threads).where(threads.c.thread_id == thread)
+        query = select(threads).where(threads.c.thread_id == thread)
         with self._backend.database.read() as connection:
-            row = connection.execute(found).first()
+            row = connection.execute(query).first()
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"thread {thread!r}", "does not exist.")
         return ThreadInfo.of(row)
@@ -104,13 +104,13 @@ class ThreadService:
         """
         check_choice("sort_by", sort_by, get_args(ThreadSort))
         self._backend.create()
-        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = found_threads(given, metadata or {}, text)
+        filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
+        query = found_threads(filters, metadata or {}, text)
         sorted_by = threads.c[sort_by]
         order = sorted_by.desc() if descending else sorted_by
-        found = found.order_by(order, threads.c.thread_id)
+        query = query.order_by(order, threads.c.thread_id)
         with self._backend.database.read() as connection:
-            rows = connection.execute(found.limit(limit).offset(offset)).all()
+            rows = connection.execute(query.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
 
     def count_threads(
@@ -123,14 +123,14 @@ class ThreadService:
         metadata: Mapping[str, Any] | None = None,
         text: str | None = None,
     ) -> int:
-        """How many threads `threads` would find with these arguments and no limit."""
+        """Count the threads that `threads` finds with these arguments and no limit."""
         self._backend.create()
-        given = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        found = select(func.count()).select_from(
-            found_threads(given, metadata or {}, text).subquery()
+        filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
+        query = select(func.count()).select_from(
+            found_threads(filters, metadata or {}, text).subquery()
         )
         with self._backend.database.read() as connection:
-            return int(connection.execute(found).scalar_one())
+            return int(connection.execute(query).scalar_one())
 
     def change_thread(
         self, thread: str, *, metadata: Mapping[str, Any], tenant: str | None = None
@@ -166,11 +166,11 @@ class ThreadService:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
         self.thread(thread, tenant=tenant)
-        found = select(runs.c.run_id).where(runs.c.thread_id == thread)
-        found = found.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
+        query = select(runs.c.run_id).where(runs.c.thread_id == thread)
+        query = query.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
         with self._backend.database.read() as connection:
-            ids = connection.execute(found).scalars().all()
-        return [Run(self._backend, one, thread) for one in ids]
+            ids = connection.execute(query).scalars().all()
+        return [Run(self._backend, run_id, thread) for run_id in ids]
 
     def held(self, thread: str, *, tenant: str | None = None) -> list[HeldMessage]:
         """Messages and forks that are held until the thread is decided about, in their order.
@@ -186,7 +186,7 @@ class ThreadService:
         return held_messages(self._backend, thread, tenant)
 
     def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
-        """What the model calls of all runs of a thread have used, as `RunInfo.usage`.
+        """Usage of the model calls of all runs of a thread, as `RunInfo.usage`.
 
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
@@ -194,8 +194,8 @@ class ThreadService:
         self.thread(thread, tenant=tenant)
         of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
         with self._backend.database.read() as connection:
-            found = connection.execute(of_runs).scalars().all()
-        return total(line for lines in found for line in lines)
+            usages = connection.execute(of_runs).scalars().all()
+        return total(line for lines in usages for line in lines)
 
     def pulse(self, *, tenant: str | None = None) -> dict[str, Any]:
         """A value that is another one once threads or waits have changed.

@@ -71,7 +71,7 @@ class ThreadInfo:
 
     @classmethod
     def of(cls, row: Row[Any]) -> ThreadInfo:
-        """What a row of the table says."""
+        """Read a row of the table."""
         return cls(
             id=row.thread_id,
             tenant=row.tenant,
@@ -87,7 +87,7 @@ class ThreadInfo:
 
 
 def found_threads(
-    filters: Mapping[str, Any], metadata: Mapping[str, Any], text: str | None = None
+    filters: Mapping[str, Any], metadata: Mapping[str, object], text: str | None = None
 ) -> Select[Any]:
     """A query for threads.
 
@@ -96,29 +96,33 @@ def found_threads(
         metadata: What the metadata of the threads contain.
         text: What the title contains, or the id begins with.
     """
-    found = select(threads)
+    query = select(threads)
     for column, value in filters.items():
         if isinstance(value, str):
-            found = found.where(threads.c[column] == value)
+            query = query.where(threads.c[column] == value)
         elif value is not None:
-            found = found.where(threads.c[column].in_(value))
+            query = query.where(threads.c[column].in_(value))
     if text:
+        # Escaped: a user who writes "%" or "_" looks for that sign.
         has_text = threads.c.title.icontains(text, autoescape=True)
-        found = found.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
+        query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     for key, value in metadata.items():
-        known = threads.c.metadata[key]
+        json_value = threads.c.metadata[key]
+        # First, since True and False are ints.
         if isinstance(value, bool):
-            found = found.where(known.as_boolean() == value)
+            query = query.where(json_value.as_boolean() == value)
         elif isinstance(value, int | float):
-            found = found.where(known.as_float() == value)
+            query = query.where(json_value.as_float() == value)
         else:
-            found = found.where(known.as_string() == str(value))
-    return found
+            query = query.where(json_value.as_string() == str(value))
+    return query
 
 
 def title_of(messages: Iterable[BaseMessage]) -> str | None:
     """The beginning of the first message of a user, in one line."""
-    texts = (" ".join(one.text.split()) for one in messages if isinstance(one, HumanMessage))
+    texts = (
+        " ".join(message.text.split()) for message in messages if isinstance(message, HumanMessage)
+    )
     return shorten(next(texts, ""), 80, placeholder="…") or None
 
 
@@ -127,7 +131,7 @@ def insert_thread(
     backend: Backend,
     thread: str,
     tenant: str,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, object] | None = None,
     title: str | None = None,
 ) -> Row[Any]:
     """The row of a thread, locked; a thread that does not exist is created.
@@ -153,6 +157,8 @@ def insert_thread(
         created_at=now,
         updated_at=now,
     )
+    # Two messages may create a thread at once: one of them inserts nothing, and gets the row of the
+    # other.
     connection.execute(new.on_conflict_do_nothing())
     return locked_thread(connection, thread, tenant)
 
@@ -169,13 +175,13 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
     return row
 
 
-def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
-    """What changes once threads or waits of a tenant, or of all, have changed."""
+def pulse_of(backend: Backend, tenant: str | None) -> dict[str, object]:
+    """Return numbers that change with the threads and waits of a tenant, or of all."""
 
     def of(table: Any) -> Any:
         return True if tenant is None else table.c.tenant == tenant
 
-    selected = (
+    columns = (
         select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery(),
         select(func.count(waits.c.wait_id))
         .where(of(waits), waits.c.decided_at.is_(None))
@@ -184,12 +190,12 @@ def pulse_of(backend: Backend, tenant: str | None) -> dict[str, Any]:
         select(func.max(runs.c.seq)).where(of(runs)).scalar_subquery(),
     )
     with backend.database.read() as connection:
-        found = connection.execute(select(*selected)).one()
-    return dict(zip(("threads", "waits", "audit", "runs"), found, strict=True))
+        row = connection.execute(select(*columns)).one()
+    return dict(zip(("threads", "waits", "audit", "runs"), row, strict=True))
 
 
 def change_metadata(
-    backend: Backend, thread: str, metadata: Mapping[str, Any], tenant: str | None
+    backend: Backend, thread: str, metadata: Mapping[str, object], tenant: str | None
 ) -> ThreadInfo:
     """Change keys of a thread's metadata; the others stay."""
     with backend.database.begin() as connection:
@@ -206,7 +212,7 @@ def change_metadata(
 def change_state(
     backend: Backend,
     thread: str,
-    values: Any,
+    values: object,
     place: tuple[str | None, str | None],
     tenant: str | None,
     by: str,
@@ -237,9 +243,11 @@ def change_state(
         backend.queue.record(connection, row, by, "write", {"as_node": as_node})
     agent = backend.agent(row.agent)
     graph = agent.stored_in(FencedSaver(backend.database, lease))
+    # LangGraph's update_state needs the namespace where there is an id.
     config: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     if checkpoint is not None:
         config["configurable"]["checkpoint_id"] = checkpoint
+    # A run may have begun since the transaction above: it has the lease then, and this write fails.
     with yielding(thread):
         try:
             changed: RunnableConfig = graph.update_state(config, without_claims(values), as_node)
@@ -320,13 +328,15 @@ def copy_thread(
         backend.queue.record(connection, new, by, "copy", {"of": thread})
         if not waiting_for:
             return ThreadInfo.of(new)
-        known = connection.execute(select(runs).where(runs.c.run_id == row.run)).one()
+        source = connection.execute(select(runs).where(runs.c.run_id == row.run)).one()
+        # A run has one thread: the copy gets another run, with the message and the settings of this
+        # one.
         run = f"copy-{copy}"
-        made = {**known._mapping, "run_id": run, "thread_id": copy, "job": None}
-        del made["seq"]
-        connection.execute(insert(runs).values(made))
-        named = update(threads).where(threads.c.thread_id == copy).values(run=run)
-        new = connection.execute(named.returning(threads)).one()
+        values = {**source._mapping, "run_id": run, "thread_id": copy, "job": None}
+        del values["seq"]
+        connection.execute(insert(runs).values(values))
+        statement = update(threads).where(threads.c.thread_id == copy).values(run=run)
+        new = connection.execute(statement.returning(threads)).one()
         ask_again(connection, backend, new, waiting_for, place)
         return ThreadInfo.of(locked_thread(connection, copy, None))
 
@@ -346,8 +356,8 @@ def history_of(
     earlier: RunnableConfig | None = None
     if before is not None:
         earlier = {"configurable": {"thread_id": thread, "checkpoint_id": before}}
-    found = graph.get_state_history(place, before=earlier, limit=limit)
-    return map(agent.public.of_snapshot, found)
+    snapshots = graph.get_state_history(place, before=earlier, limit=limit)
+    return map(agent.public.of_snapshot, snapshots)
 
 
 def delete_thread(

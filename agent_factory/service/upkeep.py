@@ -25,11 +25,11 @@ def reindex(backend: Backend) -> Iterator[str]:
 
     Threads on which a worker is busy, and those of agents that were not added, stay as they are.
     """
-    latest: dict[str, Mapping[str, Any]] = {}
-    for stored in FencedSaver(backend.database).list(None):  # the newest first
-        place = stored.config["configurable"]
-        if not place["checkpoint_ns"] and AGENT_KEY in stored.metadata:
-            latest.setdefault(place["thread_id"], stored.metadata)
+    latest: dict[str, Mapping[str, object]] = {}
+    for checkpoint in FencedSaver(backend.database).list(None):  # the newest first
+        place = checkpoint.config["configurable"]
+        if not place["checkpoint_ns"] and AGENT_KEY in checkpoint.metadata:
+            latest.setdefault(place["thread_id"], checkpoint.metadata)
     for thread, metadata in latest.items():
         if metadata[AGENT_KEY] in backend.agents:
             _index(backend, thread, metadata)
@@ -46,23 +46,25 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
     tools = {} if topology is None else tools_of(graph)
     pending = read_pending(snapshot, topology, tools)
     with database.begin() as connection:
-        found = database.insert(threads).values(
+        new_thread = database.insert(threads).values(
             thread_id=thread,
             tenant=tenant,
             agent=agent.name,
             status="idle",
             epoch=first_number(),
+            # The id of a job ends with its number, after which the next one counts.
             jobs=int(job.rpartition("/")[2]),
             run=run,
             title=title_of(snapshot.values.get("messages", ())),
             created_at=database.now,
             updated_at=database.now,
         )
-        connection.execute(found.on_conflict_do_nothing())
+        connection.execute(new_thread.on_conflict_do_nothing())
         row = lock_thread(connection, thread)
         if row is None or row.status in ("queued", "running"):
             return
-        known = database.insert(runs).values(
+        # The message of the run is only in its state now: `read_job` knows the empty payload.
+        new_run = database.insert(runs).values(
             run_id=run,
             thread_id=thread,
             tenant=tenant,
@@ -73,7 +75,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             job=job,
             created_at=database.now,
         )
-        connection.execute(known.on_conflict_do_nothing())
+        connection.execute(new_run.on_conflict_do_nothing())
         if pending:
             # A job that was asked about something else at once has stored no checkpoint.
             newest = select(runs.c.job).where(runs.c.run_id == run)
@@ -82,8 +84,8 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             place = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
             write_waits(connection, database, agent, work, pending, place)
             return
-        undecided = (waits.c.thread_id == thread) & waits.c.decided_at.is_(None)
-        connection.execute(delete(waits).where(undecided))
+        open_waits = (waits.c.thread_id == thread) & waits.c.decided_at.is_(None)
+        connection.execute(delete(waits).where(open_waits))
         if row.status == "waiting":
             idle = update(threads).where(threads.c.thread_id == thread).values(status="idle")
             connection.execute(idle)
@@ -107,10 +109,10 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
 
 def stranded_threads(backend: Backend, agent: str) -> Iterator[StrandedThread]:
     """Threads of an agent that wait at a node which the agent does not have any more."""
-    known = backend.agent(agent)
-    found = select(threads.c.thread_id).where(
+    registration = backend.agent(agent)
+    query = select(threads.c.thread_id).where(
         threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
     )
     with backend.database.read() as connection:
-        ids = connection.execute(found).scalars().all()
-    return stranded(known.stored_in(FencedSaver(backend.database)), ids)
+        ids = connection.execute(query).scalars().all()
+    return stranded(registration.stored_in(FencedSaver(backend.database)), ids)

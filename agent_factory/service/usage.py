@@ -17,10 +17,10 @@ from agent_factory.middleware.budget import ModelName, Prices
 from agent_factory.runtime.composition import calling_layer
 from agent_factory.service.backend import AGENT_KEY
 
-COUNTED = ("calls", "input_tokens", "output_tokens", "cached_tokens", "usd")
+COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "usd")
 """What is counted of each part of an agent."""
 
-_NAMED = ("agent", "part", "model")
+_LABELS = ("agent", "part", "model")
 
 
 class UsageHandler(BaseCallbackHandler):
@@ -36,66 +36,69 @@ class UsageHandler(BaseCallbackHandler):
     def __init__(self) -> None:
         self._lock = Lock()
         self._prices = Prices(None, needed=False)
-        self._models: dict[Any, ModelName] = {}
-        self._counted: list[dict[str, Any]] = []
+        self._models: dict[object, ModelName] = {}
+        self._lines: list[dict[str, object]] = []
 
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
         messages: list[list[Any]],
         *,
-        run_id: Any,
+        run_id: object,
         metadata: dict[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Remember which model is called."""
-        known, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
-        model = ModelName(known.get("ls_model_name") or name, known.get("ls_provider"))
+        details, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
+        # LangChain's models name themselves in the metadata for tracers.
+        model = ModelName(details.get("ls_model_name") or name, details.get("ls_provider"))
         self._models[run_id] = model
 
-    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Count a call."""
         model = self._models.pop(run_id, ModelName("", None))
         agent, part = spender(records=True)
-        for generation in (one for several in response.generations for one in several):
+        for generation in (choice for choices in response.generations for choice in choices):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             if not isinstance(message, AIMessage):
                 continue
-            used = message.usage_metadata
-            line: dict[str, Any] = {"agent": agent, "part": part, "model": model.name}
-            line |= dict.fromkeys(COUNTED, 0) | {"calls": 1, "usd": 0.0}
-            if used is not None:
-                line["input_tokens"] = used["input_tokens"]
-                line["output_tokens"] = used["output_tokens"]
-                details = used.get("input_token_details") or {}
+            tokens = message.usage_metadata
+            line: dict[str, object] = {"agent": agent, "part": part, "model": model.name}
+            line |= dict.fromkeys(COUNTS, 0) | {"calls": 1, "usd": 0.0}
+            if tokens is not None:
+                line["input_tokens"] = tokens["input_tokens"]
+                line["output_tokens"] = tokens["output_tokens"]
+                details = tokens.get("input_token_details") or {}
                 line["cached_tokens"] = details.get("cache_read") or 0
                 metadata = message.response_metadata
-                line["usd"] = self._prices.cost_of_response(metadata, model, used)
+                line["usd"] = self._prices.cost_of_response(metadata, model, tokens)
             with self._lock:
-                self._counted.append(line)
+                self._lines.append(line)
 
-    def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
         """Forget a call that failed."""
         self._models.pop(run_id, None)
 
-    def added_to(self, known: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """What was counted, with what was known before."""
+    def added_to(self, previous: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
+        """Return the counts of this run, added to earlier ones."""
         with self._lock:
-            return total([*known, *self._counted])
+            return total([*previous, *self._lines])
 
 
 def total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Usage in one line for each part and model, the most tokens first."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    totals: dict[tuple[str, ...], dict[str, object]] = {}
     for line in lines:
-        known = found.setdefault(
-            tuple(line[name] for name in _NAMED),
-            {**{name: line[name] for name in _NAMED}, **dict.fromkeys(COUNTED, 0)},
+        sums = totals.setdefault(
+            tuple(line[name] for name in _LABELS),
+            {**{name: line[name] for name in _LABELS}, **dict.fromkeys(COUNTS, 0)},
         )
-        for name in COUNTED:
-            known[name] += line[name]
+        for name in COUNTS:
+            sums[name] += line[name]
     return sorted(
-        found.values(), key=lambda one: one["input_tokens"] + one["output_tokens"], reverse=True
+        totals.values(),
+        key=lambda entry: entry["input_tokens"] + entry["output_tokens"],
+        reverse=True,
     )
 
 

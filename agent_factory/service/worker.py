@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable
 from datetime import datetime
 from threading import Event, Thread
-from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import delete, insert, select, update
@@ -53,7 +52,7 @@ class Worker:
     ) -> None:
         self._backend, self._slots, self._dead_after = backend, slots, dead_after
         self._runner, self._run_schedule = Runner(backend, lambda: self.id), run_schedule
-        self._stop, self._drained = Event(), Event()
+        self._stop, self._drain = Event(), Event()
         self._beats = Thread(target=self.beat, name="agent-factory-beat", daemon=True)
         self.id = ""
 
@@ -65,6 +64,7 @@ class Worker:
     def stop(self, seconds: float) -> None:
         """Take no more jobs, and wait for those that run, at most for some seconds."""
         self._stop.set()
+        # First: a beat may let the worker enter once more.
         self._beats.join()
         self._backend.engine.stop(self.id, seconds)
         with self._backend.database.begin() as connection:
@@ -72,8 +72,8 @@ class Worker:
 
     @property
     def is_drained(self) -> bool:
-        """Whether somebody has asked this worker to end."""
-        return self._drained.is_set()
+        """True if somebody has asked this worker to end."""
+        return self._drain.is_set()
 
     def _enter(self) -> None:
         """Begin under a new id: that of a worker that was given up is never used again."""
@@ -81,16 +81,18 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         with database.begin() as connection:
             connection.execute(
+                # Before the worker takes jobs: `rescue` takes over the jobs of workers without a
+                # row.
                 insert(workers).values(
                     id=self.id, beat=database.now, draining=False, detail=self._detail
                 )
             )
-        run, scheduled = self._runner.run, self._run_schedule
-        self._backend.engine.start(self.id, self._slots, run, scheduled, self._backend.agents)
+        run, run_schedule = self._runner.run, self._run_schedule
+        self._backend.engine.start(self.id, self._slots, run, run_schedule, self._backend.agents)
 
     @property
     def _detail(self) -> str:
-        """What others see of this worker, as JSON."""
+        """Description of this worker for others, as JSON."""
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
         return json.dumps({**detail, "agents": sorted(self._backend.agents)})
 
@@ -102,15 +104,17 @@ class Worker:
             try:
                 database = self._backend.database
                 beat = update(workers).where(workers.c.id == self.id)
+                # With the detail each time, since agents may be added while a worker runs.
                 beat = beat.values(beat=database.now, detail=self._detail)
                 with database.begin() as connection:
                     row = connection.execute(beat.returning(workers.c.draining)).first()
+                # Another worker has deleted the row, since it saw no sign of life for too long.
                 if row is None:
                     logger.warning("Worker %s was given up; it continues under a new id.", self.id)
                     self._backend.engine.stop(self.id, 0)
                     self._enter()
                 elif row.draining:
-                    self._drained.set()
+                    self._drain.set()
                 self._backend.engine.listen(self._backend.agents)
                 if turn % 2 == 0:
                     self.look_after()
@@ -134,32 +138,34 @@ class Worker:
                 return  # another worker does it now
             with database.begin() as connection:
                 dead = delete(workers).where(workers.c.beat < database.now - self._dead_after)
-                for gone in connection.execute(dead.returning(workers.c.id)).scalars():
-                    logger.warning("Worker %s gave no sign of life; its runs are taken over.", gone)
+                for worker_id in connection.execute(dead.returning(workers.c.id)).scalars():
+                    logger.warning(
+                        "Worker %s gave no sign of life; its runs are taken over.", worker_id
+                    )
             expire_reservations(database)
-            taken = self._backend.engine.rescue(living)
-            if taken:
-                logger.warning("Took over %d runs of workers that have died.", len(taken))
-                self._backend.metrics.taken_over(len(taken))
+            jobs = self._backend.engine.rescue(living)
+            if jobs:
+                logger.warning("Took over %d runs of workers that have died.", len(jobs))
+                self._backend.metrics.taken_over(len(jobs))
             Inbox(self._backend).expire(
-                {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
+                {agent.name: agent.review_within or 0.0 for agent in self._backend.agents.values()}
             )
 
 
-def known_workers(database: Database) -> list[dict[str, Any]]:
+def known_workers(database: Database) -> list[dict[str, object]]:
     """The workers that are alive."""
-    found = select(workers).order_by(workers.c.id)
+    query = select(workers).order_by(workers.c.id)
     with database.read() as connection:
         return [
             {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-            for row in connection.execute(found)
+            for row in connection.execute(query)
         ]
 
 
 def drain_workers(database: Database, worker: str | None) -> list[str]:
     """Ask one worker, or all, to end once their runs have ended; return their ids."""
-    asked = update(workers).values(draining=True).returning(workers.c.id)
+    statement = update(workers).values(draining=True).returning(workers.c.id)
     if worker is not None:
-        asked = asked.where(workers.c.id == worker)
+        statement = statement.where(workers.c.id == worker)
     with database.begin() as connection:
-        return [*connection.execute(asked).scalars()]
+        return [*connection.execute(statement).scalars()]

@@ -31,13 +31,13 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     """`POST /ag-ui/{agent}`."""
     agent, on_disconnect = request.path_params["agent"], request.query_params.get("on_disconnect")
     if agent not in service.agents:
-        known = ", ".join(service.agents)
-        raise HTTPException(404, f"There is no agent {agent!r}. There are: {known}.")
+        names = ", ".join(service.agents)
+        raise HTTPException(404, f"There is no agent {agent!r}. There are: {names}.")
     if on_disconnect not in (None, "cancel", "continue"):
         text = f"on_disconnect must be 'cancel' or 'continue', got {on_disconnect!r}."
         raise HTTPException(422, text)
-    given = await read_body(request, RunAgentInput)
-    exchange = _Exchange(service, agent, given, request.state.principal, request.state.may_decide)
+    body = await read_body(request, RunAgentInput)
+    exchange = _Exchange(service, agent, body, request.state.principal, request.state.may_decide)
     await run_in_threadpool(exchange.begin)
 
     async def stop(_: object) -> None:
@@ -59,49 +59,50 @@ class _Exchange:
 
     service: Service
     agent: str
-    given: RunAgentInput
+    body: RunAgentInput
     principal: Principal
     may_decide: Callable[[Wait], bool] | None
     runs: list[Run] = field(default_factory=list)
-    used: Counter[tuple[str, str]] = field(default_factory=Counter)  # before this request
+    # An answer to an interrupt continues a run, which has used tokens before this request.
+    usage_before: Counter[tuple[str, str]] = field(default_factory=Counter)
     has_ended: bool = False
     before: ChatThread = field(init=False)
     new: list[BaseMessage] = field(default_factory=list)
 
     def begin(self) -> None:
         """Submit what is new, and carry out the answers to interrupts."""
-        given, service = self.given, self.service
-        if given.tools:
-            names = ", ".join(tool.name for tool in given.tools)
+        body, service = self.body, self.service
+        if body.tools:
+            names = ", ".join(tool.name for tool in body.tools)
             raise HTTPException(
                 422,
                 f"tools of the application ({names}) are not supported. Give them to the agent; "
                 "for an answer of the user, let the tool of the agent call interrupt().",
             )
-        props = given.forwarded_props
+        props = body.forwarded_props
         if props is not None and not isinstance(props, Mapping):
             raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
         self.before = before = self._read()
-        self.new = new = new_messages(given.messages, before.messages)
-        if given.resume:
+        self.new = new = new_messages(body.messages, before.messages)
+        if body.resume:
             self.runs.append(self._resume())
             if not new:
                 return
         elif new and before.waits(service):
             raise ThreadBusy(
-                f"thread {given.thread_id!r}",
+                f"thread {body.thread_id!r}",
                 "waits for an answer to its interrupts, so the message was not taken.",
                 "Send resume, with an entry for each of them; the message may come with it.",
             )
-        context = [one.model_dump() for one in given.context or ()]
+        context = [entry.model_dump() for entry in body.context or ()]
         takes_context = service.agents[self.agent].get_context_jsonschema() is not None
-        asks = bool(given.messages) and given.messages[-1].role == "user"
+        asks = bool(body.messages) and body.messages[-1].role == "user"
         run = before.submit(
             service,
             self.agent,
             {"messages": new, **self._changes(before)},
-            message_id=str(new[-1].id) if new else given.run_id,
-            again=given.run_id if asks else None,
+            message_id=str(new[-1].id) if new else body.run_id,
+            again=body.run_id if asks else None,
             principal=self.principal,
             busy="queue" if self.runs else None,  # behind what was answered
             stream=self._modes,
@@ -109,27 +110,27 @@ class _Exchange:
             config={"configurable": {"ag_ui_context": context}} if context else None,
         )
         if not self.runs:
-            self.used = _used([run])
+            self.usage_before = _tokens_of([run])
         self.runs.append(run)
 
     def _read(self) -> ChatThread:
-        return ChatThread.read(self.service, self.given.thread_id, self.principal)
+        return ChatThread.read(self.service, self.body.thread_id, self.principal)
 
     @property
     def _keys(self) -> list[str]:
         """The keys of the state that are shown: the output of the agent, without its messages."""
-        shown = self.service.agents[self.agent].output_channels
-        return [] if isinstance(shown, str) else [key for key in shown if key != "messages"]
+        channels = self.service.agents[self.agent].output_channels
+        return [] if isinstance(channels, str) else [key for key in channels if key != "messages"]
 
     @property
     def _modes(self) -> set[str]:
-        """What is recorded of the runs."""
+        """Stream modes that are recorded for the runs."""
         changes = {*self._keys} - {"structured_response"}  # which is there at the end
         return {"messages", "custom", "values"} if changes else {"messages", "custom"}
 
-    def _changes(self, before: ChatThread) -> dict[str, Any]:
-        """What the client has changed in the state, if the agent takes it as input."""
-        state = self.given.state
+    def _changes(self, before: ChatThread) -> dict[str, object]:
+        """Changes that the client made to the state, as far as the agent takes them as input."""
+        state = self.body.state
         if not isinstance(state, Mapping):
             return {}
         takes = self.service.agents[self.agent].get_input_jsonschema().get("properties", {})
@@ -145,14 +146,15 @@ class _Exchange:
         tenant, by = self.principal.tenant, self.principal.name
         inbox = self.service.inbox(tenant, may_decide=self.may_decide)
         decisions: dict[str, Any] = {}
-        for entry in self.given.resume or ():
+        for entry in self.body.resume or ():
             wait = inbox.get(entry.interrupt_id)
-            if wait.thread_id != self.given.thread_id:
+            if wait.thread_id != self.body.thread_id:
                 text = f"There is no interrupt {entry.interrupt_id!r} in this thread."
                 raise HTTPException(404, text)
             decisions[wait.id] = to_decision(wait, entry)
         run = self.service.run(wait.run, tenant=tenant)
-        self.used = _used([run])
+        self.usage_before = _tokens_of([run])
+        # An answer without a decision ends the run: see `to_decision`.
         if None in decisions.values():
             run.cancel(by=by)
         else:
@@ -162,20 +164,20 @@ class _Exchange:
 
     async def events(self) -> AsyncIterator[ag.BaseEvent]:
         """The events of the answer."""
-        given = self.given
-        ids: Any = {"thread_id": given.thread_id, "run_id": given.run_id}
+        body = self.body
+        ids: Any = {"thread_id": body.thread_id, "run_id": body.run_id}
         yield ag.RunStartedEvent(
-            **ids, protocol_version=PROTOCOL_VERSION, parent_run_id=given.parent_run_id
+            **ids, protocol_version=PROTOCOL_VERSION, parent_run_id=body.parent_run_id
         )
         before = {**self.before.values, "messages": [*self.before.messages, *self.new]}
-        has = {message.id for message in given.messages}
-        stored = {str(message.id) for message in before["messages"]}
-        made = Events(has | stored, given.state, self._keys)
-        if not given.state:
-            for event in made.state(before):
+        has = {message.id for message in body.messages}
+        stored_ids = {str(message.id) for message in before["messages"]}
+        events = Events(has | stored_ids, body.state, self._keys)
+        if not body.state:
+            for event in events.state(before):
                 yield event
-        if not stored <= has:
-            yield made.messages(before)
+        if not stored_ids <= has:
+            yield events.messages(before)
         outcome: ag.RunFinishedOutcome | str = ""
         try:
             for run in self.runs:
@@ -184,7 +186,7 @@ class _Exchange:
                     end: Mapping[str, Any] = {}
                     async for part in run.astream():
                         end = part["data"] if part["type"] == "end" else end
-                        for event in made.of(part):
+                        for event in events.of(part):
                             yield event
                     # It is none if somebody has decided meanwhile, so that the run continues.
                     outcome = await run_in_threadpool(self._outcome, end)
@@ -195,20 +197,20 @@ class _Exchange:
         except AgentFactoryError as error:
             outcome = f"{type(error).__name__}: {error}"
         self.has_ended = True
-        for event in made.close():
+        for event in events.close():
             yield event
         after, usage = await run_in_threadpool(lambda: (self._read(), self._usage()))
         if isinstance(outcome, str):
             name, _, text = outcome.partition(": ")
             yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
             return
-        for event in made.state(after.values):
+        for event in events.state(after.values):
             yield event
-        yield made.messages(after.values)
+        yield events.messages(after.values)
         yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
 
-    def _outcome(self, end: Mapping[str, Any]) -> ag.RunFinishedOutcome | str:
-        """How a run has ended: an error as a string, and "" if it continues."""
+    def _outcome(self, end: Mapping[str, object]) -> ag.RunFinishedOutcome | str:
+        """Return how a run has ended: an error as a string, and "" if it continues."""
         if end["status"] == "failed":
             return str(end["error"])
         if end["status"] == "done":
@@ -227,26 +229,26 @@ class _Exchange:
         return ag.RunFinishedInterruptOutcome(interrupts=interrupts) if interrupts else ""
 
     def _usage(self) -> list[TokenUsage] | None:
-        """What the model calls of this request have used."""
-        used = _used(self.runs)
-        used.subtract(self.used)
+        """Tokens that the model calls of this request have used."""
+        tokens = _tokens_of(self.runs)
+        tokens.subtract(self.usage_before)
         return [
             TokenUsage(
                 model=model,
-                input_tokens=used[model, "input_tokens"],
-                output_tokens=used[model, "output_tokens"],
-                total_tokens=used[model, "input_tokens"] + used[model, "output_tokens"],
-                cached_input_tokens=used[model, "cached_tokens"] or None,
+                input_tokens=tokens[model, "input_tokens"],
+                output_tokens=tokens[model, "output_tokens"],
+                total_tokens=tokens[model, "input_tokens"] + tokens[model, "output_tokens"],
+                cached_input_tokens=tokens[model, "cached_tokens"] or None,
             )
-            for model in dict.fromkeys(model for model, _ in used)
-            if used[model, "input_tokens"] + used[model, "output_tokens"] > 0
+            for model in dict.fromkeys(model for model, _ in tokens)
+            if tokens[model, "input_tokens"] + tokens[model, "output_tokens"] > 0
         ] or None
 
 
-def _used(runs: Collection[Run]) -> Counter[tuple[str, str]]:
+def _tokens_of(runs: Collection[Run]) -> Counter[tuple[str, str]]:
     """The tokens that runs have used, by model and kind."""
-    used: Counter[tuple[str, str]] = Counter()
+    tokens: Counter[tuple[str, str]] = Counter()
     for line in (line for run in runs for line in run.info.usage):
         for name in ("input_tokens", "output_tokens", "cached_tokens"):
-            used[line["model"], name] += line[name]
-    return used
+            tokens[line["model"], name] += line[name]
+    return tokens

@@ -17,14 +17,14 @@ class Events:
     """Makes the events of one request, and remembers what the client has.
 
     Args:
-        known: The ids of messages that the client has: they are not streamed.
+        message_ids: The ids of messages that the client has: they are not streamed.
         state: The state that the client has.
         keys: The keys of the state that are shown.
     """
 
-    def __init__(self, known: Iterable[str], state: Any, keys: Iterable[str]) -> None:
-        self._known = {*known}
-        self._state: dict[str, Any] = dict(state) if isinstance(state, Mapping) else {}
+    def __init__(self, message_ids: Iterable[str], state: object, keys: Iterable[str]) -> None:
+        self._message_ids = {*message_ids}
+        self._state: dict[str, object] = dict(state) if isinstance(state, Mapping) else {}
         self._keys = [*keys]
         self._message = ""  # the message whose pieces come now
         self._speaks = self._reasons = False
@@ -46,18 +46,18 @@ class Events:
         # The decision log is for those who run the agent, not for its users.
         elif kind == "custom" and not (isinstance(data, Mapping) and {*data} == {"decision"}):
             plain = _plain(data)
-            named = isinstance(data, Mapping) and {*data} == {"name", "value"}
-            event = plain if named else {"name": "custom", "value": plain}
+            has_name = isinstance(data, Mapping) and {*data} == {"name", "value"}
+            event = plain if has_name else {"name": "custom", "value": plain}
             yield ag.CustomEvent(name=str(event["name"]), value=event["value"])
 
     def _piece(self, message: BaseMessage) -> Iterator[ag.BaseEvent]:
         """The events of a message, or of a piece of one."""
         id = str(message.id)
-        if id in self._known:
+        if id in self._message_ids:
             return
         if isinstance(message, ToolMessage):
             yield from self.close()
-            self._known.add(id)
+            self._message_ids.add(id)
             yield ag.ToolCallResultEvent(
                 message_id=id,
                 tool_call_id=message.tool_call_id,
@@ -85,7 +85,7 @@ class Events:
             yield ag.TextMessageContentEvent(message_id=id, delta=message.text)
         yield from self._tool_calls(message)
         if not isinstance(message, AIMessageChunk) or message.chunk_position == "last":
-            self._known.add(id)
+            self._message_ids.add(id)
             yield from self.close()
 
     def _end_reasoning(self) -> Iterator[ag.BaseEvent]:
@@ -127,25 +127,27 @@ class Events:
             yield ag.ToolCallEndEvent(tool_call_id=call)
         self._speaks, self._calls, self._message = False, {}, ""
 
-    def _delta(self, values: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
-        """What has changed in the state."""
-        shown = {key: _plain(values[key]) for key in self._keys if key in values}
+    def _delta(self, values: Mapping[str, object]) -> Iterator[ag.BaseEvent]:
+        """Events for the changes of the state."""
+        visible = {key: _plain(values[key]) for key in self._keys if key in values}
         changes: list[Any] = []
         for key in self._keys:
+            # A JSON Pointer (RFC 6901): "~" first, since the other replacement writes it.
             path = "/" + key.replace("~", "~0").replace("/", "~1")
-            if key in shown and (key not in self._state or self._state[key] != shown[key]):
-                changes.append({"op": "add", "path": path, "value": shown[key]})
-            elif key in self._state and key not in shown:
+            if key in visible and (key not in self._state or self._state[key] != visible[key]):
+                # In a JSON Patch (RFC 6902), `add` also replaces a value that is there.
+                changes.append({"op": "add", "path": path, "value": visible[key]})
+            elif key in self._state and key not in visible:
                 changes.append({"op": "remove", "path": path})
         if changes:
-            self._keep(shown)
+            self._keep(visible)
             yield ag.StateDeltaEvent(delta=changes)
 
-    def _keep(self, shown: Mapping[str, Any]) -> None:
+    def _keep(self, visible: Mapping[str, object]) -> None:
         others = {key: value for key, value in self._state.items() if key not in self._keys}
-        self._state = {**others, **shown}
+        self._state = {**others, **visible}
 
-    def state(self, values: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
+    def state(self, values: Mapping[str, object]) -> Iterator[ag.BaseEvent]:
         """The state as a whole, if there is more than messages."""
         self._keep({key: _plain(values[key]) for key in self._keys if key in values})
         if self._state:
@@ -156,6 +158,6 @@ class Events:
         return ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ()))])
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as JSON has it."""
     return json.loads(to_json(value))

@@ -14,12 +14,14 @@ from agent_factory.service import Wait
 _PARTS = {"editedArgs": "edited_action", "response": "message"}
 """Parts of an answer, and what they are called in a decision."""
 
-ABANDONED = "The user has not answered."
+NO_ANSWER = "The user has not answered."
 """What the model reads about a call whose review was abandoned."""
 
 
-def to_interrupt(wait: Wait, calls: Container[str], schema: Mapping[str, Any] | None) -> Interrupt:
-    """What a thread waits for, as an interrupt.
+def to_interrupt(
+    wait: Wait, calls: Container[str], schema: Mapping[str, object] | None
+) -> Interrupt:
+    """Return a wait of a thread as an interrupt of AG-UI.
 
     Args:
         wait: The wait.
@@ -47,11 +49,11 @@ def to_interrupt(wait: Wait, calls: Container[str], schema: Mapping[str, Any] | 
     )
 
 
-def _answers(wait: Wait, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+def _answers(wait: Wait, schema: Mapping[str, object] | None) -> dict[str, object]:
     """A JSON schema of the answers that `to_decision` takes."""
     if wait.kind == "question":
         return {}
-    properties: dict[str, Any] = {"approved": {"type": "boolean"}}
+    properties: dict[str, object] = {"approved": {"type": "boolean"}}
     if "edit" in wait.allowed:
         about = "All arguments, as they are to be; nothing is merged."
         properties["editedArgs"] = {"type": "object", **(schema or {}), "description": about}
@@ -74,8 +76,8 @@ def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, Any] | None:
         ArgumentError: The answer decides nothing.
     """
     if entry.status == "cancelled":
-        abandoned = {"type": "reject", "message": ABANDONED}
-        return abandoned if "reject" in wait.allowed else None
+        rejection = {"type": "reject", "message": NO_ANSWER}
+        return rejection if "reject" in wait.allowed else None
     payload = entry.payload
     if wait.kind == "question":
         return {"type": "respond", "message": payload}
@@ -85,11 +87,11 @@ def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, Any] | None:
     parts = {_PARTS.get(name, name): value for name, value in answer.items()}
     if "edited_action" in parts:
         parts["edited_action"] = {"args": parts["edited_action"]}
-    approved = parts.pop("approved", None)
+    approval = parts.pop("approved", None)
     if answer.keys() == {"response"}:
         return {"type": "respond", **parts}
-    if isinstance(approved, bool) and "response" not in answer:
-        kind = "reject" if not approved else "edit" if "edited_action" in parts else "approve"
+    if isinstance(approval, bool) and "response" not in answer:
+        kind = "reject" if not approval else "edit" if "edited_action" in parts else "approve"
         return {"type": kind, **parts}
     raise ArgumentError(
         "resume",

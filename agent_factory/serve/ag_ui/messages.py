@@ -24,18 +24,20 @@ _PARTS = {
 }
 
 
-def new_messages(given: Iterable[types.Message], known: Iterable[BaseMessage]) -> list[BaseMessage]:
+def new_messages(
+    messages: Iterable[types.Message], thread_messages: Iterable[BaseMessage]
+) -> list[BaseMessage]:
     """The messages of a client that its thread does not have yet.
 
     Only the service writes tool results, reasoning and activities.
 
     Args:
-        given: The messages of the client.
-        known: Those of the thread.
+        messages: The messages of the client.
+        thread_messages: Those of the thread.
     """
-    ids = {message.id for message in known}
-    made = (_to_langchain(message) for message in given if message.id not in ids)
-    return [message for message in made if message is not None]
+    ids = {message.id for message in thread_messages}
+    candidates = (_to_langchain(message) for message in messages if message.id not in ids)
+    return [message for message in candidates if message is not None]
 
 
 def _to_langchain(message: types.Message) -> BaseMessage | None:
@@ -51,7 +53,7 @@ def _to_langchain(message: types.Message) -> BaseMessage | None:
     return None
 
 
-def _block(part: types.ContentPart) -> dict[str, Any]:
+def _block(part: types.ContentPart) -> dict[str, object]:
     """A content block of LangChain."""
     if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}
@@ -97,30 +99,30 @@ def _content(message: HumanMessage) -> str | list[types.ContentPart]:
         return message.content
     parts: list[types.ContentPart] = []
     for block in message.content_blocks:
-        known: dict[str, Any] = dict(block)
-        kind, mime_type = known["type"], known.get("mime_type")
+        fields: dict[str, Any] = dict(block)
+        kind, mime_type = fields["type"], fields.get("mime_type")
         source: types.PartSource
         if kind == "text":
-            parts.append(types.TextPart(text=known["text"]))
+            parts.append(types.TextPart(text=fields["text"]))
         elif kind in _PARTS:
-            if "base64" in known:
+            if "base64" in fields:
                 source = types.DataSource(
-                    value=known["base64"], mime_type=mime_type or "application/octet-stream"
+                    value=fields["base64"], mime_type=mime_type or "application/octet-stream"
                 )
-            elif "url" in known:
-                source = types.UrlSource(value=known["url"], mime_type=mime_type)
+            elif "url" in fields:
+                source = types.UrlSource(value=fields["url"], mime_type=mime_type)
             else:
-                source = types.FileSource(value=known.get("file_id", ""), mime_type=mime_type)
+                source = types.FileSource(value=fields.get("file_id", ""), mime_type=mime_type)
             parts.append(_PARTS[kind](source=source))
     return parts
 
 
 def reasoning_of(message: AIMessage) -> str:
-    """What a model says about its reasoning in a message, or in a piece of one."""
+    """Reasoning of the model in a message, or in a piece of one."""
     if isinstance(message.content, str) and not message.additional_kwargs:
         return ""  # reading the blocks of each token takes time
     blocks: Iterable[Any] = message.content_blocks
-    return "".join(one.get("reasoning") or "" for one in blocks if one["type"] == "reasoning")
+    return "".join(block.get("reasoning") or "" for block in blocks if block["type"] == "reasoning")
 
 
 def reasoning_id(message: str) -> str:

@@ -15,7 +15,7 @@ from agent_factory.serve.json_response import JsonResponse, selected, time_text
 from agent_factory.serve.langgraph.requests import AgentSearch
 from agent_factory.service import Service
 
-_STARTED = time.time()
+_START_TIME = time.time()
 
 
 class Agents:
@@ -36,33 +36,35 @@ class Agents:
         for name in self._service.agents:
             if assistant in (name, assistant_id(name)):
                 return name
-        known = ", ".join(self._service.agents)
-        raise HTTPException(404, f"There is no agent {assistant!r}. There are: {known}.")
+        names = ", ".join(self._service.agents)
+        raise HTTPException(404, f"There is no agent {assistant!r}. There are: {names}.")
 
     async def search(self, request: Request) -> JsonResponse:
         """`POST /assistants/search`."""
-        body, found = await self._found(request)
-        page = [selected(one, body.select) for one in found[body.offset :][: body.limit]]
+        body, agents = await self._found(request)
+        page = [selected(agent, body.select) for agent in agents[body.offset :][: body.limit]]
         end = body.offset + body.limit
         return JsonResponse(
-            page, headers={"X-Pagination-Next": str(end)} if end < len(found) else None
+            page, headers={"X-Pagination-Next": str(end)} if end < len(agents) else None
         )
 
     async def count(self, request: Request) -> JsonResponse:
         """`POST /assistants/count`."""
-        _, found = await self._found(request)
-        return JsonResponse(len(found))
+        _, agents = await self._found(request)
+        return JsonResponse(len(agents))
 
-    async def _found(self, request: Request) -> tuple[AgentSearch, list[dict[str, Any]]]:
+    async def _found(self, request: Request) -> tuple[AgentSearch, list[dict[str, object]]]:
         body = await read_body(request, AgentSearch)
-        asked = [name for name in (body.graph_id, body.name) if name is not None]
-        named = (name for name in self._service.agents if all(name == one for one in asked))
-        found = [
-            one for one in map(_shown, named) if body.metadata.items() <= one["metadata"].items()
+        filters = [name for name in (body.graph_id, body.name) if name is not None]
+        names = (name for name in self._service.agents if all(name == value for value in filters))
+        agents = [
+            agent
+            for agent in map(_shown, names)
+            if body.metadata.items() <= agent["metadata"].items()
         ]
         if body.sort_by is not None:
-            found.sort(key=itemgetter(body.sort_by), reverse=body.sort_order == "desc")
-        return body, found
+            agents.sort(key=itemgetter(body.sort_by), reverse=body.sort_order == "desc")
+        return body, agents
 
     async def get(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}`."""
@@ -71,7 +73,7 @@ class Agents:
     async def graph(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}/graph`."""
         inner = request.query_params.get("xray", "false")
-        xray: Any = inner.lower() == "true"
+        xray: int | bool = inner.lower() == "true"
         if inner.isdecimal():
             xray = number(request, "xray", 0)
         return JsonResponse(self._agent(request).get_graph(xray=xray).to_json())
@@ -85,8 +87,10 @@ class Agents:
         """`GET /assistants/{assistant}/subgraphs` and `.../subgraphs/{namespace}`."""
         recurse = request.query_params.get("recurse", "false").lower() in ("true", "1")
         namespace = request.path_params.get("namespace")
-        found = self._agent(request).get_subgraphs(namespace=namespace, recurse=recurse)
-        return JsonResponse({name: {"graph_id": name, **_schemas(one)} for name, one in found})
+        subgraphs = self._agent(request).get_subgraphs(namespace=namespace, recurse=recurse)
+        return JsonResponse(
+            {name: {"graph_id": name, **_schemas(graph)} for name, graph in subgraphs}
+        )
 
     def _agent(self, request: Request) -> Any:
         return self._service.agents[self.name(request.path_params["assistant"])]
@@ -97,7 +101,7 @@ def assistant_id(name: str) -> str:
     return str(uuid5(NAMESPACE_URL, f"agent_factory:{name}"))
 
 
-def _schemas(graph: Any) -> dict[str, Any]:
+def _schemas(graph: Any) -> dict[str, object]:
     """The schemas of a graph. Private keys of its state are in none of them."""
     return {
         "input_schema": graph.get_input_jsonschema(),
@@ -109,7 +113,7 @@ def _schemas(graph: Any) -> dict[str, Any]:
 
 
 def _shown(name: str) -> dict[str, Any]:
-    started = time_text(_STARTED)
+    start_time = time_text(_START_TIME)
     return {
         "assistant_id": assistant_id(name),
         "graph_id": name,
@@ -119,6 +123,6 @@ def _shown(name: str) -> dict[str, Any]:
         "context": {},
         "metadata": {"created_by": "system"},
         "version": 1,
-        "created_at": started,
-        "updated_at": started,
+        "created_at": start_time,
+        "updated_at": start_time,
     }

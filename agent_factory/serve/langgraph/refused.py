@@ -12,7 +12,7 @@ from starlette.routing import Route
 _AGENTS = "Agents are added in code: service.add(name, agent)."
 _SCHEDULES = "Schedules are made in code: service.schedule(name, cron, agent=..., message=...)."
 
-_REFUSED = [
+_ROUTES = [
     ("/assistants", ["POST"], _AGENTS),
     ("/assistants/{assistant}", ["PATCH", "DELETE"], _AGENTS),
     ("/assistants/{assistant}/versions", ["POST"], _AGENTS),
@@ -38,4 +38,4 @@ def refused_routes() -> list[Route]:
 
         return refuse
 
-    return [Route(path, refusing(text), methods=methods) for path, methods, text in _REFUSED]
+    return [Route(path, refusing(text), methods=methods) for path, methods, text in _ROUTES]

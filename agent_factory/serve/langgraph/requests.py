@@ -1,4 +1,4 @@
-"""What clients of LangGraph's API send."""
+"""Bodies of requests from clients of LangGraph's API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ThreadChange(StrictBody):
 
 
 class ThreadSearch(StrictBody):
-    """Which threads are searched."""
+    """Search for threads."""
 
     ids: Annotated[list[str] | None, Keeps([])] = None  # an empty list names no thread
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -66,7 +66,7 @@ class Checkpoint(RequestPart):
 
 
 class StateChange(StrictBody):
-    """What is written to the state of a thread."""
+    """Values to write to the state of a thread."""
 
     values: dict[str, Any] | list[dict[str, Any]] | None
     as_node: str | None = None
@@ -76,12 +76,12 @@ class StateChange(StrictBody):
     @property
     def keys(self) -> set[str]:
         """The keys of the state that are written."""
-        written = self.values if isinstance(self.values, list) else [self.values or {}]
-        return {key for one in written for key in one}
+        updates = self.values if isinstance(self.values, list) else [self.values or {}]
+        return {key for update in updates for key in update}
 
 
 class StateSearch(StrictBody):
-    """Which states of a thread are read."""
+    """Search in the history of a thread."""
 
     limit: int = Field(10, ge=1, le=1000)
     before: str | Checkpoint | None = None
@@ -91,7 +91,7 @@ class StateSearch(StrictBody):
 
 
 class StatePlace(StrictBody):
-    """Which state of a thread is read."""
+    """Place of a state in the history of a thread."""
 
     checkpoint: Checkpoint
     subgraphs: Literal[False] = False
@@ -179,7 +179,7 @@ class NewRun(StrictBody):
 
     @property
     def modes(self) -> list[StreamMode]:
-        """What the client wants to see."""
+        """Stream modes that the client asks for."""
         return self.stream_mode if isinstance(self.stream_mode, list) else [self.stream_mode]
 
 
@@ -195,7 +195,7 @@ class Batch(RootModel[list[RunOfBatch]]):
 
 
 class Cancelled(StrictBody):
-    """Which runs are cancelled."""
+    """Selection of runs to cancel."""
 
     thread_id: str | None = None
     run_ids: list[str] | None = None
@@ -203,7 +203,7 @@ class Cancelled(StrictBody):
 
 
 class AgentSearch(StrictBody):
-    """Which agents are searched."""
+    """Search for agents."""
 
     graph_id: str | None = None
     name: str | None = None
@@ -225,14 +225,14 @@ class NewItem(StrictBody):
 
 
 class ItemPlace(StrictBody):
-    """Where an item of the store is."""
+    """Namespace and key of an item of the store."""
 
     namespace: list[str]
     key: str
 
 
 class ItemSearch(StrictBody):
-    """Which items of the store are searched."""
+    """Search for items of the store."""
 
     namespace_prefix: list[str] = Field(default_factory=list)
     filter: dict[str, Any] | None = None
@@ -242,7 +242,7 @@ class ItemSearch(StrictBody):
 
 
 class NamespaceSearch(StrictBody):
-    """Which namespaces of the store are listed."""
+    """Search for namespaces of the store."""
 
     prefix: list[str] | None = None
     suffix: list[str] | None = None

@@ -72,9 +72,10 @@ class Runs:
     async def create_batch(self, request: Request) -> JsonResponse:
         """`POST /runs/batch`."""
         bodies = (await read_body(request, Batch)).root
-        made = [await self._started(request, body, body.thread_id) for body in bodies]
-        shown = await run_in_threadpool(lambda: [_shown(run.info) for run in made])
-        return JsonResponse(shown)
+        # One after the other, so that messages of a thread keep their order.
+        runs = [await self._started(request, body, body.thread_id) for body in bodies]
+        infos = await run_in_threadpool(lambda: [_shown(run.info) for run in runs])
+        return JsonResponse(infos)
 
     async def _started(self, request: Request, body: NewRun, thread: str | None = None) -> Run:
         agent = self._agents.name(body.assistant_id)
@@ -104,12 +105,13 @@ class Runs:
         status = request.query_params.get("status")
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
 
-        def work() -> list[dict[str, Any]]:
+        def work() -> list[dict[str, object]]:
+            # Runs in another status are left out after they were read.
             most = limit + offset if status is None else 1000
-            found = self._service.runs(thread, tenant=tenant, limit=most)
-            shown = [_shown(run.info) for run in found]
-            kept = [one for one in shown if status in (None, one["status"])][offset:][:limit]
-            return [selected(one, several(request, "select")) for one in kept]
+            runs = self._service.runs(thread, tenant=tenant, limit=most)
+            infos = [_shown(run.info) for run in runs]
+            page = [info for info in infos if status in (None, info["status"])][offset:][:limit]
+            return [selected(info, several(request, "select")) for info in page]
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -124,12 +126,12 @@ class Runs:
 
     async def join_stream(self, request: Request) -> Response:
         """`GET /threads/{thread}/runs/{run}/stream`."""
-        asked = several(request, "stream_mode")
+        modes = several(request, "stream_mode")
         run = await self._run(request)
         after = last_event_id(request, run.thread_id)
         return stream_response(
             run,
-            asked or None,
+            modes or None,
             subgraphs=True,
             after=None if after == "-1" else after,
             cancels=request.query_params.get("cancel_on_disconnect") in ("true", "1"),
@@ -149,14 +151,14 @@ class Runs:
 
         def work() -> list[Run]:
             if body.run_ids is not None:
-                found = [self._service.run(one, tenant=tenant) for one in body.run_ids]
-                for run in found:
+                runs = [self._service.run(run_id, tenant=tenant) for run_id in body.run_ids]
+                for run in runs:
                     _check_thread(run, body.thread_id or run.thread_id)
-                return found
+                return runs
             ids = None if body.thread_id is None else [body.thread_id]
             busy = ("queued", "running", "waiting")  # messages may wait behind a review
             threads = self._service.threads(tenant=tenant, ids=ids, status=busy, limit=1000)
-            runs = [run for one in threads for run in self._service.runs(one.id, limit=1000)]
+            runs = [run for thread in threads for run in self._service.runs(thread.id, limit=1000)]
             return [run for run in runs if _STATUS[run.status] in statuses]
 
         await self._cancel(request, await run_in_threadpool(work))
@@ -171,11 +173,11 @@ class Runs:
 
     async def _run(self, request: Request) -> Run:
         thread, tenant = request.path_params.get("thread"), request.state.principal.tenant
-        found = await run_in_threadpool(
+        run = await run_in_threadpool(
             partial(self._service.run, request.path_params["run"], tenant=tenant)
         )
-        _check_thread(found, thread or found.thread_id)
-        return found
+        _check_thread(run, thread or run.thread_id)
+        return run
 
     def _waited(self, run: Run, *, cancels: bool, finally_: Any = None) -> StreamingResponse:
         """The result of a run, as JSON that comes once it is there."""
@@ -191,6 +193,7 @@ class Runs:
                 yield to_json({"__error__": failed})
             except asyncio.CancelledError:
                 if cancels:
+                    # This task is cancelled: without a shield, so would be the call.
                     await asyncio.shield(run.acancel(by="the client has gone"))
                 raise
             finally:
@@ -211,7 +214,7 @@ def _place(run: Run) -> str:
     return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
 
 
-def _shown(info: RunInfo) -> dict[str, Any]:
+def _shown(info: RunInfo) -> dict[str, object]:
     created = time_text(info.created_at)
     return {
         "run_id": info.id,

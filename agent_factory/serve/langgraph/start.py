@@ -1,4 +1,4 @@
-"""How a request becomes a run of a thread."""
+"""Start runs of threads for requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent_factory.service.public_state import INTERRUPT
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
-_BUSY: dict[str, Any] = {
+_BUSY: dict[str, str] = {
     "reject": "reject",
     "interrupt": "interrupt",
     "rollback": "rollback",
@@ -123,41 +123,43 @@ def _check_command(service: Service, agent: str, thread: str, body: NewRun, tena
         )
 
 
-def checked_input(graph: Any, agent: str, given: Mapping[str, Any], *, waits: bool) -> Any:
+def checked_input(
+    graph: object, agent: str, inputs: Mapping[str, object], *, waits: bool
+) -> object:
     """An input of an agent, without keys that its schema does not have.
 
     Args:
         graph: The agent.
         agent: Its name.
-        given: The input, or one message.
+        inputs: The input, or one message.
         waits: Whether the thread waits for an answer, which the input may be meant as.
 
     Raises:
         HTTPException: 422 if the input is empty or nearly has a key of the schema, or the thread
             waits and the input has a key that is not in the schema.
     """
-    if not given:
+    if not inputs:
         raise HTTPException(422, f"input is empty. {_EXAMPLE} Send null to go on without one.")
-    keys, is_message = input_keys(graph), "content" in given and bool({"role", "type"} & {*given})
-    others = [key for key in given if key not in keys and key != INTERRUPT]
+    keys, is_message = input_keys(graph), "content" in inputs and bool({"role", "type"} & {*inputs})
+    others = [key for key in inputs if key not in keys and key != INTERRUPT]
     if not keys or is_message or not others:
-        return given
-    named = ", ".join(f"input.{key}" for key in others)
-    missing = [key for key in keys if key not in given]
+        return inputs
+    names = ", ".join(f"input.{key}" for key in others)
+    missing = [key for key in keys if key not in inputs]
     for key in others:
         if close := get_close_matches(key, missing, 1, cutoff=0.85):
             text = f"input.{key} is not a key of agent {agent!r}. Did you mean {close[0]!r}?"
             raise HTTPException(422, text)
     if waits:
         key = others[0]
-        answer = json.dumps(given[key] if key == "resume" else {key: given[key]}, default=str)
+        answer = json.dumps(inputs[key] if key == "resume" else {key: inputs[key]}, default=str)
         raise HTTPException(
             422,
-            f"The thread waits for an answer, and {named} is not a key of agent {agent!r}. Send "
-            f'command: {{"resume": {answer:.500}}} to answer, or leave {named} out.',
+            f"The thread waits for an answer, and {names} is not a key of agent {agent!r}. Send "
+            f'command: {{"resume": {answer:.500}}} to answer, or leave {names} out.',
         )
-    logger.info("%s is not a key of agent %r and is left out.", named, agent)
-    return {key: value for key, value in given.items() if key in keys} or given
+    logger.info("%s is not a key of agent %r and is left out.", names, agent)
+    return {key: value for key, value in inputs.items() if key in keys} or inputs
 
 
 _keys: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
@@ -177,12 +179,12 @@ def recorded_modes(body: NewRun) -> set[str]:
 
 
 def _waits(service: Service, thread: str, tenant: str) -> bool:
-    """Whether a thread waits for an answer; one that does not exist does not."""
+    """Return True if a thread waits for an answer; False if it does not exist."""
     return bool(service.threads(tenant=tenant, ids=[thread], status="waiting", limit=1))
 
 
 def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
-    """Whether a thread goes on without a message: it has failed, or is paused at a node.
+    """Return True if a thread goes on without a message: it has failed, or is paused at a node.
 
     Raises:
         HTTPException: 422 if it waits for an answer.

@@ -41,8 +41,8 @@ class Store:
         key = request.query_params.get("key")
         if key is None:
             raise HTTPException(422, "key is missing: the key of the item.")
-        found = await self._do(request, lambda store: store.get(place, key))
-        return JsonResponse(None if found is None else _shown(found))
+        item = await self._do(request, lambda store: store.get(place, key))
+        return JsonResponse(None if item is None else _shown(item))
 
     async def delete(self, request: Request) -> Response:
         """`DELETE /store/items`."""
@@ -57,18 +57,18 @@ class Store:
             tuple(body.namespace_prefix),
             body.model_dump(include={"filter", "limit", "offset"}),
         )
-        found = await self._do(request, lambda store: store.search(place, **which))
-        return JsonResponse({"items": [{**_shown(one), "score": one.score} for one in found]})
+        items = await self._do(request, lambda store: store.search(place, **which))
+        return JsonResponse({"items": [{**_shown(item), "score": item.score} for item in items]})
 
     async def namespaces(self, request: Request) -> JsonResponse:
         """`POST /store/namespaces`."""
         body = await read_body(request, NamespaceSearch)
         which: Any = body.model_dump()
-        found = await self._do(request, lambda store: store.list_namespaces(**which))
-        return JsonResponse({"namespaces": found})
+        namespaces = await self._do(request, lambda store: store.list_namespaces(**which))
+        return JsonResponse({"namespaces": namespaces})
 
-    async def _do(self, request: Request, work: Callable[[BaseStore], Any]) -> Any:
-        """What `work` returns, which uses the store of the one who asks."""
+    async def _do(self, request: Request, work: Callable[[BaseStore], object]) -> Any:
+        """Run `work` with the store of the caller's tenant, and return its result."""
         tenant = request.state.principal.tenant
         try:
             return await run_in_threadpool(lambda: work(self._service.store(tenant)))
@@ -76,7 +76,7 @@ class Store:
             raise HTTPException(422, f"namespace: {error}") from error
 
 
-def _shown(item: Item) -> dict[str, Any]:
+def _shown(item: Item) -> dict[str, object]:
     return {
         "namespace": item.namespace,
         "key": item.key,

@@ -69,7 +69,7 @@ class Events:
         data = {"run_id": self._run.id, "attempt": self._attempt}
         return ServerSentEvent(to_json(data), event="metadata")
 
-    def _events_of(self, part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _events_of(self, part: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         kind, data = part["type"], part["data"]
         if kind == "end":
             if data["status"] == "failed":
@@ -90,16 +90,16 @@ class Events:
                 data = {**data, INTERRUPT: part["interrupts"]}
             yield "|".join([kind, *part["ns"]]), data
 
-    def _messages(self, message: BaseMessage, metadata: Any) -> Iterator[tuple[str, Any]]:
+    def _messages(self, message: BaseMessage, metadata: object) -> Iterator[tuple[str, object]]:
         """A message as far as it is known, and not only what is new of it."""
         key = str(message.id)
-        known = self._partial.get(key)
-        if known is None:
+        earlier = self._partial.get(key)
+        if earlier is None:
             yield "messages/metadata", {key: {"metadata": metadata}}
         if not isinstance(message, BaseMessageChunk):
             yield "messages/complete", [message]
             return
-        whole: Any = message if known is None else known + message
+        whole: Any = message if earlier is None else earlier + message
         self._partial[key] = whole
         yield "messages/partial", [message_chunk_to_message(whole)]
 
@@ -133,7 +133,7 @@ async def follow_thread(
         after: What `last_event_id` returns. None begins with what runs now, "-1" with the oldest of
             the newest 20 runs; of a run that was decided about, only what came since is shown.
     """
-    seen: set[str] = set()
+    streamed_jobs: set[str] = set()
     is_new, after = after is None, None if after == "-1" else after
     last = "" if after is None else after.rsplit(":", 2)[0]
     changed = None
@@ -144,27 +144,29 @@ async def follow_thread(
         since, changed = changed, service.thread(thread, tenant=tenant).updated_at
         if since == changed:
             return []
-        found = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=20)]
+        runs = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=20)]
         if since is None and is_new:
-            seen.update(info.job for _, info in found if info.job and info.status not in _ACTIVE)
-        return found[::-1]
+            streamed_jobs.update(
+                info.job for _, info in runs if info.job and info.status not in _ACTIVE
+            )
+        return runs[::-1]
 
     with suppress(NotFound):  # the thread was deleted
         while True:
             for run, info in await run_in_threadpool(begun):
                 # The jobs of a thread are numbered.
-                if info.job is None or info.job in seen or info.job < last:
+                if info.job is None or info.job in streamed_jobs or info.job < last:
                     continue
                 events = Events(run, None, subgraphs=True)
                 if after is not None:  # the rest of a job that this run or one before it had then
                     async for event in events.follow(after):
                         yield event
-                    seen.add(last)
+                    streamed_jobs.add(last)
                     after = None
-                if info.job not in seen:
+                if info.job not in streamed_jobs:
                     async for event in events.follow():
                         yield event
-                    seen.add(info.job)
+                    streamed_jobs.add(info.job)
             await asyncio.sleep(POLL_SECONDS)
 
 

@@ -72,7 +72,7 @@ class Threads:
         body = await read_body(request, ThreadChange)
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
 
-        def work() -> dict[str, Any]:
+        def work() -> dict[str, object]:
             changed = self._service.change_thread(thread, metadata=body.metadata, tenant=tenant)
             return self._with_values(changed)
 
@@ -92,9 +92,9 @@ class Threads:
         """`POST /threads/{thread}/copy`."""
         thread, principal = request.path_params["thread"], request.state.principal
 
-        def work() -> dict[str, Any]:
-            copied = self._service.copy_thread(thread, by=principal.name, tenant=principal.tenant)
-            return self._with_values(copied)
+        def work() -> dict[str, object]:
+            info = self._service.copy_thread(thread, by=principal.name, tenant=principal.tenant)
+            return self._with_values(info)
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -103,11 +103,11 @@ class Threads:
         body, principal = await read_body(request, ThreadPrune), request.state.principal
 
         def work() -> int:
-            known = {"ids": body.thread_ids, "tenant": principal.tenant}
-            found = self._service.threads(**known, limit=len(body.thread_ids))
-            for one in found:
-                self._service.delete_thread(one.id, by=principal.name, tenant=principal.tenant)
-            return len(found)
+            filters = {"ids": body.thread_ids, "tenant": principal.tenant}
+            threads = self._service.threads(**filters, limit=len(body.thread_ids))
+            for thread in threads:
+                self._service.delete_thread(thread.id, by=principal.name, tenant=principal.tenant)
+            return len(threads)
 
         return JsonResponse({"pruned_count": await run_in_threadpool(work)})
 
@@ -116,30 +116,31 @@ class Threads:
         body = await read_body(request, ThreadSearch)
 
         def work() -> list[ThreadInfo]:
-            wanted = self._wanted(request, body)
+            filters = self._wanted(request, body)
+            # The service has one time for both.
             column: Any = "updated_at" if body.sort_by == "state_updated_at" else body.sort_by
             return self._service.threads(
-                **wanted,
+                **filters,
                 sort_by=column,
                 descending=body.sort_order == "desc",
                 limit=body.limit,
                 offset=body.offset,
             )
 
-        found = await run_in_threadpool(work)
-        wanted = set(body.select or ("values", "interrupts"))
-        show = self._with_values if wanted & {"values", "interrupts"} else _shown
-        shown = await run_in_threadpool(lambda: [show(one) for one in found])
-        return JsonResponse([selected(one, body.select) for one in shown])
+        threads = await run_in_threadpool(work)
+        fields = set(body.select or ("values", "interrupts"))
+        show = self._with_values if fields & {"values", "interrupts"} else _shown
+        rows = await run_in_threadpool(lambda: [show(thread) for thread in threads])
+        return JsonResponse([selected(row, body.select) for row in rows])
 
     async def count(self, request: Request) -> JsonResponse:
         """`POST /threads/count`."""
         body = await read_body(request, ThreadSearch)
-        wanted = self._wanted(request, body)
-        return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**wanted)))
+        filters = self._wanted(request, body)
+        return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**filters)))
 
     def _wanted(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
-        """Which threads a search is about, in the words of the service."""
+        """Arguments of `Service.threads` for a search."""
         metadata = dict(body.metadata)
         # Noted by us, not by the product.
         agent, assistant = metadata.pop("graph_id", None), metadata.pop("assistant_id", None)
@@ -170,29 +171,29 @@ class Threads:
         if request.query_params.get("subgraphs", "false").lower() not in ("false", "0"):
             raise HTTPException(422, "subgraphs is not supported: inner agents have no state here.")
         checkpoint = request.path_params.get("checkpoint")
-        shown = await run_in_threadpool(self._state, request, checkpoint)
-        return JsonResponse(selected(shown, several(request, "select")))
+        state = await run_in_threadpool(self._state, request, checkpoint)
+        return JsonResponse(selected(state, several(request, "select")))
 
     async def state_at(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/state/checkpoint`."""
         body = await read_body(request, StatePlace)
-        shown = await run_in_threadpool(self._state, request, body.checkpoint.place)
-        return JsonResponse(selected(shown, body.select))
+        state = await run_in_threadpool(self._state, request, body.checkpoint.place)
+        return JsonResponse(selected(state, body.select))
 
     async def change_state(self, request: Request) -> JsonResponse:
         """`POST /threads/{thread}/state`."""
         body, principal = await read_body(request, StateChange), request.state.principal
         checkpoint = body.checkpoint.place if body.checkpoint else body.checkpoint_id
 
-        def work() -> dict[str, Any]:
+        def work() -> dict[str, object]:
             info = self._info(request)
             if not info.agent:
                 raise NotFound(f"thread {info.id!r}", "has no message yet.", "Send one first.")
             agent = self._service.agents.get(info.agent)
             private = agent and {key for key in body.keys if key not in PublicState(agent)}
             if private:
-                named = ", ".join(sorted(private))
-                raise HTTPException(422, f"values: {named} is not in the output of {info.agent!r}.")
+                names = ", ".join(sorted(private))
+                raise HTTPException(422, f"values: {names} is not in the output of {info.agent!r}.")
             changed = self._service.update_state(
                 info.id,
                 body.values,
@@ -211,16 +212,18 @@ class Threads:
         body = await read_body(request, StateSearch)
         before = body.before.place if isinstance(body.before, Checkpoint) else body.before
 
-        def work() -> list[dict[str, Any]]:
+        def work() -> list[dict[str, object]]:
             info = self._info(request)
             if not info.agent:
                 return []
             most = None if body.metadata else body.limit
-            found = self._service.history(info.id, before=before, limit=most)
-            wanted = body.metadata.items()
-            fitting = (one for one in found if wanted <= {**(one.metadata or {})}.items())
-            shown = map(state_shown, islice(fitting, body.limit))
-            return [selected(one, body.select) for one in shown]
+            states = self._service.history(info.id, before=before, limit=most)
+            conditions = body.metadata.items()
+            fitting = (
+                state for state in states if conditions <= {**(state.metadata or {})}.items()
+            )
+            rows = map(state_shown, islice(fitting, body.limit))
+            return [selected(row, body.select) for row in rows]
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -228,23 +231,23 @@ class Threads:
         tenant = request.state.principal.tenant
         return self._service.thread(request.path_params["thread"], tenant=tenant)
 
-    def _state(self, request: Request, checkpoint: str | None) -> dict[str, Any]:
+    def _state(self, request: Request, checkpoint: str | None) -> dict[str, object]:
         info = self._info(request)
         if not info.agent:  # it has no message yet
             config: RunnableConfig = {"configurable": {"thread_id": info.id}}
             return state_shown(StateSnapshot({}, (), config, None, None, None, (), ()))
         return state_shown(self._service.state(info.id, checkpoint=checkpoint))
 
-    def _with_values(self, info: ThreadInfo) -> dict[str, Any]:
+    def _with_values(self, info: ThreadInfo) -> dict[str, object]:
         """A thread with its state."""
         if info.agent not in self._service.agents:
             return _shown(info)
         state = self._service.state(info.id)
-        asked = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
-        return {**_shown(info), "values": state.values, "interrupts": asked}
+        interrupts = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
+        return {**_shown(info), "values": state.values, "interrupts": interrupts}
 
 
-def _shown(info: ThreadInfo) -> dict[str, Any]:
+def _shown(info: ThreadInfo) -> dict[str, object]:
     agent = {}
     if info.agent:
         agent = {"graph_id": info.agent, "assistant_id": assistant_id(info.agent)}
@@ -261,7 +264,7 @@ def _shown(info: ThreadInfo) -> dict[str, Any]:
     }
 
 
-def state_shown(state: StateSnapshot) -> dict[str, Any]:
+def state_shown(state: StateSnapshot) -> dict[str, object]:
     """A state of a thread."""
     place = _place(state.config)
     return {
@@ -289,8 +292,8 @@ def state_shown(state: StateSnapshot) -> dict[str, Any]:
     }
 
 
-def _place(config: RunnableConfig) -> dict[str, Any]:
-    """Where a state is in the history of its thread."""
+def _place(config: RunnableConfig) -> dict[str, object]:
+    """Place of a state in the history of its thread."""
     place = config["configurable"]
     return {
         "thread_id": place["thread_id"],

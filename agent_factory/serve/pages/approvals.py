@@ -23,19 +23,19 @@ class ApprovalPages:
     @with_error_page
     async def approvals(self, request: Request) -> Response:
         """`GET /inbox/approvals`: standing approvals, and a way to end each."""
-        tenant, ended = request.state.principal.tenant, request.query_params.get("ended") == "1"
-        found = await run_in_threadpool(
-            lambda: self._service.approvals(tenant=tenant, active=not ended)
+        tenant, inactive = request.state.principal.tenant, request.query_params.get("ended") == "1"
+        approvals = await run_in_threadpool(
+            lambda: self._service.approvals(tenant=tenant, active=not inactive)
         )
-        return page(request, "approvals.html", approvals=found, ended=ended)
+        return page(request, "approvals.html", approvals=approvals, ended=inactive)
 
     @with_error_page
     async def revoke(self, request: Request) -> Response:
         """`POST /inbox/approvals/{approval}/revoke`."""
         await read_form(request)
         principal, approval = request.state.principal, request.path_params["approval"]
-        ended = {"by": principal.name, "tenant": principal.tenant}
-        await run_in_threadpool(lambda: self._service.revoke(approval, **ended))
+        arguments = {"by": principal.name, "tenant": principal.tenant}
+        await run_in_threadpool(lambda: self._service.revoke(approval, **arguments))
         return RedirectResponse("/inbox/approvals", status_code=303)
 
     @with_error_page

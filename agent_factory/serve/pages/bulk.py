@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -38,9 +37,9 @@ class BulkPages:
         """`GET /inbox/decisions`: the calls that were chosen, and nothing decided yet."""
         kind = _kind_of(request.query_params.get("decision"))
         ids = request.query_params.getlist("wait")
-        shown = await run_in_threadpool(lambda: self._shown(request, ids))
+        waits = await run_in_threadpool(lambda: self._shown(request, ids))
         name = request.state.principal.name
-        obstacles = [(wait, wait.obstacle(kind, name)) for wait in shown]
+        obstacles = [(wait, wait.obstacle(kind, name)) for wait in waits]
         calls = [wait for wait, obstacle in obstacles if not obstacle]
         return page(
             request,
@@ -63,30 +62,30 @@ class BulkPages:
 
         def work() -> list[tuple[ShownWait, str]]:
             results = []
-            for shown, digest in zip(self._shown(request, ids), digests, strict=True):
+            for item, digest in zip(self._shown(request, ids), digests, strict=True):
                 options = {"message": message, "digest": digest}
                 try:
-                    decide(self._service, request, shown.wait.id, kind, options)
+                    decide(self._service, request, item.wait.id, kind, options)
                 except AgentFactoryError as error:
-                    results.append((shown, str(error)))
+                    results.append((item, str(error)))
                 else:
-                    results.append((shown, ""))
+                    results.append((item, ""))
             return results
 
         results = await run_in_threadpool(work)
-        found = await run_in_threadpool(found_waits, self._service, request)
-        return page(request, "inbox.html", report={"kind": kind, "results": results}, **found)
+        values = await run_in_threadpool(found_waits, self._service, request)
+        return page(request, "inbox.html", report={"kind": kind, "results": results}, **values)
 
     def _shown(self, request: Request, ids: list[str]) -> list[ShownWait]:
         if not ids:
             raise HTTPException(422, "Choose at least one call.")
         inbox = self._service.inbox(request.state.principal.tenant)
-        shown = shown_waits(self._service, [inbox.get(id) for id in ids], request)
-        return [replace(one, held=held_with(self._service, one.wait)) for one in shown]
+        waits = shown_waits(self._service, [inbox.get(id) for id in ids], request)
+        return [replace(item, held=held_with(self._service, item.wait)) for item in waits]
 
 
 def counted(tools: Iterable[str]) -> str:
-    """How many calls of which tools.
+    """Count calls by their tools, in words.
 
     >>> counted(["refund", "mail", "refund"])
     '2 calls of refund, 1 of mail'
@@ -98,7 +97,7 @@ def counted(tools: Iterable[str]) -> str:
     return ", ".join(parts)
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     if value not in DECISIONS:
         raise HTTPException(422, f"decision must be {' or '.join(DECISIONS)}.")
     return str(value)

@@ -22,7 +22,7 @@ from agent_factory.serve.pages.rendering import pretty
 LONGEST = 4000
 """Characters of a tool's result that are shown at first."""
 
-SHOWN = 100
+RECENT_MESSAGES = 100
 """Messages that are shown at first."""
 
 _FILES = ("image", "audio", "video", "file")
@@ -30,7 +30,7 @@ _FILES = ("image", "audio", "video", "file")
 
 @dataclass(slots=True)
 class Result:
-    """What a tool has returned."""
+    """Result of a tool, as a page shows it."""
 
     text: str
     is_error: bool
@@ -42,7 +42,7 @@ class Result:
 
     @property
     def start(self) -> str:
-        """What is shown at first."""
+        """Text that is shown at first."""
         return self.text[:LONGEST]
 
     @classmethod
@@ -84,12 +84,12 @@ class Entry:
     files: tuple[str, ...] = ()
 
 
-def in_one_line(args: Mapping[str, Any]) -> str:
+def in_one_line(args: Mapping[str, object]) -> str:
     """Arguments in one line, long ones cut."""
     return ", ".join(f"{name}={shortened(value)}" for name, value in args.items())
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """A value as text, a long one cut."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
@@ -125,16 +125,16 @@ def entry_of(message: BaseMessage, number: int = 0) -> Entry:
     source = message.additional_kwargs.get("lc_source")
     entry = Entry(message.id or f"message-{number}", "other", message.text)
     blocks = message.content_blocks
-    entry.files = tuple(one["type"] for one in blocks if one["type"] in _FILES)
+    entry.files = tuple(block["type"] for block in blocks if block["type"] in _FILES)
     if isinstance(message, AIMessage):
         entry.kind = "ai"
-        thoughts = (one.get("reasoning", "") for one in blocks if one["type"] == "reasoning")
+        thoughts = (block.get("reasoning", "") for block in blocks if block["type"] == "reasoning")
         entry.reasoning = "\n".join(thoughts)
         entry.calls = [
-            *(Call(str(one["id"]), one["name"], one["args"]) for one in message.tool_calls),
+            *(Call(str(call["id"]), call["name"], call["args"]) for call in message.tool_calls),
             *(
-                Call(str(one["id"]), one["name"] or "?", {"invalid": one["args"]})
-                for one in message.invalid_tool_calls
+                Call(str(call["id"]), call["name"] or "?", {"invalid": call["args"]})
+                for call in message.invalid_tool_calls
             ),
         ]
     elif isinstance(message, HumanMessage):

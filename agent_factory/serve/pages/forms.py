@@ -52,89 +52,89 @@ class FormError(Exception):
         args_read: The arguments, as far as they could be read; texts where they could not.
     """
 
-    def __init__(self, fields: list[Field], args_read: Mapping[str, Any]) -> None:
+    def __init__(self, fields: list[Field], args_read: Mapping[str, object]) -> None:
         super().__init__("Some arguments are not valid.")
         self.fields, self.args_read = fields, args_read
 
 
-def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> list[Field]:
+def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, object]) -> list[Field]:
     """The fields for the arguments of a call; without a schema, by the values it has."""
     properties = (schema or {}).get("properties") or {}
     names = [*properties, *(name for name in args if name not in properties)]
     return [_field(name, schema or {}, args.get(name, _MISSING)) for name in names]
 
 
-def has_args(given: Mapping[str, Any]) -> bool:
-    """Whether a form has fields of arguments."""
-    return any(name.startswith(_PREFIX) for name in given)
+def has_args(form: Mapping[str, object]) -> bool:
+    """Return True if a form has fields of arguments."""
+    return any(name.startswith(_PREFIX) for name in form)
 
 
 def read_args(
-    schema: Mapping[str, Any] | None, args: Mapping[str, Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
+    schema: Mapping[str, object] | None, args: Mapping[str, object], form: Mapping[str, object]
+) -> dict[str, object]:
     """The arguments that a form was filled in with. A field that nobody changed keeps its argument.
 
     Args:
         schema: The JSON schema of the arguments.
         args: The arguments of the call.
-        given: What was entered.
+        form: What was entered.
 
     Raises:
         FormError: Something is not what the schema says.
     """
-    fields, found = fields_of(schema, args), {}
-    entered = []
+    fields, values = fields_of(schema, args), {}
+    form_fields = []
     for field in fields:
-        text = str(given.get(field.input, ""))
+        text = str(form.get(field.input, ""))
         # The text of an argument is not the argument: a browser changes the ends of its lines.
         if field.name in args and _lines(text) == _lines(field.before):
-            found[field.name] = args[field.name]
-            entered.append(field)
+            values[field.name] = args[field.name]
+            form_fields.append(field)
             continue
         field = replace(field, value=text)
         try:
-            value = _value(field) if field.input in given else _MISSING
+            value = _value(field) if field.input in form else _MISSING
         except ValueError as error:
-            field, found[field.name] = replace(field, error=str(error)), text
+            field, values[field.name] = replace(field, error=str(error)), text
         else:
             if value is not _MISSING:
-                found[field.name] = value
+                values[field.name] = value
             elif field.required:
                 field = replace(field, error="This is required.")
-        entered.append(field)
-    if schema is not None and not any(field.error for field in entered):
-        entered = [*_checked(schema, found, entered)]
-    if any(field.error for field in entered):
-        raise FormError(entered, found)
+        form_fields.append(field)
+    if schema is not None and not any(field.error for field in form_fields):
+        form_fields = [*_checked(schema, values, form_fields)]
+    if any(field.error for field in form_fields):
+        raise FormError(form_fields, values)
     # A field that no argument has, which no page sends, is refused with the decision.
     names = {field.input for field in fields}
-    others = (name for name in given if name.startswith(_PREFIX) and name not in names)
-    return found | {name.removeprefix(_PREFIX): given[name] for name in others}
+    others = (name for name in form if name.startswith(_PREFIX) and name not in names)
+    return values | {name.removeprefix(_PREFIX): form[name] for name in others}
 
 
 _MISSING = object()
 
 
-def _field(name: str, schema: Mapping[str, Any], value: Any) -> Field:
+def _field(name: str, schema: Mapping[str, Any], value: object) -> Field:
     part = _resolved((schema.get("properties") or {}).get(name) or {}, schema)
     required = name in (schema.get("required") or ())
     kind, choices = _kind(part, value)
-    given = part.get("default", _MISSING) if value is _MISSING else value
-    if given is _MISSING or (given is None and kind != "json"):
+    content = part.get("default", _MISSING) if value is _MISSING else value
+    if content is _MISSING or (content is None and kind != "json"):
         text = ""
     elif kind in ("text", "lines"):
-        text = str(given)
+        text = str(content)
     else:
         indent = 2 if kind == "json" else None
-        text = json.dumps(given, ensure_ascii=False, indent=indent, default=str)
+        text = json.dumps(content, ensure_ascii=False, indent=indent, default=str)
     about = part.get("description", "")
     return Field(name, kind, text, about, required, choices, before=text)
 
 
-def _kind(part: Mapping[str, Any], value: Any) -> tuple[Kind, tuple[str, ...]]:
+def _kind(part: Mapping[str, Any], value: object) -> tuple[Kind, tuple[str, ...]]:
     if "enum" in part:
-        return "choice", tuple(json.dumps(one, ensure_ascii=False) for one in part["enum"])
-    kinds: dict[Any, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
+        return "choice", tuple(json.dumps(choice, ensure_ascii=False) for choice in part["enum"])
+    kinds: dict[object, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
     if (kind := kinds.get(part.get("type"))) is not None:
         return kind, ()
     if part.get("type") == "string" or (not part and isinstance(value, str)):
@@ -152,7 +152,8 @@ def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str
     name = str(part.get("$ref", "")).rpartition("/")[2]
     if name and name in (schema.get("$defs") or {}):
         part = {**schema["$defs"][name], **part}
-    variants = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
+    # Pydantic writes `X | None` as a union with null.
+    variants = [variant for variant in part.get("anyOf", ()) if variant.get("type") != "null"]
     if len(variants) == 1:
         rest = {key: value for key, value in part.items() if key != "anyOf"}
         return {**_resolved(variants[0], schema), **rest}
@@ -164,8 +165,8 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _value(field: Field) -> Any:
-    """What was entered; _MISSING for an empty field."""
+def _value(field: Field) -> object:
+    """Read the value of a field; _MISSING if it is empty."""
     text = field.value
     if field.kind in ("text", "lines"):
         return _lines(text) if text or field.required else _MISSING
@@ -189,10 +190,11 @@ def _value(field: Field) -> Any:
 
 
 def _checked(
-    schema: Mapping[str, Any], args: Mapping[str, Any], fields: list[Field]
+    schema: Mapping[str, object], args: Mapping[str, object], fields: list[Field]
 ) -> Iterator[Field]:
     """The fields, with what the schema has against their values."""
     errors: dict[str, str] = {}
+    # Pydantic writes schemas of this draft.
     for error in Draft202012Validator(schema).iter_errors(args):
         place = str(error.absolute_path[0]) if error.absolute_path else fields[0].name
         errors.setdefault(place, f"{error.message}.")

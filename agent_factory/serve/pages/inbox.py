@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from agent_factory.review import ReviewError
 from agent_factory.serve.errors import status_of
 from agent_factory.serve.pages.conversation import entries_of
-from agent_factory.serve.pages.forms import FormError, has_args, read_args
+from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
@@ -44,14 +44,14 @@ class InboxPages:
     @with_error_page
     async def waits(self, request: Request) -> Response:
         """`GET /inbox`: all that waits."""
-        found = await run_in_threadpool(found_waits, self._service, request)
-        return page(request, "inbox.html", **found)
+        values = await run_in_threadpool(found_waits, self._service, request)
+        return page(request, "inbox.html", **values)
 
     @with_error_page
     async def rows(self, request: Request) -> Response:
         """`GET /inbox/rows`: the list alone."""
-        found = await run_in_threadpool(found_waits, self._service, request)
-        return page(request, "wait_rows.html", **found)
+        values = await run_in_threadpool(found_waits, self._service, request)
+        return page(request, "wait_rows.html", **values)
 
     async def events(self, request: Request) -> Response:
         """`GET /inbox/events`: says when waits have changed."""
@@ -67,8 +67,8 @@ class InboxPages:
         """`GET /inbox/{wait}/held`: what the user has written since it waits."""
 
         wait = await run_in_threadpool(self._wait, request)
-        held = await run_in_threadpool(held_with, self._service, wait)
-        return page(request, "held.html", held=held, thread_id=wait.thread_id)
+        messages = await run_in_threadpool(held_with, self._service, wait)
+        return page(request, "held.html", held=messages, thread_id=wait.thread_id)
 
     async def _page(
         self, request: Request, error: Exception | None = None, **values: Any
@@ -77,14 +77,19 @@ class InboxPages:
         status = 200
         if error is not None:
             status, values["problem"] = status_of(error), str(error)
-        shown = await run_in_threadpool(lambda: self._shown(request, **values))
+        context = await run_in_threadpool(lambda: self._shown(request, **values))
         template = "wait_card.html" if is_partial(request) else "wait.html"
-        return page(request, template, status=status, **shown)
+        return page(request, template, status=status, **context)
 
     def _shown(
-        self, request: Request, *, fields: Any = None, problem: str = "", entered: Any = None
-    ) -> dict[str, Any]:
-        """What the page of a wait shows."""
+        self,
+        request: Request,
+        *,
+        fields: list[Field] | None = None,
+        problem: str = "",
+        drafts: Mapping[str, str | None] | None = None,
+    ) -> dict[str, object]:
+        """Values for the page of a wait."""
         wait = self._wait(request)
         tenant = request.state.principal.tenant
         agent = self._service.agents.get(wait.agent)
@@ -98,11 +103,11 @@ class InboxPages:
                 now = picture.nodes.get(state.next[0], "")
         audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
         entries = entries_of(messages, verdicts(audit))
-        held = held_with(self._service, wait)
+        held_messages = held_with(self._service, wait)
         return {
-            "shown": shown_wait(self._service, wait, request, fields=fields, held=held),
+            "shown": shown_wait(self._service, wait, request, fields=fields, held=held_messages),
             "problem": problem,
-            "entered": entered or {},  # a message, by the kind of the decision
+            "entered": drafts or {},  # a message, by the kind of the decision
             "entries": entries[-EVIDENCE:],
             "hidden": max(0, len(entries) - EVIDENCE),
             "thread": self._service.thread(wait.thread_id, tenant=tenant),
@@ -122,10 +127,10 @@ class InboxPages:
         if kind not in (*DECISIONS, "remember"):
             raise HTTPException(422, f"decision must be one of {', '.join(DECISIONS)}.")
         message = str(form.get("message", "")).strip() or None
-        entered = {kind: message}
+        drafts = {kind: message}
         if kind == "respond" and message is None:
             return await self._page(request, problem="Write the answer first.")
-        args: Mapping[str, Any] | None = None
+        args: Mapping[str, object] | None = None
         if has_args(form):
             try:
                 schema, _ = await run_in_threadpool(schema_of, self._service, wait)
@@ -136,16 +141,16 @@ class InboxPages:
                     lambda: refusal_of(self._service, request, wait.id, decision)
                 )
                 return await self._page(
-                    request, entered=entered, fields=error.fields, problem=problem or str(error)
+                    request, drafts=drafts, fields=error.fields, problem=problem or str(error)
                 )
         # A form with parts of another decision is refused, as it is wherever it comes from.
-        options: dict[str, Any] = {"message": message, "args": args}
+        options: dict[str, object] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None
         if kind == "remember":  # an approval of later calls, too
             kind, seconds = "approve", str(form.get("seconds", ""))
             if not seconds.isdecimal():
                 return await self._page(request, problem="Say for how long.")
-            remember: dict[str, Any] = {"seconds": int(seconds)}
+            remember: dict[str, object] = {"seconds": int(seconds)}
             if form.get("calls") == "any":
                 remember["when"] = {}
             if form.get("thread") == "1":
@@ -154,7 +159,7 @@ class InboxPages:
         try:
             await run_in_threadpool(lambda: decide(self._service, request, wait.id, kind, options))
         except (ReviewError, AlreadyDecided, ClaimedByOther) as error:
-            return await self._page(request, error, entered=entered)
+            return await self._page(request, error, drafts=drafts)
         if is_partial(request):
             return await self._page(request)
         return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
@@ -188,12 +193,12 @@ class InboxPages:
                 deed_of(entry)
                 for entry in self._service.inbox(tenant).audit(thread=thread, limit=200)
             ]
-            ids = {deed.entry.thread_id for deed in deeds}
+            ids = {action.entry.thread_id for action in deeds}
             threads = self._service.threads(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
-            return {"deeds": deeds, "titles": {one.id: one.title for one in threads}}
+            return {"deeds": deeds, "titles": {thread.id: thread.title for thread in threads}}
 
-        found = await run_in_threadpool(work)
-        return page(request, "audit.html", thread=thread, **found)
+        values = await run_in_threadpool(work)
+        return page(request, "audit.html", thread=thread, **values)
 
     def _wait(self, request: Request) -> Wait:
         tenant = request.state.principal.tenant

@@ -31,19 +31,19 @@ def changes(service: Service, tenant: str) -> EventSourceResponse:
     """Says when threads or waits of a tenant have changed."""
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        seen: Any = None
+        last: object = None
         while True:
             now = await run_in_threadpool(service.pulse, tenant=tenant)
-            if now != seen:
+            if now != last:
                 yield ServerSentEvent(to_json(now), event="changed")
-            seen = now
+            last = now
             await asyncio.sleep(LOOK_SECONDS)
 
     return EventSourceResponse(events(), ping=PING_SECONDS)
 
 
 class ThreadEvents:
-    """What happens on one thread, for its page.
+    """Events of one thread, for its page.
 
     Args:
         service: The service.
@@ -66,7 +66,7 @@ class ThreadEvents:
         return EventSourceResponse(self._follow(after), ping=PING_SECONDS)
 
     async def _follow(self, after: str | None) -> AsyncIterator[ServerSentEvent]:
-        seen: Any = None
+        last: object = None
         while True:
             try:
                 thread = await run_in_threadpool(
@@ -76,8 +76,8 @@ class ThreadEvents:
                 yield _event("gone", {})
                 return
             now = (thread.status, thread.updated_at, thread.run)
-            if now != seen and thread.run is not None:
-                if seen is not None or thread.status in AT_WORK:
+            if now != last and thread.run is not None:
+                if last is not None or thread.status in AT_WORK:
                     yield _event("status", {"status": thread.status})
                 run = self._service.run(thread.run, tenant=self._tenant)
                 if thread.status in AT_WORK:  # no node of the agent writes what the user says
@@ -104,11 +104,11 @@ class ThreadEvents:
                 thread = await run_in_threadpool(
                     self._service.thread, self._thread, tenant=self._tenant
                 )
-                seen = (thread.status, thread.updated_at, thread.run)
+                last = (thread.status, thread.updated_at, thread.run)
                 if thread.status in AT_WORK:
-                    seen = None  # the next message has begun
+                    last = None  # the next message has begun
                 continue
-            seen = now
+            last = now
             await asyncio.sleep(LOOK_SECONDS)
 
     def _places(self) -> list[str]:
@@ -119,10 +119,10 @@ class ThreadEvents:
             following = self._service.state(self._thread).next
         except NotFound:  # it was deleted
             return []
-        return [self._picture.nodes[one] for one in following if one in self._picture.nodes]
+        return [self._picture.nodes[node] for node in following if node in self._picture.nodes]
 
-    def _shown(self, part: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What a page shows of a part of a run's stream."""
+    def _shown(self, part: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
+        """Events of a page for a part of a run's stream."""
         kind, data = part["type"], part["data"]
         if kind == "end":
             yield "settled", {"status": data["status"]}
@@ -133,7 +133,7 @@ class ThreadEvents:
         elif kind == "messages":
             message = data[0]
             if isinstance(message, AIMessageChunk) and (message.text or message.tool_call_chunks):
-                names = [one["name"] for one in message.tool_call_chunks if one["name"]]
+                names = [chunk["name"] for chunk in message.tool_call_chunks if chunk["name"]]
                 yield "token", {"id": message.id, "text": message.text, "calls": names}
         elif kind == "custom" and isinstance(data, Mapping) and "decision" in data:
             yield "decision", self._decision(data["decision"])
@@ -143,11 +143,11 @@ class ThreadEvents:
                     yield "node", self._node(node)
                     yield from _messages_of(update)
 
-    def _node(self, name: str) -> dict[str, Any]:
+    def _node(self, name: str) -> dict[str, object]:
         keys = {} if self._picture is None else self._picture.nodes
         return {"name": name, "node": keys.get(name)}
 
-    def _decision(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+    def _decision(self, decision: Mapping[str, Any]) -> dict[str, object]:
         owner, hook = decision["middleware"], decision["hook"]
         lit = {} if self._picture is None else self._picture.lit_by(decision)
         return {
@@ -166,12 +166,12 @@ def submitted_with(run: Run) -> list[BaseMessage]:
     return [message for message in run.messages if message.id]
 
 
-def _messages_of(update: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _messages_of(update: object) -> Iterator[tuple[str, dict[str, object]]]:
     """The messages that a node has written, ready for the page."""
-    for one in update if isinstance(update, list) else [update]:
-        written = one.get("messages") if isinstance(one, Mapping) else None
-        listed = written if isinstance(written, list) else [written]
-        for message in listed:
+    for part in update if isinstance(update, list) else [update]:
+        content = part.get("messages") if isinstance(part, Mapping) else None
+        messages = content if isinstance(content, list) else [content]
+        for message in messages:
             if isinstance(message, ToolMessage):
                 html = render("result.html", result=Result.of(message))
                 yield "result", {"call": message.tool_call_id, "html": html}
@@ -179,10 +179,10 @@ def _messages_of(update: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield "message", _message(message)
 
 
-def _message(message: BaseMessage) -> dict[str, Any]:
+def _message(message: BaseMessage) -> dict[str, object]:
     entry = entry_of(message)
     return {"id": entry.id, "html": render("message.html", entry=entry)}
 
 
-def _event(kind: str, data: Mapping[str, Any], id: str | None = None) -> ServerSentEvent:
+def _event(kind: str, data: Mapping[str, object], id: str | None = None) -> ServerSentEvent:
     return ServerSentEvent(to_json(data), event=kind, id=id)

@@ -37,8 +37,8 @@ class Picture:
     edges: Mapping[tuple[str, str], str]
     model: str
 
-    def lit_by(self, decision: Mapping[str, Any]) -> dict[str, Any]:
-        """Which parts of the picture a decision is about."""
+    def lit_by(self, decision: Mapping[str, Any]) -> dict[str, object]:
+        """Find the parts of the picture that a decision is about."""
         hook, owner = decision["hook"], decision["middleware"]
         node = f"{owner}.{hook}" if owner else hook
         if node in self.nodes:
@@ -64,7 +64,7 @@ class Picture:
 _pictures: WeakKeyDictionary[Any, Picture | None] = WeakKeyDictionary()
 
 
-def picture_of(agent: Any) -> Picture | None:
+def picture_of(agent: object) -> Picture | None:
     """The picture of an agent; None if another library has built it."""
     if agent not in _pictures:
         _pictures[agent] = _draw(agent)
@@ -79,13 +79,13 @@ def _draw(agent: Any) -> Picture | None:
     figure = figure_of(plan)
     layout, details = lay_out(figure), details_of(plan, figure)
 
-    def drawn(*, linked: bool) -> str:
-        return draw(figure, layout, details, linked=linked, styled=False)
+    def drawn(*, has_links: bool) -> str:
+        return draw(figure, layout, details, linked=has_links, styled=False)
 
     return Picture(
-        svg=Markup(drawn(linked=False)),
-        full=Markup(body(plan, figure, drawn(linked=True), details)),
+        svg=Markup(drawn(has_links=False)),
+        full=Markup(body(plan, figure, drawn(has_links=True), details)),
         nodes={box.name: box.key for box in figure.boxes},
-        edges={(one.source.name, one.target.name): one.key for one in figure.arrows},
+        edges={(arrow.source.name, arrow.target.name): arrow.key for arrow in figure.arrows},
         model=plan.style.model,
     )

@@ -40,33 +40,34 @@ def static_files() -> Route:
         kind = _KINDS.get(Path(name).suffix)
         if kind is None or (content := _content(name)) is None:
             return Response(status_code=404)
+        # The address of a file has a hash of its content: see `_asset`.
         headers = {"Cache-Control": "public, max-age=31536000, immutable"}
         return Response(content, media_type=kind, headers=headers)
 
     return Route("/static/{name}", serve)
 
 
-def render(template: str, **values: Any) -> Markup:
+def render(template: str, **values: object) -> Markup:
     """A template, filled in."""
     return Markup(_environment().get_template(template).render(values))
 
 
-def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+def page(request: Request, template: str, *, status: int = 200, **values: object) -> Response:
     """A page, or a part of one."""
     principal = request.state.principal
-    shown = {
+    context = {
         "principal": principal,
         "path": request.url.path,
         "is_partial": is_partial(request),
         "csrf_token": csrf_token(request),
     }
     # A script shows what it gets; to a browser, another status is an error of the page.
-    status = 200 if shown["is_partial"] else status
-    return HTMLResponse(render(template, **shown, **values), status_code=status)
+    status = 200 if context["is_partial"] else status
+    return HTMLResponse(render(template, **context, **values), status_code=status)
 
 
 def is_partial(request: Request) -> bool:
-    """Whether a script asks for a part of a page."""
+    """Return True if a script asks for a part of a page."""
     return request.headers.get("hx-request") == "true"
 
 
@@ -74,7 +75,7 @@ def with_error_page(endpoint: Endpoint) -> Endpoint:
     """Let an endpoint answer errors of the service with a page that says what to do."""
 
     @wraps(endpoint)
-    async def serve(pages: Any, request: Request) -> Response:
+    async def serve(pages: object, request: Request) -> Response:
         try:
             return await endpoint(pages, request)
         except HTTPException as error:
@@ -93,15 +94,16 @@ def with_error_page(endpoint: Endpoint) -> Endpoint:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
+        # A name that nothing passes is an error, and not an empty text.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
+    environment.filters |= {
         "ago": ago,
         "clock": clock,
         "duration": _duration,
@@ -112,8 +114,8 @@ def _environment() -> Environment:
         "number": lambda amount: f"{amount:,}",
         "usd": usd,
     }
-    made.globals["asset"] = _asset
-    return made
+    environment.globals["asset"] = _asset
+    return environment
 
 
 @cache
@@ -127,21 +129,21 @@ def _asset(name: str) -> str:
 @cache
 def _content(name: str) -> bytes | None:
     """A static file: one of this package, or what makes up the page of a plan."""
-    made = {"plan.css": f"{style()}\n{themes()}", "plan-page.css": page_css(), "plan.js": script()}
-    if name in made:
-        return made[name].encode()
-    known = {one.name: one for one in (_FOLDER / "static").iterdir()}
-    return known[name].read_bytes() if name in known else None
+    texts = {"plan.css": f"{style()}\n{themes()}", "plan-page.css": page_css(), "plan.js": script()}
+    if name in texts:
+        return texts[name].encode()
+    paths = {path.name: path for path in (_FOLDER / "static").iterdir()}
+    return paths[name].read_bytes() if name in paths else None
 
 
 def ago(seconds: float) -> str:
-    """How long ago a moment is, in seconds since 1970."""
+    """Time since a moment, in words; the moment is in seconds since 1970."""
     past = max(0, int(time.time() - seconds))
     return "just now" if past < 5 else f"{_duration(past)} ago"
 
 
 def left(seconds: float) -> str:
-    """How far ahead a moment is, in seconds since 1970."""
+    """Time until a moment, in words; the moment is in seconds since 1970."""
     ahead = int(seconds - time.time())
     return f"in {_duration(ahead)}" if ahead > 0 else "overdue"
 
@@ -163,7 +165,7 @@ def usd(amount: float) -> str:
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
 
 
-def pretty(value: Any) -> str:
+def pretty(value: object) -> str:
     """A value as JSON that people can read."""
     if isinstance(value, Mapping) and not value:
         return "{}"

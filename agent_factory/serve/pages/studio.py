@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
-from agent_factory.serve.pages.conversation import SHOWN, entries_of
+from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
 from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes, submitted_with
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
@@ -75,21 +75,21 @@ class StudioPages:
     def _found(self, request: Request) -> dict[str, Any]:
         """The threads that a request asks for."""
         query = request.query_params
-        wanted: Any = {name: query.get(name) or None for name in ("status", "agent", "text")}
-        if wanted["status"] not in (None, *STATUSES):
+        filters: Any = {name: query.get(name) or None for name in ("status", "agent", "text")}
+        if filters["status"] not in (None, *STATUSES):
             raise HTTPException(422, f"status must be one of {', '.join(STATUSES)}.")
         offset, tenant = number(request, "offset", 0), request.state.principal.tenant
-        found = self._service.threads(tenant=tenant, **wanted, limit=PAGE + 1, offset=offset)
+        threads = self._service.threads(tenant=tenant, **filters, limit=PAGE + 1, offset=offset)
         return {
-            "found": found[:PAGE],
-            "more": offset + PAGE if len(found) > PAGE else None,
-            "wanted": wanted,
+            "found": threads[:PAGE],
+            "more": offset + PAGE if len(threads) > PAGE else None,
+            "wanted": filters,
             "statuses": STATUSES,
             "agent_names": [*self._service.agents],
             "open": query.get("open", ""),
         }
 
-    def _agents(self) -> list[dict[str, Any]]:
+    def _agents(self) -> list[dict[str, object]]:
         agents = self._service.agents
         return [{"name": name, "picture": picture_of(agent)} for name, agent in agents.items()]
 
@@ -120,20 +120,20 @@ class StudioPages:
     @with_error_page
     async def thread(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}`: the conversation, the plan, the cost, the history."""
-        found = await run_in_threadpool(self._found, request)
-        shown = await run_in_threadpool(self._shown, request)
+        listing = await run_in_threadpool(self._found, request)
+        context = await run_in_threadpool(self._shown, request)
         thread = request.path_params["thread"]
-        return page(request, "thread.html", **{**found, "open": thread}, **shown)
+        return page(request, "thread.html", **{**listing, "open": thread}, **context)
 
     @with_error_page
     async def parts(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/parts`: what changes when a run has paused or ended."""
-        shown = await run_in_threadpool(self._shown, request)
+        context = await run_in_threadpool(self._shown, request)
         only_head = request.query_params.get("only") == "head"
-        return page(request, "thread_parts.html", only_head=only_head, **shown)
+        return page(request, "thread_parts.html", only_head=only_head, **context)
 
     def _shown(self, request: Request) -> dict[str, Any]:
-        """What the page of a thread shows."""
+        """Values for the page of a thread."""
         info, checkpoint = self._info(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
         state = None if agent is None else self._state(info, checkpoint)
@@ -141,28 +141,30 @@ class StudioPages:
         messages = [*(values.get("messages") or [])]
         if info.run and info.status in AT_WORK and not checkpoint:
             # The thread gets what was said with the first step of the run.
-            known = {one.id for one in messages}
-            said = submitted_with(self._service.run(info.run))
-            messages += [one for one in said if one.id not in known]
+            ids = {message.id for message in messages}
+            new_messages = submitted_with(self._service.run(info.run))
+            messages += [message for message in new_messages if message.id not in ids]
         tenant = request.state.principal.tenant
         inbox = self._service.inbox(tenant)
         audit = inbox.audit(thread=info.id, limit=AUDIT)
         entries = entries_of(messages, verdicts(audit))
-        first = max(0, number(request, "from", len(entries) - SHOWN))
-        held: list[HeldMessage] = []
+        first = max(0, number(request, "from", len(entries) - RECENT_MESSAGES))
+        held_messages: list[HeldMessage] = []
         waits = [] if checkpoint else inbox.waits(thread=info.id)
         if info.status == "waiting" and not checkpoint:
-            held = self._service.held(info.id, tenant=tenant)
+            held_messages = self._service.held(info.id, tenant=tenant)
         return {
             "thread": info,
             "at": checkpoint,
             "entries": entries[first:],
             "first": first,
-            "earlier": max(0, first - SHOWN),
+            "earlier": max(0, first - RECENT_MESSAGES),
             "values": {name: value for name, value in values.items() if name != "messages"},
             "next": () if state is None else state.next,
-            "waits": [shown_wait(self._service, wait, request, held=held) for wait in waits],
-            "held": held,
+            "waits": [
+                shown_wait(self._service, wait, request, held=held_messages) for wait in waits
+            ],
+            "held": held_messages,
             "waiting": None if agent is None else self._service.waiting(info.agent),
             "missing": self._missing(info),
             "usage": self._service.usage(info.id, tenant=tenant),
@@ -175,8 +177,8 @@ class StudioPages:
     async def held(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/held`: messages that are held until a decision."""
         info = await run_in_threadpool(self._info, request)
-        held = await run_in_threadpool(lambda: self._service.held(info.id, tenant=info.tenant))
-        return page(request, "held.html", held=held, thread_id=info.id)
+        messages = await run_in_threadpool(lambda: self._service.held(info.id, tenant=info.tenant))
+        return page(request, "held.html", held=messages, thread_id=info.id)
 
     @with_error_page
     async def missing(self, request: Request) -> Response:
@@ -186,7 +188,7 @@ class StudioPages:
         return page(request, "missing.html", missing=missing)
 
     def _missing(self, info: ThreadInfo) -> str:
-        """What the run of a thread needs to go on, once it has had the time to begin."""
+        """Name the worker or decision that a run lacks, once it has had the time to begin."""
         is_new = time.time() - info.updated_at < SAY_AFTER
         if info.run is None or info.status not in AT_WORK or is_new:
             return ""
@@ -201,14 +203,15 @@ class StudioPages:
         def work() -> list[Moment]:
             if info.agent not in self._service.agents:
                 return []
+            # One more than is shown tells whether there is another page.
             limit = PAGE + 1
             return [*_moments(self._service.history(info.id, before=before, limit=limit))]
 
-        found = await run_in_threadpool(work)
-        more = found[PAGE - 1].id if len(found) > PAGE else None
+        moments = await run_in_threadpool(work)
+        more = moments[PAGE - 1].id if len(moments) > PAGE else None
         at = request.query_params.get("at")
-        shown: dict[str, Any] = {"moments": found[:PAGE], "more": more, "at": at}
-        return page(request, "history.html", thread=info, **shown)
+        context: dict[str, Any] = {"moments": moments[:PAGE], "more": more, "at": at}
+        return page(request, "history.html", thread=info, **context)
 
     async def thread_events(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/events`: what happens on a thread, as it happens."""
@@ -235,7 +238,7 @@ class StudioPages:
         text, checkpoint = str(form.get("text", "")), str(form.get("checkpoint", "")) or None
         if not text.strip() and checkpoint is None:
             raise HTTPException(422, "The message is empty.")
-        submitted: Mapping[str, Any] = {
+        arguments: Mapping[str, Any] = {
             "thread": thread,
             "message": text if text.strip() else None,
             "checkpoint": checkpoint,
@@ -243,11 +246,12 @@ class StudioPages:
             "waiting": str(form.get("waiting", "")) or None,
             "by": request.state.principal.name,
         }
-        run = await run_in_threadpool(lambda: self._service.submit(agent, **submitted))
+        run = await run_in_threadpool(lambda: self._service.submit(agent, **arguments))
         place = f"/studio/threads/{run.thread_id}"
         if not is_partial(request):
             return RedirectResponse(place, status_code=303)
         if thread is None or checkpoint is not None:
+            # htmx would follow a redirect itself, and put the page into a part of this one.
             return Response(status_code=204, headers={"HX-Redirect": place})
         return Response(status_code=204, headers={"HX-Trigger": "written"})
 

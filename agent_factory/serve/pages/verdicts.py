@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from agent_factory.serve.pages.conversation import in_one_line, shortened
 from agent_factory.service import AuditEntry
@@ -52,8 +51,8 @@ class Deed:
     change: str = ""
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What an edit changes about arguments.
+def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """Describe the changes that an edit makes to arguments.
 
     >>> changes({"order": "A1", "euros": 40}, {"order": "A1", "euros": 10, "note": "paid"})
     "euros 40 → 10, note: 'paid'"
@@ -92,17 +91,17 @@ def deed_of(entry: AuditEntry) -> Deed:
 
 
 def verdicts(entries: Iterable[AuditEntry]) -> dict[str, list[str]]:
-    """Who decided what about calls, in words, by the ids of the calls, the oldest first.
+    """Return the decisions about calls, in words, by the ids of the calls, the oldest first.
 
     Args:
         entries: Entries of the audit about one thread, the newest first.
     """
-    found: dict[str, list[str]] = defaultdict(list)
+    lines: dict[str, list[str]] = defaultdict(list)
     for entry in reversed(list(entries)):
         call = entry.detail.get("call") if isinstance(entry.detail, Mapping) else None
         if isinstance(call, Mapping):
-            deed = deed_of(entry)
-            change = "" if entry.what == "approve" else deed.change
-            line = f"{deed.what} by {entry.who}"
-            found[str(call["id"])].append(f"{line}: {change}" if change else line)
-    return found
+            action = deed_of(entry)
+            change = "" if entry.what == "approve" else action.change
+            line = f"{action.what} by {entry.who}"
+            lines[str(call["id"])].append(f"{line}: {change}" if change else line)
+    return lines

@@ -56,7 +56,7 @@ class ShownWait:
 
     @property
     def does(self) -> str:
-        """What the agent does that waits."""
+        """Action of the agent that waits, in words."""
         return KINDS.get(self.wait.kind, "waits at")
 
     @property
@@ -66,7 +66,7 @@ class ShownWait:
 
     @property
     def changes(self) -> str:
-        """What an edit has changed about the call."""
+        """Changes that an edit has made to the call."""
         action = (self.wait.decision or {}).get("edited_action")
         if action is None:
             return ""
@@ -77,18 +77,18 @@ class ShownWait:
     def spans(self) -> list[tuple[int, str]]:
         """For how long later calls can be approved, in seconds and in words."""
         most = self.wait.remember or 0
-        found = [(seconds, text) for seconds, text in SPANS.items() if seconds <= most]
+        options = [(seconds, text) for seconds, text in SPANS.items() if seconds <= most]
         if most and most not in SPANS:
-            found.append((int(most), f"{most:,.0f} seconds"))
-        return found
+            options.append((int(most), f"{most:,.0f} seconds"))
+        return options
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be decided."""
+        """True if it can still be decided."""
         return self.wait.decided_at is None
 
     def obstacle(self, kind: str, name: str) -> str:
-        """Why somebody cannot make a decision of this type; "" if they can."""
+        """Reason why somebody cannot make a decision of this type; "" if they can."""
         wait = self.wait
         if not self.is_open:
             return f"was decided before, by {wait.decided_by}"
@@ -103,17 +103,18 @@ def found_waits(service: Service, request: Request) -> dict[str, Any]:
     """The list of waits that a request asks for, with what its page needs besides."""
     query, principal = request.query_params, request.state.principal
     inbox, offset = service.inbox(principal.tenant), number(request, "offset", 0)
-    wanted = {name: query.get(name) or None for name in ("agent", "tool", "text")}
+    filters = {name: query.get(name) or None for name in ("agent", "tool", "text")}
     mine = query.get("mine") == "1"
     claimed_by = principal.name if mine else None
-    found = inbox.waits(**wanted, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
+    # One more than is shown tells whether there is another page.
+    rows = inbox.waits(**filters, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
     return {
-        "found": shown_waits(service, found[:PAGE], request),
+        "found": shown_waits(service, rows[:PAGE], request),
         "total": inbox.count(),
         "offset": offset,
         "page_size": PAGE,
-        "more": offset + PAGE if len(found) > PAGE else None,
-        "wanted": wanted,
+        "more": offset + PAGE if len(rows) > PAGE else None,
+        "wanted": filters,
         "mine": mine,
         "agent_names": [*service.agents],
         "tool_names": inbox.tools(),
@@ -132,7 +133,7 @@ def shown_waits(service: Service, waits: Sequence[Wait], request: Request) -> li
 
 
 def held_with(service: Service, wait: Wait) -> tuple[HeldMessage, ...]:
-    """What the user has written since a wait came up; nothing once it is decided."""
+    """Messages of the user since a wait came up; none once it is decided."""
     if wait.decided_at is not None:
         return ()
     try:
@@ -163,10 +164,10 @@ def shown_wait(
     schema, description = schema_of(service, wait)
     if fields is None:
         fields = fields_of(schema, wait.args)
-    asked = wait.question  # a text, or an object with one value
-    if isinstance(asked, Mapping) and len(asked) == 1:
-        (asked,) = asked.values()
-    question = "" if asked is None else asked if isinstance(asked, str) else repr(asked)
+    value = wait.question  # a text, or an object with one value
+    if isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()
+    question = "" if value is None else value if isinstance(value, str) else repr(value)
     if wait.kind == "review":  # what a description says by default is on the page already
         question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
     principal, may_decide = request.state.principal, request.state.may_decide
@@ -175,12 +176,13 @@ def shown_wait(
     return ShownWait(wait, description, tuple(fields), question, is_theirs, title, tuple(held))
 
 
-def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, Any] | None, str]:
+def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None, str]:
     """The JSON schema of a call's arguments, if it is known, and what the tool does."""
     try:
         tool = tools_of(service.agents[wait.agent])[wait.tool]
     except (ArgumentError, KeyError):  # another library's graph, or a tool of a subagent
         return None, ""
+    # Without injected arguments, which no model writes and no person edits.
     schema: Any = tool.tool_call_schema
     about = tool.description.partition("\n\n")[0]
     return (schema if isinstance(schema, dict) else schema.model_json_schema()), about
@@ -211,8 +213,10 @@ def decide(
     )
 
 
-def refusal_of(service: Service, request: Request, wait: str, decision: Mapping[str, Any]) -> str:
-    """Why a decision of the one who has sent a form would be refused; "" if it would not."""
+def refusal_of(
+    service: Service, request: Request, wait: str, decision: Mapping[str, object]
+) -> str:
+    """Reason why a decision from a form would be refused; "" if it would not."""
     principal = request.state.principal
     inbox = service.inbox(principal.tenant, may_decide=request.state.may_decide)
     judgement = inbox.judge(wait, decision, by=principal.name, roles=principal.roles)
