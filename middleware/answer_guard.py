@@ -59,13 +59,13 @@ class UnusableAnswerError(TurnError):
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """What is wrong with an answer."""
+    """Fault of an answer."""
 
     kind: Literal["empty", "cut", "malformed"]
     reason: str
 
     def remark(self, message: AIMessage) -> str:
-        """What the model reads when it is asked again."""
+        """Remark that the model reads when it is asked again."""
         calls = [*message.tool_calls, *message.invalid_tool_calls]
         if self.kind == "empty":
             return "[Your last answer was empty. Give your answer in text, or call a tool.]"
@@ -83,7 +83,7 @@ class _Fault:
         return f"[{cut}. Answer again, in at most half the length.]"
 
     def note(self, times: int) -> str:
-        """What the user reads if no answer was usable."""
+        """Note that the user reads if no answer was usable."""
         if self.kind == "cut":
             return "[The answer was cut off at the limit of output tokens.]"
         what = "gave no answer" if self.kind == "empty" else "made a call that could not be read"
@@ -235,7 +235,7 @@ _CONTINUE = (
 
 
 def _fault(message: AIMessage) -> _Fault | None:
-    """What is wrong with an answer; None if it is usable, or refused."""
+    """Fault of an answer; None if it is usable, or refused."""
     if refusal_of(message) is not None:
         return None
     if (found := fault_of(message)) is not None:

@@ -55,7 +55,7 @@ __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware", "Cont
 
 
 class ContextEdits(TypedDict):
-    """What edits have changed in the requests of a thread."""
+    """Changes that edits have made in the requests of a thread."""
 
     changed: list[Any]  # pairs: fields with their new values, and ids of the messages with them
     removed: list[str]  # ids of messages
@@ -447,7 +447,7 @@ def with_hints(messages: list[AnyMessage], tool: str | None) -> list[AnyMessage]
 def recorded_edits(
     before: dict[str | None, AnyMessage], changed: Sequence[AnyMessage], removed: list[str]
 ) -> ContextEdits:
-    """What has to be stored to make the same edits again."""
+    """Return what has to be stored to make the same edits again."""
     groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for message in changed:
         old = before[message.id]

@@ -119,7 +119,7 @@ MOST_QUESTIONS: Final = 100
 
 
 class InterruptOnConfig(TypedDict, total=False):
-    """How the calls of one tool are reviewed.
+    """Review of the calls of one tool.
 
     Attributes:
         allowed_decisions: The decisions that may be made; default: all four.
@@ -270,7 +270,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return await arun(self._review_turn(state, runtime or Runtime()))
 
     def _may_ask(self, messages: Sequence[AnyMessage]) -> bool:
-        """Whether the last message of the model has calls that may need a decision."""
+        """Return True if the last message of the model has calls that may need a decision."""
         for message in reversed(messages):
             if isinstance(message, AIMessage):
                 for call in message.tool_calls:  # noqa: SIM110  # runs at each turn
@@ -435,7 +435,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def _objection(
         self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
     ) -> Flow[str | None]:
-        """Why a call must not run unless a person approves it; None if it may run."""
+        """Reason why a call must not run unless a person approves it; None if it may run."""
         call, schema, thread = request.tool_call, tool_digest(request.tool), thread_of(request)
         remembers = store is not None and rule.remember is not None and _asks(rule)
 
@@ -467,7 +467,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def _may_run(
         self, approved: Collection[str | None], ran: ToolCallRequest, *, knows_tool: bool
     ) -> bool:
-        """Whether a call that is about to run is one that was decided about."""
+        """Return True if a call that is about to run is one that was decided about."""
         rule = self.policy.rule_for(ran)
         if rule.action == "allow" or (self._chooses_calls and rule.action != "deny"):
             return True
@@ -476,7 +476,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return call_digest(ran.tool_call, tool) in approved
 
     def _holds(self, rule: Rule, call: ToolCall, edited: ToolCallRequest) -> bool:
-        """Whether a decision about a call, made by a rule, is also about what it was edited into.
+        """Return True if a decision about a call by a rule is also about what it was edited into.
 
         Another call of the same tool by the same rule is what those who decide were asked about.
         """
@@ -484,7 +484,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return new.action == "allow" or (new == rule and edited.tool_call["name"] == call["name"])
 
     def _judge_of(self, requests: Sequence[ToolCallRequest]) -> Judge:
-        """What judges decisions about these calls."""
+        """Judge of decisions about these calls."""
         by_id = {str(request.tool_call["id"]): request for request in requests}
 
         def judge_one(call: PendingCall, decision: Any) -> Judgement:
@@ -507,7 +507,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         store: ApprovalStore | None,
         objection: str = "",
     ) -> tuple[ActionRequest, ReviewConfig]:
-        """What is asked about a call, and the decisions that may be made."""
+        """Question about a call, and the decisions that may be made."""
         call, description = request.tool_call, rule.description
         if description is None:
             args = json.dumps(call["args"], default=str, ensure_ascii=False)

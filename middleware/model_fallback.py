@@ -155,14 +155,14 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         raise last
 
     def _is_left_to_others(self, error: Exception, request: ModelRequest[Any]) -> bool:
-        """Whether a layer further out makes the conversation smaller, which is too long."""
+        """Return True if a layer further out makes the conversation, which is too long, smaller."""
         kinds = self.handle if isinstance(self.handle, tuple) else (self.handle,)
         is_named = any(isinstance(k, type) and issubclass(k, ContextOverflowError) for k in kinds)
         is_overflow = isinstance(error, ContextOverflowError)
         return is_overflow and not is_named and recovers_later(request)
 
     def _covers(self, error: Exception) -> bool:
-        """Whether the next model is asked after this exception."""
+        """Return True if the next model is asked after this exception."""
         if not isinstance(self.handle, type | tuple):
             return bool(self.handle(error))
         if isinstance(error, AgentFactoryError) and not isinstance(error, OutputError):

@@ -164,7 +164,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return _with_refusals(ModelResponse([first]), refusals)
 
     def _refusal_reason(self, message: AIMessage | None) -> str | None:
-        """Why a message counts as a refusal; None if it does not."""
+        """Reason why a message counts as a refusal; None if it does not."""
         if message is None:
             return None
         if (reason := refusal_of(message)) is not None:

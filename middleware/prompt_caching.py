@@ -180,7 +180,7 @@ def message_marks(request: ModelRequest[Any]) -> list[int]:
 
 
 def marks_of(request: ModelRequest[Any]) -> int:
-    """How many marks a request has."""
+    """Count the marks of a request."""
     parts = [request.system_message] if request.system_message else []
     contents = [message.content for message in [*parts, *request.messages]]
     blocks = [block for content in contents if not isinstance(content, str) for block in content]
@@ -195,11 +195,11 @@ def _as_blocks(content: Any) -> list[Any]:
 
 
 def _can_be_marked(block: Any) -> bool:
-    """Whether a block is text that is not empty, and has no mark."""
+    """Return True if a block is text that is not empty, and has no mark."""
     text = block.get("text") if block.get("type") == "text" else None
     return isinstance(text, str) and bool(text.strip()) and _MARK not in block
 
 
 def is_function(tool: Any) -> bool:
-    """Whether a tool is a dict in the form of OpenAI's functions."""
+    """Return True if a tool is a dict in the form of OpenAI's functions."""
     return isinstance(tool, Mapping) and tool.get("type") == "function"

@@ -472,7 +472,7 @@ class _Call:
         return self._stored.get(str(message.content)) if is_summary(message) else None
 
     def is_foreign_summary(self, message: AnyMessage) -> bool:
-        """Whether a summary is neither stored nor in the thread."""
+        """Return True if a summary is neither stored nor in the thread."""
         if not is_summary(message) or self._stored_as(message):
             return False
         thread = self._given.state.get("messages", ())
@@ -547,7 +547,7 @@ class _Call:
         return [message.id for message in hidden if message.id]
 
     def _note(self, last: int) -> str:
-        """What the model reads about the messages that a summary replaces."""
+        """Note to the model about the messages that a summary replaces."""
         notes = []
         if self.left_out:
             listed = ", ".join(f"#{first} to #{end}" for first, end in self.left_out)

@@ -133,11 +133,11 @@ class Limit:
         return thread.get(self.tool_name, 0), run.get(self.tool_name, 0)
 
     def refuses(self, tool: str, counts: Counts) -> bool:
-        """Whether one more call of the tool would exceed the limit."""
+        """Return True if one more call of the tool would exceed the limit."""
         return self.tool_name in (None, tool) and not has_room(self, counts, 1)
 
     def reason(self, thread_count: int, run_count: int) -> str:
-        """What is used up, as half a sentence; empty if nothing is."""
+        """Describe what is used up, as half a sentence; empty if nothing is."""
         what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
         return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
 
@@ -152,7 +152,7 @@ class Limit:
 
 
 def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int) -> bool:
-    """Whether so many more of the calls that a limit counts may run."""
+    """Return True if so many more of the calls that a limit counts may run."""
     tool = limit.tool_name
     for key, most in ((_THREAD_COUNTS, limit.thread_limit), (_RUN_COUNTS, limit.run_limit)):
         if most is not None:
@@ -365,7 +365,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
     def _own_stop(self, state: Any) -> _Stop | None:
-        """What ends this run, if this middleware has to do it."""
+        """Return the stop of this run, if this middleware has to make it."""
         stop: _Stop | None = state.get(_STOP)
         return stop if stop and stop["by"] == self.name else None
 
@@ -454,7 +454,7 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
 
 
 def _writes(result: Any) -> Iterator[tuple[str, Any]]:
-    """What the result of a call writes to the state: a message, a command, or a list of them."""
+    """Yield the keys and values that the result of a call writes to the state."""
     for part in result if isinstance(result, list) else [result]:
         if not isinstance(part, Command):
             yield "messages", part

@@ -282,7 +282,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         return with_update(request, response, update) if update else response
 
     def _is_large(self, message: ToolMessage, chosen: Any, limit: float) -> bool:
-        """Whether a result is to be offloaded: it is larger than a limit, or chosen by its id."""
+        """Return True if a result is to be offloaded: it is too large, or chosen by its id."""
         if message.id not in chosen and text_size(message) <= limit:
             return False
         is_short = _MARK in message.response_metadata or is_cleared(message)
@@ -431,7 +431,7 @@ def _texts(content: Any) -> Iterator[str]:
 
 
 def is_media(block: Any) -> bool:
-    """Whether a block holds something that is not text: an image, for example."""
+    """Return True if a block holds something that is not text: an image, for example."""
     return isinstance(block, dict) and (
         block.get("type") in _MEDIA or not _MEDIA.isdisjoint(block.keys())
     )

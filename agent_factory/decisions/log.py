@@ -26,7 +26,7 @@ from agent_factory.upstream import run_identity
 
 
 class Outcome(StrEnum):
-    """What was decided."""
+    """Kinds of decisions."""
 
     PASSED = "passed"
     """It changed nothing."""

@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class _Place(NamedTuple):
-    """Where in a run something is decided."""
+    """Place in a run where something is decided."""
 
     runtime: Runtime[Any] | None
     step: int = 0

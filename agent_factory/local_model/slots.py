@@ -45,7 +45,7 @@ def pieces(text: str) -> list[str]:
 
 
 def has_words(text: str) -> bool:
-    """Whether the text has more than spaces and signs."""
+    """Return True if the text has more than spaces and signs."""
     return any(piece.strip(EDGE_SIGNS) for piece in pieces(text))
 
 
@@ -136,7 +136,7 @@ def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
 
 
 def is_key(name: str) -> bool:
-    """Whether a parameter is a key: id, order_id, orderId."""
+    """Return True if a parameter is a key: id, order_id, orderId."""
     return name == "id" or name.endswith(("_id", "Id"))
 
 
@@ -208,7 +208,7 @@ def evidence(action: Function, others: Iterable[Function], text: str) -> float:
 
 
 def takes_codes(function: Function) -> bool:
-    """Whether a call must name a key."""
+    """Return True if a call must name a key."""
     return any(is_key(name) or schema.get("pattern") for name, schema in required(function).items())
 
 

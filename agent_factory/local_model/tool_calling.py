@@ -79,7 +79,7 @@ class ToolCaller:
         return AIMessage("", tool_calls=[call], response_metadata={"finish_reason": "tool_calls"})
 
     def _score(self, action: Function, line: str, functions: Sequence[Function]) -> float:
-        """How well the line fits the action, in nats."""
+        """Score of an action for a line, in nats: the higher, the better it fits."""
         samples = self.reply_examples
         if action is not REPLY:
             samples = self.examples.get(str(action["name"]), ())

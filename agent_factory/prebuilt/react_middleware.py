@@ -125,15 +125,15 @@ class ReactRules(Rules):
         ]
 
     def answered(self, state: State) -> bool:
-        """Whether the structured response is there: never, since it is made after the loop."""
+        """Return whether the structured response is there: never, it is made after the loop."""
         return False
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a turn whose calls are answered is the last: no result is left to read."""
+        """Return True if a turn whose calls are answered is the last: no result is left to read."""
         return not (tail and isinstance(tail[-1], ToolMessage))
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a return_direct tool is among those of this turn."""
+        """Return True if a return_direct tool is among those of this turn."""
         for answer in reversed(tail):
             if not isinstance(answer, ToolMessage):
                 return False
@@ -146,7 +146,7 @@ class ReactRules(Rules):
         return any(call["name"] in self.direct for call in message.tool_calls)
 
     def steps_needed(self, message: AIMessage) -> int:
-        """How many super-steps it takes to run the calls of a message and end the run."""
+        """Count the super-steps that run the calls of a message and end the run."""
         to_return = 2 + self.reviewed  # the model that wrote the message, its hook, the tools
         if self._calls_direct(message):
             return to_return

@@ -121,7 +121,7 @@ def read_model(given: Any) -> Runnable[Any, Any] | ChosenModel:
 
 
 def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: int) -> bool:
-    """Whether the agent binds the tools to the model; otherwise they are bound already.
+    """Return True if the agent binds the tools to the model; otherwise they are bound already.
 
     Of `provided` more tools, which the provider runs, only the number is compared.
     """

@@ -80,7 +80,7 @@ def _plain(value: Any, ids: dict[str, None]) -> Any:
 
 @singledispatch
 def _parts(value: Any) -> Any:
-    """What is compared of a value."""
+    """Parts of a value that are compared."""
     if is_dataclass(value) and not isinstance(value, type):
         return _not_empty({f.name: getattr(value, f.name) for f in fields(value) if f.repr})
     return value

@@ -464,7 +464,7 @@ class _LayerTrial:
         return LayerRun(result, self._asked)
 
     def as_run(self, result: Any) -> LayerRun:
-        """What the layer returned, with the requests that it sent inward."""
+        """Result of the layer, with the requests that it sent inward."""
         if isinstance(result, ModelOutcome):
             return LayerRun(result.response, self._asked, result.commands)
         return LayerRun(result, self._asked)

@@ -195,7 +195,7 @@ class LawCase:
     def hook(
         self, bound: Bound[Hook], state: Any, middleware: Middleware | None = None
     ) -> tuple[Any, Any, Any]:
-        """What a hook returns, synchronously if it can, and its state before and after it ran."""
+        """Run a hook, synchronously if it can: its result, and the state before and after."""
         phase = bound.definition.phase.value
         node, given = hook_node(middleware or self.make(), phase, deepcopy(state))
         before = deepcopy(given)

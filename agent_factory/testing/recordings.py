@@ -350,7 +350,7 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
 
 
 class Cassette(NamedTuple):
-    """What a file holds: the header, the requests with their answers, and results of tools."""
+    """Content of a file: the header, the requests with their answers, and results of tools."""
 
     header: dict[str, Any]
     entries: list[dict[str, Any]]
@@ -437,7 +437,7 @@ class ReplayChatModel(FakeChatModel):
 
     @property
     def mismatch(self) -> str:
-        """What the first request asked that is not in the cassette; empty if there was none."""
+        """Difference of the first request that is not in the cassette; empty if there was none."""
         return self._mismatch
 
     def load(self, path: Path, redact: Redact | None = None) -> Cassette:
@@ -588,7 +588,7 @@ async def areplay_with(
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What a node wrote."""
+    """Update that a node wrote."""
 
     step: int
     node: str

@@ -1,4 +1,4 @@
-"""What replays of recorded runs have shown: values, as a table and as a page without a script."""
+"""Results of replays of recorded runs: values, as a table and as a page without a script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_STEPS = Trajectory((), "messages")
 
 
 class ReplayVerdict(StrEnum):
-    """What a replay has shown."""
+    """Verdict on the replay of a run."""
 
     PASSED = "passed"
     """The agent asks and does what was recorded."""
@@ -31,7 +31,7 @@ class ReplayVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayUsage:
-    """What a run takes.
+    """Calls, tokens and cost of a run.
 
     Args:
         model_calls: Calls of the model.
@@ -134,7 +134,7 @@ class ReplayReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all runs passed."""
+        """True if all runs passed."""
         return all(run.verdict is ReplayVerdict.PASSED for run in self.runs)
 
     @property
@@ -146,12 +146,12 @@ class ReplayReport:
 
     @property
     def recorded(self) -> ReplayUsage:
-        """What all recorded runs took."""
+        """Usage of all recorded runs."""
         return sum((run.recorded for run in self.runs), ReplayUsage())
 
     @property
     def replayed(self) -> ReplayUsage:
-        """What all runs take now."""
+        """Usage of all runs now."""
         return sum((run.replayed for run in self.runs), ReplayUsage())
 
     def rows(self) -> Iterator[tuple[str, ...]]:

@@ -287,7 +287,7 @@ class _RecordedModel(ReplayChatModel):
         return str(self._cassette.header.get("expect", ""))
 
     def inputs(self) -> Iterator[Any]:
-        """What the agent gets, run by run."""
+        """Inputs of the agent, run by run."""
         header, entries, _ = self._cassette
         for item in header.get("inputs", ()):
             if "resume" in item:
@@ -311,7 +311,7 @@ class _RecordedModel(ReplayChatModel):
             answer = entry["answer"]
 
     def usage(self, *, now: bool, tool_calls: int, price: Price | None) -> ReplayUsage:
-        """What all recorded answers took; or what those take that are requested now."""
+        """Usage of all recorded answers, or of those that are requested now."""
         total = ReplayUsage(tool_calls=tool_calls)
         for number, entry in enumerate(self._cassette.entries, 1):
             if now and number in self._left:

@@ -26,7 +26,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
         return plan_of(data).to_snapshot()
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
-        """Whether two files hold the same plan; LF and CRLF line breaks are the same."""
+        """Return True if two files hold the same plan; LF and CRLF line breaks are the same."""
         return bool(serialized_data == snapshot_data.replace("\r\n", "\n"))
 
     def read_snapshot_data_from_location(
@@ -40,7 +40,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
             return None
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
-        """What to do, and the changes in words; for a new snapshot, the text of the plan."""
+        """Instruction and the changes in words; for a new snapshot, the text of the plan."""
         now = load_topology(serialized_data)
         # The hint comes first, because pytest cuts long explanations at their end.
         if not snapshot_data:

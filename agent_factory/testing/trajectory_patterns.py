@@ -88,7 +88,7 @@ class Condition:
     value: Any
 
     def problem(self, args: Mapping[str, Any]) -> str:
-        """Why arguments do not meet it; empty if they do."""
+        """Reason why arguments do not meet it; empty if they do."""
         if self.key not in args:
             return f"{self.key} is missing"
         found, value = args[self.key], self.value
@@ -122,13 +122,13 @@ class StepPattern:
     quoted: bool = False
 
     def sees(self, step: TrajectoryStep) -> bool:
-        """Whether a step has its name."""
+        """Return True if a step has its name."""
         if self.kind is StepKind.MODEL:
             return step.kind in (StepKind.MODEL, StepKind.ANSWER)
         return step.kind is self.kind and self.name in ("", step.name)
 
     def problem(self, step: TrajectoryStep) -> str:
-        """Why a step that has its name does not match; empty if it does."""
+        """Reason why a step that has its name does not match; empty if it does."""
         for condition in self.conditions:
             if problem := condition.problem(step.args or {}):
                 return problem
@@ -141,7 +141,7 @@ class StepPattern:
         return "" if holds else f"its result is {step.outcome}"
 
     def matches(self, step: TrajectoryStep) -> bool:
-        """Whether a step has its name, and meets its conditions."""
+        """Return True if a step has its name, and meets its conditions."""
         return self.sees(step) and not self.problem(step)
 
 
@@ -170,7 +170,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Where a run breaks a rule: the index of the step, or None for the end of the run."""
+    """Place where a run breaks a rule: the index of the step, or None for the end of the run."""
 
     rule: Rule
     index: int | None
@@ -269,13 +269,13 @@ class Rule:
             known[other] = new_turn and known.get(other, True)
 
     def sees(self, step: TrajectoryStep) -> bool:
-        """Whether it looks at a step: it names the step, or has `only` and the step is a call."""
+        """Return True if it names a step, or has `only` and the step is a call."""
         if self.sees_all and step.kind is StepKind.TOOL:
             return True
         return any(atom.sees(step) for atom in self.atoms)
 
     def check(self, steps: Sequence[TrajectoryStep]) -> Break | None:
-        """Where a run breaks the rule; None if it does not."""
+        """Return the place where a run breaks the rule; None if it does not."""
         if self.forbids:
             for index, step in enumerate(steps):
                 if any(atom.matches(step) for atom in self.atoms):
@@ -338,7 +338,7 @@ class Rule:
     def _why(
         self, steps: Sequence[TrajectoryStep], seen: Sequence[int], index: int, stuck: _Stuck
     ) -> str:
-        """Why the rule does not allow the step at an index."""
+        """Reason why the rule does not allow the step at an index."""
         step, rule = steps[index], f"`{self.text}`"
         fitting = [atom for atom in self.atoms if atom.matches(step)]
         next_states = {o: turn for state in stuck.states for o, turn in self.follow[state].items()}
@@ -376,7 +376,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Stuck:
-    """Where the steps of a turn fit no longer: the place in it, and what was read before."""
+    """Point where the steps of a turn no longer fit: the place in it, and what was read before."""
 
     place: int
     states: set[int]

@@ -29,7 +29,7 @@ _MOST_CHARACTERS = 60  # of a text in a line
 
 
 class StepKind(StrEnum):
-    """What happened in a step."""
+    """Kinds of steps."""
 
     TOOL = "tool"
     """The model called a tool."""
@@ -68,7 +68,7 @@ class TrajectoryStep:
 
     @property
     def event(self) -> str:
-        """What happened, as the beginning of a sentence."""
+        """Event of the step, as the beginning of a sentence."""
         if self.kind is StepKind.TOOL:
             return f"{self.name} was called"
         return f"{self.name} {self.outcome}" if self.kind is StepKind.HOOK else f"{self.name} came"

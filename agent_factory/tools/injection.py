@@ -43,7 +43,7 @@ class Injection:
 
     @property
     def takes_state(self) -> bool:
-        """Whether the tool sees the state: all of it, parts, or through its runtime."""
+        """True if the tool sees the state: all of it, parts, or through its runtime."""
         return bool(self.state) or self.runtime is not None
 
     @property
@@ -201,7 +201,7 @@ def _accepts_runtime(annotation: Any) -> bool:
 
 
 def _is(part: Any, kind: type[Any]) -> bool:
-    """Whether it is the class, one of its instances, or one of its generic forms."""
+    """Return True if it is the class, one of its instances, or one of its generic forms."""
     part = get_origin(part) or part
     return isinstance(part, kind) or (isinstance(part, type) and issubclass(part, kind))
 

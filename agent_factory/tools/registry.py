@@ -181,7 +181,7 @@ def tool_of_function(function: Callable[..., Any]) -> BaseTool:
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter for the config or for callbacks."""
+    """Return True if a function has a parameter for the config or for callbacks."""
     try:
         return "callbacks" in signature(function).parameters or any(
             hint is RunnableConfig for hint in get_type_hints(function).values()

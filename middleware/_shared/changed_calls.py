@@ -38,7 +38,7 @@ class CallChanged(TurnError):
 
 @dataclass(slots=True)
 class Decisions:
-    """What a reviewer has decided in one task about a call, also if a layer begins it again.
+    """Decisions of a reviewer in one task about a call, also if a layer begins it again.
 
     Attributes:
         approved: The digests of the calls that may run.

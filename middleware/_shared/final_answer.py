@@ -94,7 +94,7 @@ def used_up(
 
 
 def asks_for_retry(response: ModelResponse[Any]) -> bool:
-    """Whether a structured answer was invalid, so that the model will be called again."""
+    """Return True if a structured answer was invalid, so that the model will be called again."""
     return any(map(_is_about_structured_output, response.result))
 
 

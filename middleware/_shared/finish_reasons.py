@@ -1,4 +1,4 @@
-"""Why a model stopped, as its provider says it: it refused, was cut off, or could not be read."""
+"""Reasons why a model stopped, by its provider: it refused, was cut off, or could not be read."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def refusal_of(message: AIMessage) -> str | None:
 
 
 def fault_of(message: AIMessage) -> tuple[Literal["cut", "malformed"], str] | None:
-    """How an answer is unusable by its provider's reason, with that reason; None if it is not."""
+    """Fault of an answer by its provider's reason, with that reason; None if it has none."""
     for key, reason in _reasons(message.response_metadata):
         if key == "prompt_feedback":
             continue

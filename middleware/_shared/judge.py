@@ -122,7 +122,7 @@ class RiskJudge:
         self._prompt = SystemMessage("\n\n".join(filter(None, parts)))
 
     def objection_to(self, request: ToolCallRequest) -> Flow[str | None]:
-        """Why a call is risky; None if it is not."""
+        """Reason why a call is risky; None if it is not."""
         try:
             document = HumanMessage(document_of(request))
             answer = yield Invoke(self._judge, [self._prompt, document], _MODEL_CONFIG)
@@ -155,7 +155,7 @@ def criteria_text(criteria: Any) -> str:
 
 
 def document_of(request: ToolCallRequest) -> str:
-    """What the judge reads, as one JSON document."""
+    """Document for the judge to read, as JSON."""
     call = request.tool_call
     messages: Sequence[AnyMessage] = request.state.get("messages", ())
     conversation = []

@@ -42,7 +42,7 @@ def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, Too
 
 
 def is_cleared(message: ToolMessage) -> bool:
-    """Whether the result was cleared before."""
+    """Return True if the result was cleared before."""
     metadata = message.response_metadata
     return bool(metadata) and bool(metadata.get(_CLEARED_BY, {}).get("cleared"))
 

@@ -77,7 +77,7 @@ def given_model(argument: str, model: Any) -> Any:
 
 
 def is_model(runnable: Runnable[Any, Any]) -> bool:
-    """Whether it is a chat model, also with retries, fallbacks or bound arguments."""
+    """Return True if it is a chat model, also with retries, fallbacks or bound arguments."""
     if isinstance(runnable, BaseLanguageModel):
         return True
     inner = getattr(runnable, "bound", None) or getattr(runnable, "runnable", None)
@@ -119,7 +119,7 @@ def provider_of(model: Any) -> str | None:
 
 
 def same_provider(one: Any, other: Any) -> bool:
-    """Whether a request that was made for one model may go to the other unchanged."""
+    """Return True if a request that was made for one model may go to the other unchanged."""
     # The provider of a model without a name, such as one for tests, is not known.
     if one is other or unbound(one) is unbound(other):
         return True

@@ -95,7 +95,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def recovers_later(request: ModelRequest[Any]) -> bool:
-    """Whether a layer further out makes the conversation smaller if it is too long.
+    """Return True if a layer further out makes the conversation smaller if it is too long.
 
     A layer that asks again, or another model, lets a ContextOverflowError pass then. It gets the
     error once more if nothing could be freed.

@@ -1,4 +1,4 @@
-"""What a model writes to get back what a request leaves out, and what it gets.
+"""Recall of messages that a request leaves out: the references of a model, and the results.
 
 A message of the thread is named by its id, by its number ("#7" is the seventh), or, if it is a tool
 result, by the id of its call.

@@ -249,7 +249,7 @@ def detect_credit_card(content: str) -> list[PIIMatch]:
 
 
 def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
-    """How many of the first groups form a card number; the largest number that does, or 0."""
+    """Count the first groups that form a card number; the largest number that does, or 0."""
     digits, found = "", 0
     for count, group in enumerate(groups, 1):
         new = [str(int(char)) for char in group[0] if char not in _INVISIBLE]
@@ -266,7 +266,7 @@ def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
 
 
 def _is_card(digits: str) -> bool:
-    """Whether digits begin as a card number does, and have its check digit (Luhn)."""
+    """Return True if digits begin as a card number does, and have its check digit (Luhn)."""
     doubled = "".join(str(2 * int(digit)) for digit in digits[-2::-2])
     return digits[0] != "0" and sum(map(int, doubled + digits[-1::-2])) % 10 == 0
 

@@ -149,7 +149,7 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             yield Sleep(max(seconds, asked))
 
     def _is_left_to_others(self, error: Exception, request: Any) -> bool:
-        """Whether a layer further out makes the conversation smaller, which is too long."""
+        """Return True if a layer further out makes the conversation, which is too long, smaller."""
         is_overflow = isinstance(error, ContextOverflowError) and isinstance(request, ModelRequest)
         return is_overflow and recovers_later(request)
 
@@ -173,7 +173,7 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return (chosen,) if isinstance(chosen, type) else ()
 
     def _covers(self, error: Exception) -> bool:
-        """Whether `retry_on` covers an exception."""
+        """Return True if `retry_on` covers an exception."""
         if not isinstance(self.retry_on, type | tuple):
             return bool(self.retry_on(error))
         kinds = self._kinds()
@@ -182,7 +182,7 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return isinstance(error, kinds)
 
     def _names_timeout(self, error: Exception) -> bool:
-        """Whether `retry_on` covers a timeout by its own type, or by a predicate."""
+        """Return True if `retry_on` covers a timeout by its own type, or by a predicate."""
         kinds = self._kinds()
         return not kinds or any(isinstance(error, kind) and is_timeout(kind) for kind in kinds)
 

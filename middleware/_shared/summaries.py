@@ -30,12 +30,12 @@ class Summary(TypedDict):
 
 
 def is_summary(message: BaseMessage) -> bool:
-    """Whether a message is a summary of others."""
+    """Return True if a message is a summary of others."""
     return message.additional_kwargs.get("lc_source") == SOURCE
 
 
 def content_of(summary: Summary) -> str:
-    """What the model reads in place of the messages."""
+    """Content that the model reads in place of the messages."""
     text = summary["text"] and f"{HEADING}{summary['text']}"
     parts = filter(None, (text, summary["note"]))
     return "\n\n".join(parts) or "[Earlier messages are left out here.]"

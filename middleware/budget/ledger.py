@@ -82,13 +82,13 @@ class Ledger:
 
     @property
     def spent(self) -> Spent:
-        """What is spent up to now."""
+        """Amounts that are spent up to now."""
         with self._lock:
             return self._spent_now()
 
     @property
     def reserved(self) -> Spent:
-        """What running calls will cost at least."""
+        """Least cost of the running calls."""
         with self._lock:
             return reduce(add, self._open.values(), NOTHING)
 
@@ -165,7 +165,7 @@ class Ledger:
                     self._recorded.popitem(last=False)
 
     def take_recorded(self, message_id: str | None) -> bool:
-        """Whether the cost of a message was recorded; True only once for each message."""
+        """Return True if the cost of a message was recorded, only once for each message."""
         with self._lock:
             return self._recorded.pop(message_id or "", self) is None
 

@@ -36,7 +36,7 @@ Record = dict[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What has been spent, or what something will cost.
+    """Amounts that have been spent, or that something will cost.
 
     Args:
         usd: US dollars.
@@ -97,7 +97,7 @@ class Spent:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Spent:
-        """What a record in the state says was spent; its other keys are ignored."""
+        """Read what was spent from a record in the state; its other keys are ignored."""
         return cls(**{name: record[name] for name in cls.__slots__ if name in record})
 
     def as_record(self) -> Record:
@@ -174,11 +174,11 @@ class Account:
 
     @cached_property
     def used(self) -> Spent:
-        """What is spent."""
+        """Amounts that are spent."""
         return Spent.from_record(self.record)
 
     def amount(self, name: str) -> float:
-        """How much of one limit is spent."""
+        """Amount of one limit that is spent."""
         if name == "total_tokens":
             return self.used.total_tokens
         return self.record.get(name, 0)
@@ -205,7 +205,7 @@ class Account:
         return {n: self.amount(n) / limit if limit else 1.0 for n, limit in given if n in names}
 
     def describe(self, name: str) -> str:
-        """What is spent of one limit: "0.4 of 0.5 USD in this run"."""
+        """Describe what is spent of one limit: "0.4 of 0.5 USD in this run"."""
         used, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
         where = "in the shared budget" if self.scope == "ledger" else f"in this {self.scope}"
         return f"{used} of {limit} {_UNITS[name]} {where}"

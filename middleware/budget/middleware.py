@@ -532,7 +532,7 @@ class Plan:
         )
 
     def _cost(self, model: Any, read: int, written: int) -> Spent:
-        """What a call costs that reads and writes so many tokens."""
+        """Cost of a call that reads and writes so many tokens."""
         usd = 0.0
         if self._settings.limits_usd:
             asked = name_of(model, self._request.model_settings)
@@ -559,7 +559,7 @@ class Plan:
 
 
 def _output_tokens_left(account: Account, need: Spent, price: float) -> float | None:
-    """How many more output tokens fit into an account; None if it does not limit them."""
+    """Count the output tokens that still fit into an account; None if it does not limit them."""
     limits, used = account.limits.given(), account.used + need
     left = [
         limits[name] - getattr(used, name)

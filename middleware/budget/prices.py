@@ -238,6 +238,6 @@ def completed(
 
 
 def amount_of(usage: UsageMetadata, usd: float) -> Spent:
-    """What a usage adds to a budget."""
+    """Amounts that a usage adds to a budget."""
     read, written = tokens(usage, "input_tokens"), tokens(usage, "output_tokens")
     return Spent(input_tokens=read, output_tokens=written, usd=usd)

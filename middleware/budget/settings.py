@@ -22,7 +22,7 @@ NO_LEDGER = NoLedger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a budget limits, and what it does close to a limit and at it."""
+    """Limits of a budget, and its behavior close to a limit and at it."""
 
     run: Limits
     thread: Limits

@@ -117,7 +117,7 @@ class LastUpdates:
                 del self._updates[next(iter(self._updates))]
 
     def missing(self, runtime: Any, record: Record, *, new_run: bool = False) -> Record:
-        """What the record in the state lacks; a new run takes it, and it is forgotten."""
+        """Return what the record in the state lacks; a new run takes it, and it is forgotten."""
         info = getattr(runtime, "execution_info", None)
         thread = info.thread_id if info else None
         before, added, ended = self._updates.get(thread, ({}, {}, True))
@@ -128,7 +128,7 @@ class LastUpdates:
 
 
 def run_record(name: str, state: Mapping[str, Any]) -> Record:
-    """What the state says a BudgetMiddleware has spent in this run."""
+    """Record in the state of what a BudgetMiddleware has spent in this run."""
     records: dict[str, Record] | None = state.get("budget_run")
     return records[name] if records and name in records else {}
 
@@ -139,7 +139,7 @@ def _node_entries(task: object) -> dict[str, _Entry]:
 
 
 class CallAccounting:
-    """What one BudgetMiddleware knows and adds during one call of a model or a tool."""
+    """Accounts of one BudgetMiddleware during one call of a model or a tool."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class CallAccounting:
         return _account("run", run, of_run), _account("thread", thread, of_thread)
 
     def is_far_from(self, run: Limits, thread: Limits, share: float) -> bool:
-        """Whether only turns and tool calls are limited, and two more stay below a share of them.
+        """Return True if only turns and tool calls are limited, and two more stay below a share.
 
         It looks at no clock and makes no estimates.
         """

@@ -23,7 +23,7 @@ class Question(TypedDict):
 
 
 class Answer(TypedDict):
-    """What a person decides about an attempt."""
+    """Decision of a person about an attempt."""
 
     decision: Any
     attempt: str
@@ -42,7 +42,7 @@ def ask_person(question: Question) -> Answer:
 
 
 def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
-    """What a person decides about an attempt whose outcome is unknown."""
+    """Ask a person about an attempt whose outcome is unknown; return the decision."""
     request = ToolApprovalRequest(
         tool_call_id=call["id"],
         action_request=ActionRequest(

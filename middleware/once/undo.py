@@ -18,7 +18,7 @@ from .middleware import OnceMiddleware
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What became of the effects of a run, the newest first.
+    """Results of undoing the effects of a run, the newest first.
 
     Effects whose result is an error are left out.
 

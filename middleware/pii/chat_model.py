@@ -86,7 +86,7 @@ class GuardedChatModel(BaseChatModel):
 
     @property
     def _described(self) -> Any:
-        """Whatever describes the model to LangChain: another kind of model has no description."""
+        """Model that describes this one to LangChain: another kind of model has no description."""
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
     # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).

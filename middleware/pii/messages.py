@@ -109,7 +109,7 @@ def map_text(
 
 
 def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
-    """Whether a message is of a class, or of an older one in the role of that class."""
+    """Return True if a message is of a class, or of an older one in the role of that class."""
     if type(message) in _ROLES:
         return type(message) is kind
     if isinstance(message, ChatMessage):
@@ -170,7 +170,7 @@ class Guard:
 
     @property
     def redacts_calls(self) -> bool:
-        """Whether any valid calls are redacted."""
+        """True if any valid calls are redacted."""
         return self.all_calls or bool(self.calls)
 
     def redact_answer(self, message: AnswerT) -> AnswerT:
@@ -267,7 +267,7 @@ class Guard:
         return {key: redact(value) if key in _CALL_KEYS else value for key, value in extras.items()}
 
     def _covers(self, call: Mapping[str, Any], invalid: Sequence[InvalidToolCall]) -> bool:
-        """Whether a call, in any form, is redacted."""
+        """Return True if a call, in any form, is redacted."""
         # Some forms have no id.
         identity = call.get("call_id") or call.get("id") or call.get("name")
         return (
@@ -438,7 +438,7 @@ class AnswerStream:
 
 
 def _is_empty_block(block: Any) -> bool:
-    """Whether all text of a block is held back, and it contains nothing else."""
+    """Return True if all text of a block is held back, and it contains nothing else."""
     if isinstance(block, dict):
         values = [value for key, value in block.items() if key not in ("type", "index")]
         return bool(values) and all(value in ("", []) for value in values)

@@ -145,7 +145,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
 
     @property
     def strategy(self) -> Strategy:
-        """What it does with the data."""
+        """Strategy for the data that it finds."""
         return self.rule.strategy
 
     def detector(self, content: str) -> list[PIIMatch]:

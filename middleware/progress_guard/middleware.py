@@ -262,7 +262,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return with_update(request, response, update) if update else response
 
     def _start(self, request: ModelRequest[Any], count: int) -> int:
-        """How many messages the thread had when this run first came upon one of the user.
+        """Count the messages of the thread when this run first came upon one of the user.
 
         That is its first model call, unless the run was resumed after many turns.
         """

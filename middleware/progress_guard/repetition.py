@@ -1,4 +1,4 @@
-"""What the end of a run repeats: calls, cycles of calls, errors, answers."""
+"""Repetitions at the end of a run: calls, cycles of calls, errors, answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Turn(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the result of each call is an error."""
+        """True if the result of each call is an error."""
         return all(
             (result := self.result(call)) is not None
             and result.status == "error"
@@ -119,7 +119,7 @@ def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What counts as a repetition, and from when on; the fields are arguments of the guard."""
+    """Rules for what counts as a repetition, and from when on; the arguments of the guard."""
 
     remark_after: int
     error_after: int
@@ -130,7 +130,7 @@ class Comparison:
     result_key: Callable[[ToolMessage], Any] | None
 
     def is_progress(self, messages: Sequence[Any]) -> bool:
-        """Whether the last turn certainly repeats nothing, as nearly all do.
+        """Return True if the last turn certainly repeats nothing, as nearly all do.
 
         Its last result is not an error, and the turns before it have not made its first call.
         """
@@ -158,7 +158,7 @@ class Comparison:
         return first is not None
 
     def repetition(self, turns: Turns, known: Callable[[], Collection[str]]) -> Repetition | None:
-        """What the turns repeat, if that has reached its mark; `known` names the tools offered."""
+        """Repetition in the turns that has reached its mark; `known` names the tools offered."""
         found = self.of_calls(turns)
         last = turns.read[0] if turns.read else None
         # If all results are errors, so is the last message, which costs less to find out.
@@ -186,7 +186,7 @@ class Comparison:
         return found
 
     def distance(self, turns: Turns, at: int) -> int:
-        """How many turns back all calls of a turn were made before; 0 if one of them is new."""
+        """Count the turns back to the same calls as a turn has; 0 if one of them is new."""
         end = at + 1 + LONGEST_CYCLE
         read = turns.first(end)
         furthest = 0
@@ -242,11 +242,11 @@ class Comparison:
         return Repetition("errors", [last], count + 1, excess) if excess >= 0 else None
 
     def _polling(self, turn: Turn) -> int:
-        """How often a turn may be repeated because it waits for something."""
+        """Limit of the repetitions of a turn that waits for something."""
         return max((self.polling_tools.get(call["name"], 0) for call in turn.calls), default=0)
 
     def is_same_call(self, one: Any, other: Any) -> bool:
-        """Whether two calls have the same name, and as JSON the same arguments."""
+        """Return True if two calls have the same name, and as JSON the same arguments."""
         mine, theirs = one["args"], other["args"]
         if self.ignored_arguments and isinstance(mine, dict) and isinstance(theirs, dict):
             mine, theirs = (
@@ -277,7 +277,7 @@ class Comparison:
 
 
 def _is_same_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON; in Python, also 1 == 1.0 == True."""
+    """Return True if two values are the same JSON; in Python, also 1 == 1.0 == True."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
             _is_same_json(value, other[key]) for key, value in one.items()
@@ -288,5 +288,5 @@ def _is_same_json(one: Any, other: Any) -> bool:
 
 
 def _is_explanation(result: ToolMessage) -> bool:
-    """Whether it says what is wrong with a structured answer, which has a limit of its retries."""
+    """Return True if it says what is wrong with a structured answer, whose retries have a limit."""
     return result.additional_kwargs.get("lc_source") == EXPLANATION

@@ -55,7 +55,7 @@ Ending = Literal["finished", "exited", "timeout", "processes", "cancelled"]
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended."""
+    """Result of a command."""
 
     ending: Ending  # "finished": the shell is still alive; "exited": it exited; else it was killed
     output: Output
@@ -72,7 +72,7 @@ def new_token() -> str:
 
 
 def encode_command(command: str, token: str, status: int = 0) -> bytes:
-    """What makes a shell run a command, with `status` as `$?`, and mark its end."""
+    """Encode a command for a shell, with `status` as `$?` before it, and a mark of its end."""
     if "\0" in command:
         raise ValueError("the command contains a NUL character, which no shell can read")
     # The space keeps `eval` from reading a command that starts with "-" as an option.
@@ -87,7 +87,7 @@ def encode_command(command: str, token: str, status: int = 0) -> bytes:
 
 
 def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
-    """What is certainly output, what follows or may begin the end marker, and its code if known."""
+    """Return what is certainly output, what follows or may begin the end marker, and its code."""
     opening = _CONTROL + token.encode() + b":"
     before, found, rest = data.partition(opening)
     if found:
@@ -257,7 +257,7 @@ class ShellProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the shell can take a command. If not, `kill()` it at once."""
+        """True if the shell can take a command. If not, `kill()` it at once."""
         return not self._reports.closed and self._poll() is None
 
     def run(self, command: str, timeout: float, cancelled: Cancelled) -> CommandResult:

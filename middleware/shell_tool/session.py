@@ -100,7 +100,7 @@ class Session(threading.Thread):
 
     @property
     def ended(self) -> bool:
-        """Whether it takes no more jobs: it is over, or a fork has left its thread behind."""
+        """True if it takes no more jobs: it is over, or a fork has left its thread behind."""
         return self._over or not self.is_alive()
 
     def abandon(self) -> None:

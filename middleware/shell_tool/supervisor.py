@@ -70,7 +70,7 @@ class ShellError(TurnError):
 
 @dataclass(frozen=True)
 class ShellSettings:
-    """What all shells of a middleware have in common."""
+    """Settings that all shells of a middleware have in common."""
 
     policy: ExecutionPolicy
     root: Path | None  # None: a temporary folder for each run
@@ -250,7 +250,7 @@ class ShellSupervisor:
         return shell
 
     def _visible_output(self, result: CommandResult) -> tuple[str, bool, str]:
-        """What may be seen of an output, whether that is not all, and why it is withheld."""
+        """Return the visible output, whether that is not all, and why it is withheld."""
         policy, redact = self.settings.policy, [rule.apply for rule in self.settings.rules]
         limits = (policy.max_output_lines, policy.max_output_bytes)
         try:

@@ -12,7 +12,7 @@ from agent_factory.decisions.prefix.digest import Digest, Part, Prefix, ToolDige
 
 
 class Change(NamedTuple):
-    """What is not the same in two requests: the part, the position in it, and that in words."""
+    """Difference of two requests: the part, the position in it, and that in words."""
 
     part: Part
     at: int
@@ -21,7 +21,7 @@ class Change(NamedTuple):
 
 
 class Culprit(NamedTuple):
-    """What changed a prefix: a middleware and its method, or a node and the name of a tool."""
+    """Cause of a change: a middleware and its method, or a node and the name of a tool."""
 
     middleware: str
     hook: str
@@ -140,7 +140,7 @@ def culprit_at(change: Change, old: Sequence[Prefix], new: Sequence[Prefix]) -> 
     """
 
     def is_same(outer: Change, place: int) -> bool:
-        """Whether a change of messages further out is this one, by the message or its index."""
+        """Return True if a change of messages further out is this one, by message or index."""
         inner = len(new) - 1
         if change.part != "messages":
             return True

@@ -308,7 +308,7 @@ def digests_among(
 
 
 def begins_with(messages: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
-    """Whether a list begins with messages that are known; false where that takes long to say."""
+    """Return True if a list begins with known messages; False where the comparison takes long."""
     count = len(known)
     # Lists of the same objects are compared fast. Where the ends are not, others are not likely
     # to be, and would be compared by value.

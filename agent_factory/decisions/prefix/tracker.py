@@ -40,7 +40,7 @@ CHARACTERS_PER_TOKEN: Final = 4
 
 @dataclass(slots=True)
 class _Thread:
-    """What is remembered of a thread: its last request at each place, and edits since then."""
+    """Memory of a thread: its last request at each place, and edits since then."""
 
     places: Sequence[Prefix] = ()
     input_tokens: int = 0  # of the last request, if its provider reports them
@@ -133,7 +133,7 @@ class PrefixTracker:
     def _repeats(
         self, sent: SentRequest, places: Sequence[Prefix], known: Sequence[BaseMessage]
     ) -> bool:
-        """Whether only messages were added, by objects: then they need not be read yet.
+        """Return True if only messages were added, by objects: then they need not be read yet.
 
         It is so in most calls of a run. Both requests have passed all places as they were.
         """
@@ -209,7 +209,7 @@ class PrefixTracker:
 
 
 def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
-    """Whether a request begins like the one before it: the usual case, seen without `_changes`."""
+    """Return True if a request begins like the one before it, which is the usual case."""
     head, before = old[-1]
     if head is not new[-1].head and head != new[-1].head:
         return False
