@@ -157,8 +157,8 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if first.tool_calls or first.invalid_tool_calls:
             # The calls that the refusal had begun must not run. OpenAI's integration repeats them
             # in `additional_kwargs`.
-            repeated = ("tool_calls", "function_call")
-            kwargs = {k: v for k, v in first.additional_kwargs.items() if k not in repeated}
+            call_keys = ("tool_calls", "function_call")
+            kwargs = {k: v for k, v in first.additional_kwargs.items() if k not in call_keys}
             update = {"content": str(first.text), "tool_calls": [], "invalid_tool_calls": []}
             first = first.model_copy(update={**update, "additional_kwargs": kwargs})
         return _with_refusals(ModelResponse([first]), refusals)

@@ -150,8 +150,8 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         )
         has_mark = any(mark_of(tool, _MARK) for tool in tools)
         if left > 0 and last_tool is not None and not has_mark and is_long([], None):
-            marked = self._tools.copy_of(last_tool)
-            changes["tools"] = [marked if tool is last_tool else tool for tool in tools]
+            tool_with_mark = self._tools.copy_of(last_tool)
+            changes["tools"] = [tool_with_mark if tool is last_tool else tool for tool in tools]
         return request.override(**changes) if changes else request
 
     def _blocks(self, content: Any) -> list[Any]:
@@ -162,7 +162,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
 def message_marks(request: ModelRequest[Any]) -> list[int]:
     """The messages to mark: the newest one that lasts, and the last one of the request before."""
-    own = {id(message) for message in request.state.get("messages", ())}
+    thread_ids = {id(message) for message in request.state.get("messages", ())}
     messages = request.messages
     can = [
         index
@@ -173,10 +173,10 @@ def message_marks(request: ModelRequest[Any]) -> list[int]:
     ]
     answers = [index for index, message in enumerate(messages) if isinstance(message, AIMessage)]
     before = [index for index in can if answers and index < answers[-1]]
-    newest = [index for index in can if id(messages[index]) in own]
+    newest = [index for index in can if id(messages[index]) in thread_ids]
     # A layer may rewrite all messages, the same way each time.
-    found = [*newest[-1:], *before[-1:]]
-    return list(dict.fromkeys(found))
+    indexes = [*newest[-1:], *before[-1:]]
+    return list(dict.fromkeys(indexes))
 
 
 def marks_of(request: ModelRequest[Any]) -> int:
@@ -191,7 +191,9 @@ def marks_of(request: ModelRequest[Any]) -> int:
 def _as_blocks(content: Any) -> list[Any]:
     if isinstance(content, str):
         content = [content]
-    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in content]
+    return [
+        {"type": "text", "text": block} if isinstance(block, str) else block for block in content
+    ]
 
 
 def _can_be_marked(block: Any) -> bool:

@@ -43,7 +43,7 @@ from agent_factory import (
 from ._shared.invocable import Called
 from ._shared.messages import is_cleared
 from ._shared.models import with_update
-from ._shared.overflow import Freed, call_recovering, plural
+from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import (
     LIST,
     RECALLS,
@@ -226,32 +226,32 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 "create_agent(..., store=InMemoryStore()), or leave `place` out."
             )
         state: Any = request.state
-        kept: list[str] = (state.get("offloaded_results") or {}).get(self.name, [])
-        chosen, limit = set(kept), inf if self.threshold is None else self.threshold
-        written: dict[str, ToolMessage] = {}
+        offloaded_ids: list[str] = (state.get("offloaded_results") or {}).get(self.name, [])
+        ids, limit = set(offloaded_ids), inf if self.threshold is None else self.threshold
+        replacements: dict[str, ToolMessage] = {}
         sizes: list[int] = []
 
         def shorten(message: AnyMessage) -> Flow[AnyMessage]:
-            short, stored = yield from self._offload(request, message)
-            if stored:
-                written[str(message.id)] = short
+            short, is_stored = yield from self._offload(request, message)
+            if is_stored:
+                replacements[str(message.id)] = short
             sizes.append(text_size(message))
             return short
 
-        messages = given = with_summaries(request)  # what is summarized need not be shortened
-        for index, message in enumerate(given):
-            if not chosen and isinstance(message.content, str) and len(message.content) <= limit:
+        messages = source = with_summaries(request)  # what is summarized need not be shortened
+        for index, message in enumerate(source):
+            if not ids and isinstance(message.content, str) and len(message.content) <= limit:
                 continue  # nearly all messages, at each call: so without a call of a function
-            if isinstance(message, ToolMessage) and self._is_large(message, chosen, limit):
-                if messages is given:
-                    messages = list(given)
+            if isinstance(message, ToolMessage) and self._is_large(message, ids, limit):
+                if messages is source:
+                    messages = list(source)
                 messages[index] = yield from shorten(message)
         if sizes:
             set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
 
         def free(
             inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
-        ) -> Flow[Freed]:
+        ) -> Flow[Reduction]:
             """Offload the largest results until the request fits."""
             originals = {message.id: message for message in request.messages}
             left = [
@@ -261,29 +261,31 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 and message.id
                 and self._is_large(message, (), max(_LEAST, 2 * self.preview))
             ]
-            smaller, done = list(inner.messages), 0
+            smaller, count = list(inner.messages), 0
             for _, index in sorted(left, reverse=True):
-                if done and fits(smaller):
+                if count and fits(smaller):
                     break
-                chosen.add(str(smaller[index].id))
+                ids.add(str(smaller[index].id))
                 smaller[index] = yield from shorten(
                     originals.get(smaller[index].id, smaller[index])
                 )
-                done += 1
-            return (smaller, f"offloaded {plural(done, 'tool result')}") if done else None
+                count += 1
+            return (smaller, f"offloaded {plural(count, 'tool result')}") if count else None
 
-        asked = request if messages is request.messages else request.override(messages=messages)
-        response: ModelResponse[Any] = yield from call_recovering(asked, offload=free)
+        next_request = (
+            request if messages is request.messages else request.override(messages=messages)
+        )
+        response: ModelResponse[Any] = yield from call_recovering(next_request, offload=free)
         update: dict[str, Any] = {}
-        if written:
-            update["messages"] = list(written.values())
-        if new := chosen.difference(kept, written):
-            update["offloaded_results"] = {self.name: [*kept, *sorted(new)]}
+        if replacements:
+            update["messages"] = list(replacements.values())
+        if new := ids.difference(offloaded_ids, replacements):
+            update["offloaded_results"] = {self.name: [*offloaded_ids, *sorted(new)]}
         return with_update(request, response, update) if update else response
 
-    def _is_large(self, message: ToolMessage, chosen: Any, limit: float) -> bool:
+    def _is_large(self, message: ToolMessage, ids: Any, limit: float) -> bool:
         """Return True if a result is to be offloaded: it is too large, or chosen by its id."""
-        if message.id not in chosen and text_size(message) <= limit:
+        if message.id not in ids and text_size(message) <= limit:
             return False
         is_short = _MARK in message.response_metadata or is_cleared(message)
         return not is_short and message.name != self.tool_name
@@ -309,10 +311,10 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 store: Any = request.runtime.store
                 yield Invoke(Called(store.put), (tuple(where["namespace"]), key, {"content": data}))
         text = "\n".join(_texts(message.content))[: self.preview]
-        shown = text.encode(errors="replace")[: self.preview].decode(errors="ignore")
+        beginning = text.encode(errors="replace")[: self.preview].decode(errors="ignore")
         size = len(whole_text(message, message.content))
         notice = (
-            f"{shown}\n[This is the beginning of a result of {size:,} characters. "
+            f"{beginning}\n[This is the beginning of a result of {size:,} characters. "
             f"{how_to_recall(self.tool_name, message)} returns it in pages.]"
         )
         content: Any = notice

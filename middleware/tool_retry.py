@@ -109,7 +109,7 @@ class ToolRetryMiddleware(RetryMiddleware):
         self.idempotent_tools = tool_names(idempotent_tools, "idempotent_tools") or frozenset()
         self.expected_tools = (self.tool_names or frozenset()) | self.idempotent_tools
         self.timeout = timeout
-        self._timed: dict[str, tuple[BaseTool, BaseTool]] = {}
+        self._copies: dict[str, tuple[BaseTool, BaseTool]] = {}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the call until it returns a result, or no attempt is left."""
@@ -133,13 +133,13 @@ class ToolRetryMiddleware(RetryMiddleware):
 
     def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
         """A copy of a tool that gives up; one for each tool, because reading signatures is slow."""
-        known = self._timed.get(tool.name)
-        if known is None or known[0] is not tool:
-            timed, limit = tool.model_copy(), _Timeout(tool, seconds)
+        previous = self._copies.get(tool.name)
+        if previous is None or previous[0] is not tool:
+            duplicate, limit = tool.model_copy(), _Timeout(tool, seconds)
             # Pydantic refuses to set what is not a field. In the instance they hide the methods.
-            vars(timed).update(invoke=limit.invoke, ainvoke=limit.ainvoke)
-            known = self._timed[tool.name] = tool, timed
-        return known[1]
+            vars(duplicate).update(invoke=limit.invoke, ainvoke=limit.ainvoke)
+            previous = self._copies[tool.name] = tool, duplicate
+        return previous[1]
 
 
 @dataclass(frozen=True, slots=True)

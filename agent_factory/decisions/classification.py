@@ -91,11 +91,11 @@ def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
     changed = []
     for key, value in update.items():
         if key == "messages":
-            written = value if isinstance(value, list) else [value]
-            removals = [message for message in written if isinstance(message, RemoveMessage)]
+            messages = value if isinstance(value, list) else [value]
+            removals = [message for message in messages if isinstance(message, RemoveMessage)]
             every = any(removal.id == REMOVE_ALL_MESSAGES for removal in removals)
-            removed = "all" if every else len(removals)
-            changed.append(f"messages +{len(written) - len(removals)} -{removed}")
+            removal_count = "all" if every else len(removals)
+            changed.append(f"messages +{len(messages) - len(removals)} -{removal_count}")
         elif key != "jump_to":
             changed.append(key)
     return tuple(changed)
@@ -139,11 +139,11 @@ def _parts(result: Any) -> list[Any]:
     return list(result) if isinstance(result, list) else [result]
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is other:
+def _same(first: Any, other: Any) -> bool:
+    if first is other:
         return True
     try:
-        return bool(one == other)
+        return bool(first == other)
     except Exception:  # an array, for example: its comparison has no truth value
         return False
 
@@ -215,8 +215,8 @@ def classify_run_layer(
         return decision_fields(owner, method, Outcome.ANSWERED, **more)
     if flow.caught is not None:
         return decision_fields(owner, method, Outcome.RECOVERED, type(flow.caught).__name__, **more)
-    given, passed = flow.state, flow.passed
-    fields = [key for key in passed if key not in given or passed[key] is not given[key]]
+    before, after = flow.state, flow.passed
+    fields = [key for key in after if key not in before or after[key] is not before[key]]
     if fields:
         return decision_fields(owner, method, Outcome.CHANGED_REQUEST, ", ".join(fields), **more)
     return decision_fields(owner, method, Outcome.WROTE if update else Outcome.PASSED, **more)
@@ -257,12 +257,12 @@ def messages_written(result: Any) -> list[Any]:
     if isinstance(result, Command):
         update = result.update if result.graph is None else None
     pairs = update.items() if isinstance(update, Mapping) else update or ()  # may be pairs
-    written: list[Any] = []
+    values: list[Any] = []
     with suppress(TypeError, ValueError):  # not an update, which the node refuses
         for key, value in pairs:
             if key == "messages":
-                written += value if isinstance(value, list) else [value]
-    return [one for one in written if isinstance(one, BaseMessage) and one.id]
+                values += value if isinstance(value, list) else [value]
+    return [message for message in values if isinstance(message, BaseMessage) and message.id]
 
 
 def classify_prefix(change: PrefixChange) -> DecisionFields:
@@ -283,12 +283,12 @@ def classify_usage(answer: AIMessage) -> list[DecisionFields]:
     """Return what a provider reports of its cache, as a list of one; empty without a report."""
     usage: Mapping[str, Any] = answer.usage_metadata or {}
     details = usage.get("input_token_details") or {}
-    reported = {key: details[key] for key in ("cache_read", "cache_creation") if key in details}
-    if not reported:
+    cache_tokens = {key: details[key] for key in ("cache_read", "cache_creation") if key in details}
+    if not cache_tokens:
         return []
-    tokens = {"input": usage["input_tokens"], **reported}
-    detail = f"{reported.get('cache_read') or 0:,} of {tokens['input']:,} input tokens read"
-    if created := reported.get("cache_creation"):
+    tokens = {"input": usage["input_tokens"], **cache_tokens}
+    detail = f"{cache_tokens.get('cache_read') or 0:,} of {tokens['input']:,} input tokens read"
+    if created := cache_tokens.get("cache_creation"):
         detail += f", {created:,} written"
     return [decision_fields("", MODEL, Outcome.USED_CACHE, detail, tokens=tokens)]
 
@@ -297,18 +297,18 @@ def classify_route(
     source: str,
     why: Callable[[str, str], str],
     jump: str,
-    chosen: Any,
+    choice: Any,
     error: BaseException | None,
 ) -> DecisionFields:
     """Return where a route led: to a node, or to tasks for one."""
     if error is not None:
         return decision_fields("", source, *_failed(error), contents=error)
-    target, detail = chosen, str(chosen)
+    target, detail = choice, str(choice)
     calls: list[Any] = []
-    if isinstance(chosen, list):
-        for task in chosen:  # of create_react_agent a task is a dict, with one call
+    if isinstance(choice, list):
+        for task in choice:  # of create_react_agent a task is a dict, with one call
             calls += task.arg if isinstance(task.arg, list) else [task.arg["tool_call"]]
-        target = chosen[0].node
-        detail = f"{target} ({len(chosen)} task{'s' * (len(chosen) != 1)})"
+        target = choice[0].node
+        detail = f"{target} ({len(choice)} task{'s' * (len(choice) != 1)})"
     more = {"reason": why(str(target), jump), "calls": tuple(str(call["name"]) for call in calls)}
     return decision_fields("", source, Outcome.ROUTED, detail, **more)

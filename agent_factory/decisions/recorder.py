@@ -94,18 +94,18 @@ def _enter(place: _Place | None, reasons: list[str] | None) -> _Context:
     return before
 
 
-Ended = Callable[[Any, BaseException | None], None]
+OnEnd = Callable[[Any, BaseException | None], None]
 """Function of what a call has returned, or of the exception that it has raised."""
 
 
 def _observe(
     place: _Place,
     reasons: list[str] | None,
-    ended: Ended,
+    on_end: OnEnd,
     call: Callable[..., Any],
     *arguments: Any,
 ) -> Any:
-    """Make a call, sync or async, and pass its result or exception to `ended`.
+    """Make a call, sync or async, and pass its result or exception to `on_end`.
 
     Inside it, `_here` knows the place where the context is lost, and reasons are added to a list.
     """
@@ -116,10 +116,10 @@ def _observe(
         finally:
             _enter(*before)  # not by a token: see `setting`
     except BaseException as error:
-        ended(None, error)
+        on_end(None, error)
         raise
     if result is None or not is_awaitable(result):  # nearly each hook returns None
-        ended(result, None)
+        on_end(result, None)
         return result
 
     async def awaited() -> Any:
@@ -130,11 +130,11 @@ def _observe(
             _enter(*before)
 
     def finish(value: Any) -> Any:
-        ended(value, None)
+        on_end(value, None)
         return value
 
     def fail(error: BaseException) -> Any:
-        ended(None, error)
+        on_end(None, error)
         raise error
 
     return then(awaited(), finish, fail)
@@ -250,13 +250,13 @@ class Recorder:
         if not self.enabled:
             return bound
         owner, name = bound.definition.owner, str(bound.definition.phase)
-        passed = decision_fields(owner, name, Outcome.PASSED)
+        decision = decision_fields(owner, name, Outcome.PASSED)
 
         def classify(
             state: Any, place: _Place, result: Any, error: BaseException | None
         ) -> DecisionFields:
             if result is None and error is None:
-                return passed
+                return decision
             finish_here = partial(finish, state)
             fields = classify_hook(owner, name, finish_here, reads_reason, result, error)
             if fields["outcome"] is Outcome.JUMPED:
@@ -275,10 +275,10 @@ class Recorder:
 
     def _note_edit(self, place: _Place, culprit: Culprit, state: Any, result: Any) -> None:
         """Note who changed or removed messages of the thread, if a result does so."""
-        if (written := messages_written(result)) and place.runtime is not None:
+        if (new_messages := messages_written(result)) and place.runtime is not None:
             assert self._prefixes is not None  # see `_record`
             messages = state.get("messages") or ()
-            self._prefixes.edited(place.runtime, culprit, messages, written)
+            self._prefixes.edited(place.runtime, culprit, messages, new_messages)
 
     def _remember_jump(self, place: _Place, reason: str) -> None:
         if place.runtime is None or (info := place.runtime.execution_info) is None:
@@ -294,11 +294,11 @@ class Recorder:
             return pending
 
         def recorded(state: Any, rules: Any) -> Any:
-            if passed := pending(state, rules):
+            if exits := pending(state, rules):
                 reason, place = why(state, rules), _here()
                 self._remember_jump(place, reason)
                 self._record(decision_fields(owner, hook, Outcome.SKIPPED, reason=reason), place)
-            return passed
+            return exits
 
         return recorded
 
@@ -366,8 +366,8 @@ class Recorder:
 
         def recorded(request: Any) -> Any:
             running = _tool_call.get()
-            reported = running.reported_errors if running else []
-            classify = partial(classify_tool, request, reported, len(reported))
+            errors = running.reported_errors if running else []
+            classify = partial(classify_tool, request, errors, len(errors))
             place = _here(request.runtime)
             return self._recorded(classify, place, execute, request)
 
@@ -398,8 +398,8 @@ class Recorder:
             return refuse
 
         def recorded(call: Mapping[str, Any], *more: Any) -> ToolMessage:
-            known = {"tool": str(call["name"]), "call_id": str(call["id"])}
-            fields = decision_fields("", node, Outcome.ERROR_REPORTED, reason, **known)
+            tool_fields = {"tool": str(call["name"]), "call_id": str(call["id"])}
+            fields = decision_fields("", node, Outcome.ERROR_REPORTED, reason, **tool_fields)
             self._record(fields, _here())
             return refuse(call, *more)
 
@@ -411,17 +411,17 @@ class Recorder:
             return repair
 
         def recorded(messages: Sequence[Any], start: int = 0) -> Repair | None:
-            repaired = repair(messages, start)
-            if repaired is not None:
-                self._record(classify_repair(messages, repaired.messages), _here())
-            return repaired
+            history_repair = repair(messages, start)
+            if history_repair is not None:
+                self._record(classify_repair(messages, history_repair.messages), _here())
+            return history_repair
 
         return recorded
 
-    def begins(self, given: Sequence[Any], request: Any, layers: int) -> None:
+    def begins(self, messages: Sequence[Any], request: Any, layers: int) -> None:
         """Note the request of a model call that begins, and its messages before a repair."""
         # Never reset: the context is that of the node's task.
-        _trail.set(Trail(given, request, layers))
+        _trail.set(Trail(messages, request, layers))
 
     def asks(self, request: Any, strategy: Strategy, messages: Sequence[Any]) -> SentRequest | None:
         """Return what is sent to the model, for `answered`; None if it is not known who asks."""
@@ -430,18 +430,18 @@ class Recorder:
         # In a thread that a layer started, the context is lost, or that of another call.
         if trail.request.runtime is not request.runtime or None in trail.passed:
             return None
-        passed: Any = (trail.request, *trail.passed)
-        return SentRequest(trail.given, passed, strategy, messages)
+        requests: Any = (trail.request, *trail.passed)
+        return SentRequest(trail.given, requests, strategy, messages)
 
-    def answered(self, sent: SentRequest, answer: Any) -> None:
+    def answered(self, sent_request: SentRequest, answer: Any) -> None:
         """Record what the request has changed of the prefix, and what the provider's cache held."""
         if not isinstance(answer, AIMessage):  # the model node raises BadReturn
             return
         assert self._prefixes is not None  # see `_record`
-        changes = self._prefixes.answered(sent, answer, self._model_layers)
+        changes = self._prefixes.answered(sent_request, answer, self._model_layers)
         if not changes and not answer.usage_metadata:
             return  # nearly always
-        place = _here(sent.passed[0].runtime)
+        place = _here(sent_request.passed[0].runtime)
         for fields in (*map(classify_prefix, changes), *classify_usage(answer)):
             self._record(fields, place)
 
@@ -468,8 +468,8 @@ class Recorder:
                 info = place.runtime.execution_info if place.runtime else None
                 jump = self._jumps.pop((info.task_id, place.step), "") if info else ""
                 classify = partial(classify_route, source, partial(why, state), jump)
-                chosen: str | list[Send] = self._recorded(classify, place, choose, state)
-            return chosen
+                choice: str | list[Send] = self._recorded(classify, place, choose, state)
+            return choice
 
         return recorded
 

@@ -78,10 +78,10 @@ def find_weights() -> Path:
     path = Path(next(iter(spec.submodule_search_locations))) / WEIGHTS_FILE
     if not path.is_file():
         raise LocalModelError(f"{path} is missing. Install the weights again: {GET_WEIGHTS}")
-    found = _sha256(path, path.stat().st_mtime_ns)
-    if found != WEIGHTS_SHA256:
+    digest = _sha256(path, path.stat().st_mtime_ns)
+    if digest != WEIGHTS_SHA256:
         raise LocalModelError(
-            f"{path} has the SHA-256 {found}, not {WEIGHTS_SHA256}: it is damaged or another "
+            f"{path} has the SHA-256 {digest}, not {WEIGHTS_SHA256}: it is damaged or another "
             f"version. Install it again with: {GET_WEIGHTS} --force-reinstall - or, to use this "
             "file anyway, pass its path as model_path=."
         )
@@ -176,12 +176,12 @@ class Engine:
         unfinished stream blocks no other call.
         """
         streaming = {"stream": True, "stream_options": {"include_usage": True}, **request}
-        abandoned = threading.Event()
+        stop_event = threading.Event()
         pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def receive(piece: Any) -> bool:
             pieces.put(piece)
-            return abandoned.is_set()  # true ends the engine's work
+            return stop_event.is_set()  # true ends the engine's work
 
         def produce() -> None:
             try:
@@ -198,7 +198,7 @@ class Engine:
                     raise piece
                 yield read_reply(piece)
         finally:
-            abandoned.set()
+            stop_event.set()
 
     def tokenize(self, text: str) -> list[int]:
         address = urlsplit(self.load().listening_address)
@@ -236,10 +236,14 @@ def read_reply(answer: Any) -> Reply:
     message = choice.get("message") or choice.get("delta") or {}
     scores = (choice.get("logprobs") or {}).get("content") or ()
     counts = answer.get("usage") or {}
-    read, written = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0)
+    input_tokens, output_tokens = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0)
     return Reply(
         text=choice.get("text") or message.get("content") or "",
         finish_reason=choice.get("finish_reason"),
-        usage=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
+        usage=UsageMetadata(
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            total_tokens=input_tokens + output_tokens,
+        ),
         logprobs=tuple(token["logprob"] for token in scores),
     )

@@ -81,12 +81,14 @@ class Extraction:
         return {"structured_response": answer}
 
 
-def bound(name: str, given: UserHook | Extraction) -> Bound[Hook]:
+def bound(name: str, user_hook: UserHook | Extraction) -> Bound[Hook]:
     """The hook of a node of this name, sync and async."""
 
     def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, Any], runtime: Any) -> Any:
         # Hook nodes disable token streaming; these nodes are the user's own, so it stays on.
-        return call_with_streaming(lambda known: driver(given.flow(known, runtime)), state)
+        return call_with_streaming(
+            lambda state_now: driver(user_hook.flow(state_now, runtime)), state
+        )
 
     hook = Hook(name, REACT_HOOKS[name], at=name)
     return Bound(hook, AgentMiddleware(name=name), partial(call, run), partial(call, arun))
@@ -107,19 +109,21 @@ class ReactRules(Rules):
     ) -> str | list[Send]:
         """The tools node with all calls, or a task for each call without an answer."""
         # A post_model_hook may write an answer anywhere in the history.
-        answered = answers_of(state["messages"] if self.reviewed else tail)
-        calls = [call for call in message.tool_calls if call["id"] not in answered]
+        answered_ids = answers_of(state["messages"] if self.reviewed else tail)
+        calls = [call for call in message.tool_calls if call["id"] not in answered_ids]
         if not calls:
             return []
         # One run of the node takes all calls of the message, answered ones included.
         if self.together and len(calls) == len(message.tool_calls):
             return TOOLS
-        shown = self.view(state)
+        visible_state = self.view(state)
         # The task carries the whole state: remaining_steps, say, is in no channel it could read.
         return [
             Send(
                 TOOLS,
-                ToolCallWithContext(__type="tool_call_with_context", tool_call=call, state=shown),
+                ToolCallWithContext(
+                    __type="tool_call_with_context", tool_call=call, state=visible_state
+                ),
             )
             for call in calls
         ]
@@ -173,14 +177,14 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         messages = self._messages(request.state, state)
         request = request.override(messages=messages, state={**request.state, "messages": messages})
         if self._prompt is not None:
-            prompted = yield Invoke(self._prompt, self._view(request.state))
-            several = isinstance(prompted, PromptValue | Sequence) and not isinstance(prompted, str)
+            prompt = yield Invoke(self._prompt, self._view(request.state))
+            several = isinstance(prompt, PromptValue | Sequence) and not isinstance(prompt, str)
             try:
-                messages = convert_to_messages(prompted if several else [prompted])
+                messages = convert_to_messages(prompt if several else [prompt])
             except (NotImplementedError, TypeError, ValueError) as error:
                 raise BadReturn(
                     "prompt",
-                    f"must return messages, got {describe(prompted)}: {error}.",
+                    f"must return messages, got {describe(prompt)}: {error}.",
                     "Return a list of messages.",
                 ) from error
             request = request.override(messages=messages)
@@ -196,25 +200,25 @@ class ModelCalls(AgentMiddleware[Any, Any]):
 
     def _messages(self, values: Mapping[str, Any], state: Any) -> Sequence[BaseMessage]:
         """The messages of the state, or `llm_input_messages` where a hook wrote them."""
-        hooked = self._rules.hooked
-        chosen = values.get(MODEL_INPUT) if hooked else None
-        messages: Any = chosen or values.get("messages")
+        has_hook = self._rules.hooked
+        model_input = values.get(MODEL_INPUT) if has_hook else None
+        messages: Any = model_input or values.get("messages")
         if messages is None:
-            keys = f"'{MODEL_INPUT}' or 'messages'" if hooked else "'messages'"
+            keys = f"'{MODEL_INPUT}' or 'messages'" if has_hook else "'messages'"
             raise ReactHistoryError(
                 "messages",
                 f"Expected input to call_model to have {keys} key, but got {state}",
                 "Pass messages in the input.",
             )
-        if chosen:  # no reducer has converted what a hook wrote
+        if model_input:  # no reducer has converted what a hook wrote
             messages = convert_to_messages(messages)
         # Providers refuse a history with an unanswered tool call.
-        answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-        asked = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
-        if unanswered := [call for call in asked if call["id"] not in answered]:
+        answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+        calls = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
+        if open_calls := [call for call in calls if call["id"] not in answered_ids]:
             text = (
                 "Found AIMessages with tool_calls that do not have a corresponding ToolMessage. "
-                f"Here are the first few of those tool calls: {unanswered[:3]}.\n\n"
+                f"Here are the first few of those tool calls: {open_calls[:3]}.\n\n"
                 "Every tool call (LLM requesting to call a tool) in the message history MUST have "
                 "a corresponding ToolMessage (result of a tool invocation to return to the LLM) - "
                 "this is required by most LLM providers."

@@ -67,15 +67,15 @@ class StateFunction:
         return partial(self._function, input, **{name: _INJECTED[name]() for name in self._wants})
 
 
-def invocable(given: Any, argument: str, name: str) -> CanInvoke:
+def invocable(value: Any, argument: str, name: str) -> CanInvoke:
     """A hook or prompt, a function of the state or a runnable, as something to invoke."""
-    if isinstance(given, Runnable):
-        return given.with_config(run_name=name)
-    if callable(given):
-        return StateFunction(given, name)
+    if isinstance(value, Runnable):
+        return value.with_config(run_name=name)
+    if callable(value):
+        return StateFunction(value, name)
     raise ReactArgumentError(
         argument,
-        f"Got unexpected type for `{argument}`: {type(given)}",
+        f"Got unexpected type for `{argument}`: {type(value)}",
         "Pass a function of the state, or a runnable; as `prompt`, also a string or a "
         "SystemMessage.",
     )
@@ -105,32 +105,34 @@ def choose_model(models: ChosenModel, state: Any, runtime: Any) -> Flow[Runnable
     )
 
 
-def read_model(given: Any) -> Runnable[Any, Any] | ChosenModel:
+def read_model(value: Any) -> Runnable[Any, Any] | ChosenModel:
     """The model, or the function that chooses one."""
-    if isinstance(given, str):
-        return init_model(given)
-    if isinstance(given, Runnable):
-        return given
-    if callable(given) and not isinstance(given, type):
-        return ChosenModel(given, "model")
+    if isinstance(value, str):
+        return init_model(value)
+    if isinstance(value, Runnable):
+        return value
+    if callable(value) and not isinstance(value, type):
+        return ChosenModel(value, "model")
     raise ReactArgumentError(
         "model",
-        f"`model` must be a chat model, got {describe(given)}",
+        f"`model` must be a chat model, got {describe(value)}",
         "Pass a chat model, 'provider:name', or a function (state, runtime) that returns a model.",
     )
 
 
-def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: int) -> bool:
+def takes_tools(
+    model: Runnable[Any, Any], tools: Sequence[BaseTool], provider_tool_count: int
+) -> bool:
     """Return True if the agent binds the tools to the model; otherwise they are bound already.
 
-    Of `provided` more tools, which the provider runs, only the number is compared.
+    Of the `provider_tool_count` tools that the provider runs, only the number is compared.
     """
     step = _model_step(model)
     if not isinstance(step, RunnableBinding) or "tools" not in step.kwargs:
         # A binding, or a configurable model, delegates to the model inside.
         method = getattr(type(model), "bind_tools", None) or getattr(model, "bind_tools", None)
         binds = callable(method) and method is not BaseChatModel.bind_tools
-        if (tools or provided) and not binds:
+        if (tools or provider_tool_count) and not binds:
             raise ModelTakesNoTools(
                 "model",
                 f"{type(model).__name__!r} object has no attribute 'bind_tools': no tools can be "
@@ -139,17 +141,17 @@ def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: 
             )
         return True
     bound = step.kwargs["tools"]
-    if len(tools) != len(bound) - provided:
+    if len(tools) != len(bound) - provider_tool_count:
         raise ReactArgumentError(
             "model",
             "Number of tools in the model.bind_tools() and tools passed to create_react_agent "
-            f"must match Got {len(tools)} tools, expected {len(bound) - provided}",
+            f"must match Got {len(tools)} tools, expected {len(bound) - provider_tool_count}",
             "Pass the tools that are bound, or a model without tools.",
         )
     # In the forms of OpenAI and Anthropic; other forms have no name to compare.
     dicts = [tool for tool in bound if isinstance(tool, dict)]
-    named = [tool["function"] if tool.get("type") == "function" else tool for tool in dicts]
-    if missing := {tool.name for tool in tools} - {tool.get("name") for tool in named}:
+    functions = [tool["function"] if tool.get("type") == "function" else tool for tool in dicts]
+    if missing := {tool.name for tool in tools} - {tool.get("name") for tool in functions}:
         raise ReactArgumentError(
             "model",
             f"Missing tools '{missing}' in the model.bind_tools()",

@@ -88,19 +88,19 @@ def _parts(value: Any) -> Any:
 
 @_parts.register
 def _(message: BaseMessage) -> Any:
-    found: dict[str, Any] = {"type": message.type}
+    parts: dict[str, Any] = {"type": message.type}
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
         if value or name == "content":
-            found[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
+            parts[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
     if getattr(message, "status", "success") != "success":
-        found["status"] = "error"
-    return found
+        parts["status"] = "error"
+    return parts
 
 
 @_parts.register
 def _(request: ModelRequest) -> Any:
-    found = {
+    parts = {
         "model": type(request.model).__name__,
         "messages": request.messages,
         "system": request.system_prompt,
@@ -108,7 +108,7 @@ def _(request: ModelRequest) -> Any:
         "tool_choice": request.tool_choice,
         "settings": request.model_settings,
     }
-    return _not_empty(found)
+    return _not_empty(parts)
 
 
 def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,28 +142,28 @@ _MISSING = _Missing()
 """Stands for a part that only the other value has."""
 
 
-def difference(one: Any, other: Any, labels: tuple[str, str], path: str = "") -> str:
+def difference(first: Any, other: Any, labels: tuple[str, str], path: str = "") -> str:
     """The first difference of two normalized values as text; empty if they are equal.
 
     >>> difference({"a": [1, 2]}, {"a": [1, 3]}, ("before", "after"))
     'a[1]: 2 before, 3 after'
     """
-    if isinstance(one, list) and isinstance(other, list):
-        steps = {index: f"{path}[{index}]" for index in range(max(len(one), len(other)))}
-        one, other = dict(enumerate(one)), dict(enumerate(other))
-    elif isinstance(one, dict) and isinstance(other, dict):
-        steps = {key: f"{path}.{key}" if path else str(key) for key in [*one, *other]}
-    elif one is other or one == other:
+    if isinstance(first, list) and isinstance(other, list):
+        steps = {index: f"{path}[{index}]" for index in range(max(len(first), len(other)))}
+        first, other = dict(enumerate(first)), dict(enumerate(other))
+    elif isinstance(first, dict) and isinstance(other, dict):
+        steps = {key: f"{path}.{key}" if path else str(key) for key in [*first, *other]}
+    elif first is other or first == other:
         return ""
     else:
         texts = [
             text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
-            for text in (repr(one), repr(other))
+            for text in (repr(first), repr(other))
         ]
         where = f"{path}: " if path else ""
         return f"{where}{texts[0]} {labels[0]}, {texts[1]} {labels[1]}"
     for key, step in steps.items():
-        found = difference(one.get(key, _MISSING), other.get(key, _MISSING), labels, step)
-        if found:
-            return found
+        text_of_part = difference(first.get(key, _MISSING), other.get(key, _MISSING), labels, step)
+        if text_of_part:
+            return text_of_part
     return ""

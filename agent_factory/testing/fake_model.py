@@ -186,8 +186,10 @@ class FakeChatModel(BaseChatModel):
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         # LangChain writes every model into its traces, and compares each field with its default
         # for that, which takes longer than the answer.
-        given = self.model_fields_set
-        return [(k, v) for k, v in BaseModel.__repr_args__(self) if k in given and v is not None]
+        fields_set = self.model_fields_set
+        return [
+            (k, v) for k, v in BaseModel.__repr_args__(self) if k in fields_set and v is not None
+        ]
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         if kind is None:

@@ -100,8 +100,8 @@ def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dic
         tool_name(tool): sha256(_json_line(tool).encode()).hexdigest()[:8]
         for tool in kwargs.get("tools", ())
     }
-    found = {"messages": list(messages), "tools": tools, "settings": settings}
-    request = normalize({key: value for key, value in found.items() if value})
+    parts = {"messages": list(messages), "tools": tools, "settings": settings}
+    request = normalize({key: value for key, value in parts.items() if value})
     return _without_metadata(dict(json.loads(_json_line(request))))
 
 
@@ -210,8 +210,8 @@ class RecordingChatModel(BaseChatModel):
     @property
     def model_name(self) -> str | None:
         """The name of the recorded model."""
-        found = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
-        return found if isinstance(found, str) else None
+        name = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
+        return name if isinstance(name, str) else None
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
         """Offer tools in the form in which the recorded model offers them."""
@@ -278,14 +278,16 @@ class RecordingChatModel(BaseChatModel):
             self._count += 1
             if not isinstance(answer, Exception):
                 metadata = data.pop("response_metadata", {})
-                recorded = {k: metadata[k] for k in _RECORDED_METADATA if k in metadata}
+                kept_metadata = {k: metadata[k] for k in _RECORDED_METADATA if k in metadata}
                 data = {k: v for k, v in data.items() if k not in ("type", "name")}
-                data |= {"response_metadata": recorded} if recorded else {}
+                data |= {"response_metadata": kept_metadata} if kept_metadata else {}
                 calls = [*data.get("tool_calls", []), *data.get("invalid_tool_calls", [])]
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
-                made = [*answer.tool_calls, *answer.invalid_tool_calls]
-                self._ids |= {c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(made, 1)}
+                all_calls = [*answer.tool_calls, *answer.invalid_tool_calls]
+                self._ids |= {
+                    c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(all_calls, 1)
+                }
                 data = replace_strings(data, ids)
             self._append({"answer": self._redaction(data), "request": request})
 
@@ -407,10 +409,10 @@ def read_cassette(path: Path) -> Cassette:
 def recorded_error(data: Mapping[str, Any]) -> Exception:
     """An exception that was written, as an instance of its class where that is a built-in one."""
     kind, text = data["error"], data.get("text", "")
-    known = getattr(builtins, kind, None)
-    if isinstance(known, type) and issubclass(known, Exception):
+    error_type = getattr(builtins, kind, None)
+    if isinstance(error_type, type) and issubclass(error_type, Exception):
         with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
-            return known(text)
+            return error_type(text)
     return ReplayedError(kind, text)
 
 
@@ -488,8 +490,8 @@ class ReplayChatModel(FakeChatModel):
                 if self._left:
                     first = min(self._left)
                     labels = ("was recorded", "is asked now")
-                    found = difference(self._left[first]["request"], request, labels)
-                    reason = f"request {first} differs: {found}."
+                    text = difference(self._left[first]["request"], request, labels)
+                    reason = f"request {first} differs: {text}."
                 self._mismatch = self._mismatch or reason
                 number = self._unrecorded(request, reason)
             answer = self._left.pop(number)["answer"]
@@ -616,37 +618,40 @@ class _Run(AbstractContextManager[Any]):
         if event["type"] == "task":
             self._current = (step, payload["name"])
         elif event["type"] == "task_result" and not self.model.mismatch:
-            written = {
+            update = {
                 **dict(payload["result"] or {}),
                 "interrupts": [interrupt["value"] for interrupt in payload["interrupts"]],
                 "error": payload["error"],
             }
-            written = normalize({k: v for k, v in written.items() if v not in (None, [], {})})
-            if written:
-                self.decisions.append(_Decision(step, payload["name"], written))
+            update = normalize({k: v for k, v in update.items() if v not in (None, [], {})})
+            if update:
+                self.decisions.append(_Decision(step, payload["name"], update))
 
     def in_order(self) -> list[_Decision]:
         """The decisions in a fixed order: tools of one step end in any order."""
-        return sorted(self.decisions, key=lambda made: (made.step, made.node, repr(made.written)))
+        return sorted(
+            self.decisions,
+            key=lambda decision: (decision.step, decision.node, repr(decision.written)),
+        )
 
 
-def _divergence(recorded: _Run, other: _Run) -> Divergence | None:
-    if recorded.model.mismatch:
-        recorded.model.assert_done()
-    if recorded.error and not other.error:
-        raise recorded.error
-    for one, another in zip_longest(recorded.in_order(), other.in_order()):
-        if one is None or another is None or one.node != another.node:
-            found = f"{_describe(one)} in the recorded run, {_describe(another)} in this one"
+def _divergence(original: _Run, other: _Run) -> Divergence | None:
+    if original.model.mismatch:
+        original.model.assert_done()
+    if original.error and not other.error:
+        raise original.error
+    for before, after in zip_longest(original.in_order(), other.in_order()):
+        if before is None or after is None or before.node != after.node:
+            text = f"{_describe(before)} in the recorded run, {_describe(after)} in this one"
         else:
             labels = ("in the recorded run", "in this one")
-            found = difference(one.written, another.written, labels)
-        if not found:
+            text = difference(before.written, after.written, labels)
+        if not text:
             continue
-        if other.model.mismatch and (another is None or "raised" in another.written):
-            found = f"the model is asked something else: {other.model.mismatch}"
-        decision = another or one
-        return Divergence(decision.step, decision.node, found)
+        if other.model.mismatch and (after is None or "raised" in after.written):
+            text = f"the model is asked something else: {other.model.mismatch}"
+        decision = after or before
+        return Divergence(decision.step, decision.node, text)
     return None
 
 
@@ -654,5 +659,5 @@ def _describe(decision: _Decision | None) -> str:
     if decision is None:
         return "the run ends"
     # Only the names of lists, because messages would be too long for a line.
-    written = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in decision.written.items()]
-    return f"{decision.node} writes {', '.join(written)}"
+    updates = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in decision.written.items()]
+    return f"{decision.node} writes {', '.join(updates)}"

@@ -141,8 +141,8 @@ class ReplayReport:
     def summary(self) -> str:
         """The verdicts in one line: "200 runs: 3 changed, 197 passed"."""
         counts = Counter(run.verdict for run in self.runs)
-        found = ", ".join(f"{counts[v]} {v}" for v in reversed(ReplayVerdict) if counts[v])
-        return f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}: {found}"
+        text = ", ".join(f"{counts[v]} {v}" for v in reversed(ReplayVerdict) if counts[v])
+        return f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}: {text}"
 
     @property
     def recorded(self) -> ReplayUsage:
@@ -184,11 +184,11 @@ class ReplayReport:
         return "\n".join([*lines, self.summary])
 
 
-def _changes(recorded: ReplayUsage, replayed: ReplayUsage) -> Iterator[str]:
+def _changes(usage_before: ReplayUsage, usage_now: ReplayUsage) -> Iterator[str]:
     for name in ("model_calls", "tool_calls", "tokens"):
-        before, after = getattr(recorded, name), getattr(replayed, name)
+        before, after = getattr(usage_before, name), getattr(usage_now, name)
         yield f"{before:,}" if before == after else f"{before:,} -> {after:,}"
-    costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (recorded, replayed)]
+    costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (usage_before, usage_now)]
     yield " -> ".join(dict.fromkeys(costs))
 
 
@@ -201,8 +201,8 @@ def _page(report: ReplayReport) -> str:
     tiles = "".join(f'<li class="{v}"><b>{counts[v]}</b> {v}</li>' for v in ReplayVerdict)
 
     def numbers(cells: Sequence[str]) -> str:
-        named = zip(head[2:], cells, strict=True)
-        return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in named)
+        columns = zip(head[2:], cells, strict=True)
+        return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in columns)
 
     def line(run: ReplayedRun, cells: Sequence[str]) -> str:
         title = escape(run.name)
@@ -212,8 +212,8 @@ def _page(report: ReplayReport) -> str:
                 f"<mark>{escape(text)}</mark>" if text.startswith(">") else escape(text)
                 for text in run.trajectory.numbered(marks).split("\n")
             )
-            opened = " open" if run.verdict is ReplayVerdict.FAILED else ""
-            title = f"<details{opened}><summary>{title}</summary><pre>{steps}</pre></details>"
+            attribute = " open" if run.verdict is ReplayVerdict.FAILED else ""
+            title = f"<details{attribute}><summary>{title}</summary><pre>{steps}</pre></details>"
         reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
         return (
             f'<tr class="{run.verdict}"><th scope="row">{title}{reason}</th>'

@@ -49,11 +49,11 @@ class TopologyExtension(SingleFileSnapshotExtension):
             return
         yield "If this change is intended: pytest --snapshot-update"
         try:
-            stored = load_topology(snapshot_data, "the stored plan")
+            before = load_topology(snapshot_data, "the stored plan")
         except TopologyFileError as error:
             yield str(error)
         else:
-            yield from str(stored.diff(now)).split("\n")
+            yield from str(before.diff(now)).split("\n")
 
 
 def plan_of(value: Any, *, settings: bool = False) -> Topology:

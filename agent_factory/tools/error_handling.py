@@ -109,15 +109,15 @@ def invocation_error(
         for frame, _ in walk_tb(error.__traceback__)
     ):
         return error
-    placed: list[Any] = []
-    unplaced: list[Any] = []
+    at_argument: list[Any] = []
+    at_call: list[Any] = []
     for detail in error.errors():
         if not detail["loc"]:
             # `input` holds the injected arguments too.
-            unplaced.append({**detail, "loc": (WHOLE,), "input": args})
+            at_call.append({**detail, "loc": (WHOLE,), "input": args})
         elif detail["loc"][0] not in injected:
-            given = detail.get("input")
-            if isinstance(given, dict):
-                given = {key: value for key, value in given.items() if key not in injected}
-            placed.append({**detail, "input": given})
-    return ToolInvocationError(name, error, args, [*placed, *unplaced])
+            argument = detail.get("input")
+            if isinstance(argument, dict):
+                argument = {key: value for key, value in argument.items() if key not in injected}
+            at_argument.append({**detail, "input": argument})
+    return ToolInvocationError(name, error, args, [*at_argument, *at_call])

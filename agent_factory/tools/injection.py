@@ -81,17 +81,17 @@ class Injection:
                     f"State should contain fields {fields}."
                 )
             state = {messages_key: state}
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for name, key in self.state.items():
             if key is None:
-                found[name] = state
+                arguments[name] = state
             elif isinstance(state, dict) and key in state:
-                found[name] = state[key]
+                arguments[name] = state[key]
             elif not isinstance(state, dict) and hasattr(state, key):
-                found[name] = getattr(state, key)
+                arguments[name] = getattr(state, key)
             elif name not in self.optional:
                 raise (KeyError if isinstance(state, dict) else AttributeError)(key)
-        return found
+        return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
     """Read a tool's signature once: agents share tools, and reading is slow."""
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     parts, key = (id(function), id(tool.args_schema)), id(tool)
-    known = _signatures.get(key)
-    if known is not None and known.tool() is tool and known.parts == parts:
-        return known
+    previous = _signatures.get(key)
+    if previous is not None and previous.tool() is tool and previous.parts == parts:
+        return previous
     hints = get_type_hints(function, include_extras=True) if function else {}
     schema = tool.get_input_schema()
     annotations = {**hints, **get_all_basemodel_annotations(schema)}
@@ -136,8 +136,8 @@ def _read(
     for name, annotation in annotations.items():
         parts = list(_parts(annotation))
         marks = {kind: [part for part in parts if _is(part, kind)] for kind in _KINDS}
-        for kind, found in marks.items():
-            if len(found) > 1:
+        for kind, parameters in marks.items():
+            if len(parameters) > 1:
                 reason = (
                     f"A tool argument should not be annotated with {kind.__name__} more than once, "
                     f"and {name!r} is."
@@ -230,22 +230,24 @@ def copy_containers(state: Any) -> Any:
     if type(state) in CONTAINERS:
         return _copied(state, {})
     if isinstance(state, BaseModel) or is_dataclass(state):
-        own = copy(state)
+        duplicate = copy(state)
         # Not through attributes: models validate those, and dataclasses may be frozen.
-        getattr(own, "__dict__", {}).update(_copied(dict(getattr(own, "__dict__", {})), {}))
-        return own
+        getattr(duplicate, "__dict__", {}).update(
+            _copied(dict(getattr(duplicate, "__dict__", {})), {})
+        )
+        return duplicate
     return state
 
 
-def _copied(value: Any, known: dict[int, Any]) -> Any:
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
     """Copy a container at any depth; an object that occurs twice is copied once."""
     if type(value) not in CONTAINERS:
         return value
-    if id(value) in known:
-        return known[id(value)]
-    own = known[id(value)] = value.copy()
+    if id(value) in copies:
+        return copies[id(value)]
+    duplicate = copies[id(value)] = value.copy()
     if type(value) is dict:
-        own.update((key, _copied(part, known)) for key, part in value.items())
+        duplicate.update((key, _copied(part, copies)) for key, part in value.items())
     elif type(value) is list and not CONTAINERS.isdisjoint(map(type, value)):
-        own[:] = [_copied(part, known) for part in value]
-    return own
+        duplicate[:] = [_copied(part, copies) for part in value]
+    return duplicate

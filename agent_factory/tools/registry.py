@@ -150,9 +150,11 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
             code="AF112",
         )
-    known = getattr(entry, _TOOL, None)
-    if isinstance(known, StructuredTool) and (known.func is entry or known.coroutine is entry):
-        return known
+    previous = getattr(entry, _TOOL, None)
+    if isinstance(previous, StructuredTool) and (
+        previous.func is entry or previous.coroutine is entry
+    ):
+        return previous
     try:
         tool = tool_of_function(entry)
     except Exception as error:

@@ -55,11 +55,11 @@ def check_results(
         update = part.update if isinstance(part, Command) else part
         messages += [part] if isinstance(part, ToolMessage) else messages_in(update)
     history = state.get("messages") or () if isinstance(state, Mapping) else ()
-    ids, answered = [call["id"] for call in calls], new_results(messages, history)
-    missing = [call for call in calls if call["id"] not in answered]
-    wrong = [id for id in answered if id not in ids]
+    ids, result_ids = [call["id"] for call in calls], new_results(messages, history)
+    missing = [call for call in calls if call["id"] not in result_ids]
+    wrong = [id for id in result_ids if id not in ids]
     if missing and len(calls) > 1:
-        wrong += [id for id in answered if answered.count(id) > 1]
+        wrong += [id for id in result_ids if result_ids.count(id) > 1]
     if wrong:
         call = (missing or calls)[0]
         raise WrongToolCallId(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 
-_REFUSED = frozenset(
+_REFUSALS = frozenset(
     {
         "refusal",  # Anthropic
         "content_filter",  # OpenAI, Azure, Mistral and compatible providers
@@ -38,7 +38,7 @@ _CUT = frozenset(
 )
 """The reasons that providers document for an answer that ended at a limit of tokens."""
 
-_MALFORMED = frozenset(
+_MALFORMATIONS = frozenset(
     {
         "malformed_function_call",  # Gemini
         "unexpected_tool_call",  # Gemini: a call although no tool was offered
@@ -73,7 +73,7 @@ def refusal_of(message: AIMessage) -> str | None:
         return None
     for key, reason in _reasons(metadata):
         is_blocked = key == "prompt_feedback" and reason not in _NOT_BLOCKED
-        if is_blocked or _normalized(reason) in _REFUSED:
+        if is_blocked or _normalized(reason) in _REFUSALS:
             return f"{key}: {reason}"
     if message.additional_kwargs.get("refusal"):
         return "refusal"
@@ -93,7 +93,7 @@ def fault_of(message: AIMessage) -> tuple[Literal["cut", "malformed"], str] | No
             continue
         if (name := _normalized(reason)) in _CUT:
             return "cut", f"{key}: {reason}"
-        if name in _MALFORMED:
+        if name in _MALFORMATIONS:
             return "malformed", f"{key}: {reason}"
     return None
 

@@ -65,7 +65,7 @@ def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
     while True:
         # In a task that is resumed, a graph that has ended returns its old state, or that of
         # another graph which was called before. The next one has another namespace.
-        found = yield Invoke(_InOwnGraph(flow), key)
-        if found.get("key") == key:
-            value: T = found["value"]
+        entry = yield Invoke(_InOwnGraph(flow), key)
+        if entry.get("key") == key:
+            value: T = entry["value"]
             return value

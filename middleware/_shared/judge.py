@@ -141,9 +141,9 @@ def criteria_text(criteria: Any) -> str:
         raise TypeError(
             f"criteria must be a string or a dict with 'true' and 'false', got {criteria!r}."
         )
-    if unknown := sorted(map(str, set(outcomes) - {"true", "false"})):
+    if unknown_keys := sorted(map(str, set(outcomes) - {"true", "false"})):
         raise ValueError(
-            f"criteria must have the keys 'true' and 'false', got {', '.join(unknown)}. Pass "
+            f"criteria must have the keys 'true' and 'false', got {', '.join(unknown_keys)}. Pass "
             "{'true': 'what is risky', 'false': 'what is not'}."
         )
     titles = {"true": "Risky, or not covered", "false": "Not risky"}
@@ -178,11 +178,11 @@ def document_of(request: ToolCallRequest) -> str:
 
 def judgement(answer: Any) -> tuple[float, str]:
     """The probability and the reason in an answer; ValueError if it has no probability."""
-    found = structured_answer(answer, "{}")
-    probability: Any = found.get("probability") if isinstance(found, Mapping) else None
+    fields = structured_answer(answer, "{}")
+    probability: Any = fields.get("probability") if isinstance(fields, Mapping) else None
     is_number = isinstance(probability, int | float) and not isinstance(probability, bool)
     if not is_number or not 0 <= probability <= 1:  # NaN is in no range
-        given = repr(probability)[:_MAX_CHARACTERS]
-        raise ValueError(f"the judge must answer with a probability from 0 to 1, got {given}")
-    reason = str(found.get("reason") or "no reason was given.").strip()[:_MAX_CHARACTERS]
+        text = repr(probability)[:_MAX_CHARACTERS]
+        raise ValueError(f"the judge must answer with a probability from 0 to 1, got {text}")
+    reason = str(fields.get("reason") or "no reason was given.").strip()[:_MAX_CHARACTERS]
     return float(probability), f"its risk was judged as {probability:g}: {reason}"

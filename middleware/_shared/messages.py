@@ -31,14 +31,14 @@ _CLEARED_BY = "context_editing"
 def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, ToolCall]]:
     """For the index of each result: the index of the message that made the call, and the call."""
     # Ids may recur in a thread: the nearest call before the result counts.
-    called: dict[str | None, tuple[int, ToolCall]] = {}
-    found: dict[int, tuple[int, ToolCall]] = {}
+    calls: dict[str | None, tuple[int, ToolCall]] = {}
+    results: dict[int, tuple[int, ToolCall]] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AIMessage):
-            called.update((call["id"], (index, call)) for call in message.tool_calls)
-        elif isinstance(message, ToolMessage) and message.tool_call_id in called:
-            found[index] = called[message.tool_call_id]
-    return found
+            calls.update((call["id"], (index, call)) for call in message.tool_calls)
+        elif isinstance(message, ToolMessage) and message.tool_call_id in calls:
+            results[index] = calls[message.tool_call_id]
+    return results
 
 
 def is_cleared(message: ToolMessage) -> bool:
@@ -155,18 +155,18 @@ def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[An
 
 def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[ToolCall]:
     """The calls of a message that have no result in `tail`."""
-    answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = message.tool_calls if message else []
-    return [call for call in calls if call["id"] not in answered]
+    return [call for call in calls if call["id"] not in answered_ids]
 
 
 def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     """Results for the calls of the last turn that have none because the run ends."""
     message, tail = last_turn(messages)
-    answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
         error_result(call, f"The run ended, and this call has no result. {UNKNOWN_OUTCOME}")
         for call in calls
-        if call["id"] and call["id"] not in answered
+        if call["id"] and call["id"] not in answered_ids
     ]

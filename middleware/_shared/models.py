@@ -118,12 +118,12 @@ def provider_of(model: Any) -> str | None:
     return f"{cls.__module__}.{cls.__qualname__}{digest}"
 
 
-def same_provider(one: Any, other: Any) -> bool:
+def same_provider(first: Any, other: Any) -> bool:
     """Return True if a request that was made for one model may go to the other unchanged."""
     # The provider of a model without a name, such as one for tests, is not known.
-    if one is other or unbound(one) is unbound(other):
+    if first is other or unbound(first) is unbound(other):
         return True
-    return provider_of(one) is not None and provider_of(one) == provider_of(other)
+    return provider_of(first) is not None and provider_of(first) == provider_of(other)
 
 
 def model_label(model: Any) -> str:
@@ -236,27 +236,31 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     # The whole history is scanned at each model call, so the scan calls no function.
     if not is_same or [m for m in messages if WRITTEN_BY in m.response_metadata]:
         provider = provider_of(model)
-        found: list[Any] = []
+        copies: list[Any] = []
         for message in messages:
             is_answer = isinstance(message, AIMessage)
             writer = message.response_metadata.get(WRITTEN_BY) if is_answer else None
             is_native = is_same if writer is None else writer == provider
             portable = message if is_native else portable_message(message)
             if portable is not None:
-                found.append(portable)
-        if len(found) != len(messages) or not all(map(is_, found, messages)):
-            messages = found
+                copies.append(portable)
+        if len(copies) != len(messages) or not all(map(is_, copies, messages)):
+            messages = copies
     if is_same:
-        unchanged = model is request.model and messages is request.messages
-        return request if unchanged else request.override(model=model, messages=messages)
-    tools = [known for tool in request.tools if (known := _portable_tool(tool)) is not None]
+        needs_no_change = model is request.model and messages is request.messages
+        return request if needs_no_change else request.override(model=model, messages=messages)
+    tools = [
+        portable_tool
+        for tool in request.tools
+        if (portable_tool := _portable_tool(tool)) is not None
+    ]
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
         if strategy not in _auto_strategies:
             _auto_strategies[strategy] = AutoStrategy(strategy.schema)
         strategy = _auto_strategies[strategy]
-    resolved = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
-    names = set(resolved.bindings if isinstance(resolved, ToolStrategy) else ())
+    output = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
+    names = set(output.bindings if isinstance(output, ToolStrategy) else ())
     for tool in tools:
         name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
         names.add(str(name or getattr(tool, "__name__", "")))
@@ -345,9 +349,9 @@ def _portable_tool(tool: Any) -> Any:
     if kind != "function" and not (kind == "custom" and "input_schema" in tool):
         return None
     # Anthropic types a tool with a schema as "custom"; LangChain reads it only without that type.
-    untyped = {k: v for k, v in tool.items() if not (k == "type" and v == "custom")}
+    definition = {k: v for k, v in tool.items() if not (k == "type" and v == "custom")}
     try:
-        function = convert_to_openai_tool(untyped)["function"]
+        function = convert_to_openai_tool(definition)["function"]
     except Exception:  # not a form of a function that LangChain knows, so the provider's own
         return None
     keys = ("name", "description", "parameters")

@@ -46,8 +46,8 @@ class MarkedTools:
 
     def copy_of(self, tool: BaseTool | Mapping[str, Any]) -> Any:
         """The marked copy of a tool."""
-        if (known := self._copies.get(tool)) is not None:
-            return known
+        if (previous := self._copies.get(tool)) is not None:
+            return previous
         mark = {self._key: self._value}
         copy: Any = {**tool, **mark} if isinstance(tool, Mapping) else None
         if isinstance(tool, BaseTool):

@@ -70,8 +70,8 @@ def whole_text(message: BaseMessage, content: Any) -> str:
     calls: dict[str, Any] = {}
     if isinstance(message, AIMessage):
         for key in ("tool_calls", "invalid_tool_calls"):
-            if found := getattr(message, key):
-                calls[key] = found
+            if raw := getattr(message, key):
+                calls[key] = raw
     if isinstance(content, str) and not calls:
         return content
     return json.dumps(

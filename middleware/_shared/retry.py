@@ -108,12 +108,12 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         request: RequestT,
         subject: str,
         advice: str,
-        reported: Callable[[Exception, str], ResultT],
+        report: Callable[[Exception, str], ResultT],
         *,
         idempotent: bool,
         is_once: bool = False,
     ) -> Flow[ResultT]:
-        """Call inward until an attempt succeeds; `reported` makes a result of the last failure.
+        """Call inward until an attempt succeeds; `report` makes a result of the last failure.
 
         A call that may have run is repeated if it is idempotent, or if `retry_on` names the error
         and no OnceMiddleware decides about it.
@@ -134,19 +134,19 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     reasons, advice = [UNKNOWN_OUTCOME], UNKNOWN_ADVICE
                 # Made here because most calls succeed and need no waits.
                 waits = waits or self._delays()
-                seconds, asked = next(waits, None), retry_after(error)
+                seconds, server_delay = next(waits, None), retry_after(error)
                 if is_unknown and (is_once or not self._names_timeout(error)):
                     seconds = None
-                elif seconds is not None and asked > self.max_delay:
+                elif seconds is not None and server_delay > self.max_delay:
                     seconds = None
                     reasons.append(
-                        f"The server asks to wait {asked:g} seconds, and max_delay is "
+                        f"The server asks to wait {server_delay:g} seconds, and max_delay is "
                         f"{self.max_delay:g}."
                     )
                 if seconds is None:
                     failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
-                    return reported(error, self._failure_text(error, failed, reasons, advice))
-            yield Sleep(max(seconds, asked))
+                    return report(error, self._failure_text(error, failed, reasons, advice))
+            yield Sleep(max(seconds, server_delay))
 
     def _is_left_to_others(self, error: Exception, request: Any) -> bool:
         """Return True if a layer further out makes the conversation, which is too long, smaller."""
@@ -159,18 +159,18 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         share = 0.5 if self.jitter else 1.0
         first, longest = self.initial_delay * share, self.max_delay * share
         wait = wait_exponential(multiplier=first, max=longest, exp_base=base)
-        drawn = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
+        jitter = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
         state = RetryCallState(Retrying(), None, (), {})
         for attempt in range(1, self.max_retries + 1):
             state.attempt_number = attempt
-            yield wait(state) + (drawn(state) if self.jitter else 0.0)
+            yield wait(state) + (jitter(state) if self.jitter else 0.0)
 
     def _kinds(self) -> tuple[type[Exception], ...]:
         """The types of `retry_on`; none if it is a predicate."""
-        chosen = self.retry_on
-        if isinstance(chosen, tuple):
-            return chosen
-        return (chosen,) if isinstance(chosen, type) else ()
+        types = self.retry_on
+        if isinstance(types, tuple):
+            return types
+        return (types,) if isinstance(types, type) else ()
 
     def _covers(self, error: Exception) -> bool:
         """Return True if `retry_on` covers an exception."""
@@ -205,11 +205,11 @@ def retry_after(error: Exception) -> float:
     response = getattr(error, "response", None)
     headers = getattr(error if response is None else response, "headers", None)
     try:
-        given = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
+        values = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
     except Exception:  # a foreign object without headers, or with others
         return 0.0
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = given.get(name, "")
+        value = values.get(name, "")
         try:
             seconds = float(value) * unit
         except ValueError:

@@ -40,15 +40,15 @@ def tokens_sent(
     request: ModelRequest[Any], messages: Sequence[BaseMessage], count: TokenCounter
 ) -> int:
     """Tokens of a request with these messages, including its system prompt and tool schemas."""
-    sent: list[BaseMessage] = []
+    all_messages: list[BaseMessage] = []
     if request.system_message is not None:
-        sent.append(request.system_message)
+        all_messages.append(request.system_message)
     if request.tools:
-        sent.append(_SCHEMAS.message_for(request.tools))
-    sent += messages
+        all_messages.append(_SCHEMAS.message_for(request.tools))
+    all_messages += messages
     if count is not count_tokens_approximately:
-        return count(sent)
-    return _COUNTS.total(sent)
+        return count(all_messages)
+    return _COUNTS.total(all_messages)
 
 
 class _MessageCounts:
@@ -57,18 +57,18 @@ class _MessageCounts:
     def __init__(self) -> None:
         # An entry holds for one message object with one content object. Counts can be added up,
         # because that counter counts each message separately.
-        self._known: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
+        self._counts: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
 
     def total(self, messages: Sequence[BaseMessage]) -> int:
-        total, known = 0, self._known
+        total, counts = 0, self._counts
         for message in messages:  # the whole history at each call: so no function calls on a hit
-            found = known.get(id(message))
-            if found and found[0]() is message and found[1] is message.content:
-                total += found[2]
+            entry = counts.get(id(message))
+            if entry and entry[0]() is message and entry[1] is message.content:
+                total += entry[2]
                 continue
             key, tokens = id(message), count_tokens_approximately([message])
             # The reference calls `pop(key, reference)` when the message is gone.
-            known[key] = ref(message, partial(known.pop, key)), message.content, tokens
+            counts[key] = ref(message, partial(counts.pop, key)), message.content, tokens
             total += tokens
         return total
 

@@ -69,10 +69,11 @@ def check_state_schema(owner: Any, schema: type[Any]) -> None:
 
     What the built-in stores would otherwise be refused in the middle of a run.
     """
-    given = owner.state_schema
-    if not getattr(given, "__annotations__", {}).keys() >= schema.__annotations__.keys():
+    state_schema = owner.state_schema
+    if not getattr(state_schema, "__annotations__", {}).keys() >= schema.__annotations__.keys():
         raise TypeError(
             f"{type(owner).__name__}.state_schema must extend {schema.__name__}, got "
-            f"{getattr(given, '__name__', given)!r}. Write class {type(owner).__name__}State("
+            f"{getattr(state_schema, '__name__', state_schema)!r}. "
+            f"Write class {type(owner).__name__}State("
             f"{schema.__name__})."
         )

@@ -63,11 +63,11 @@ class Ledger:
             )
         self._lock = Lock()
         self._limits = limits
-        self._spent = spent
+        self._total = spent
         self._open: dict[int, Spent] = {}
         self._since = 0.0
         self._numbers = count()
-        self._recorded: OrderedDict[str, None] = OrderedDict()
+        self._message_ids: OrderedDict[str, None] = OrderedDict()
 
     @property
     def limits(self) -> Limits:
@@ -158,37 +158,37 @@ class Ledger:
             message_id: The id of the message it was spent on, so that it is recorded only once.
         """
         with self._lock:
-            self._spent += _without_seconds(amount)
+            self._total += _without_seconds(amount)
             if message_id is not None:
-                self._recorded[message_id] = None
-                if len(self._recorded) > _MAX_RECORDED:
-                    self._recorded.popitem(last=False)
+                self._message_ids[message_id] = None
+                if len(self._message_ids) > _MAX_RECORDED:
+                    self._message_ids.popitem(last=False)
 
     def take_recorded(self, message_id: str | None) -> bool:
         """Return True if the cost of a message was recorded, only once for each message."""
         with self._lock:
-            return self._recorded.pop(message_id or "", self) is None
+            return self._message_ids.pop(message_id or "", self) is None
 
     def _settle(self, number: int, actual: Spent) -> bool:
         """End a reservation; False if it had ended before."""
         with self._lock:
             if number not in self._open:
                 return False
-            spent = self._spent_now()
+            total = self._spent_now()
             del self._open[number]
             if not self._open:  # the last running call: its time is spent now
-                self._spent = spent
-            self._spent += _without_seconds(actual)
+                self._total = total
+            self._total += _without_seconds(actual)
             return True
 
     def _account(self) -> Account:
-        spent = reduce(add, self._open.values(), self._spent_now())
-        return Account("ledger", self._limits, spent.as_record())
+        total = reduce(add, self._open.values(), self._spent_now())
+        return Account("ledger", self._limits, total.as_record())
 
     def _spent_now(self) -> Spent:
         if not self._open:
-            return self._spent
-        return self._spent + Spent(seconds=monotonic() - self._since)
+            return self._total
+        return self._total + Spent(seconds=monotonic() - self._since)
 
 
 def _without_seconds(amount: Spent) -> Spent:
@@ -293,17 +293,17 @@ class LedgerHandler(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
         """Record the response; counts of tokens that the model does not report are estimated."""
-        asked, sent = self._calls.pop(run_id, (ModelName("", None), []))
+        model, messages = self._calls.pop(run_id, (ModelName("", None), []))
         count = count_tokens_approximately
-        for generation in (one for several in response.generations for one in several):
+        for generation in (item for several in response.generations for item in several):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             if isinstance(message, AIMessage):
                 usage = completed(
                     message.usage_metadata,
-                    lambda: sum(map(count, sent)),
+                    lambda: sum(map(count, messages)),
                     partial(count, [message]),
                 )
-                usd = self._prices.cost_of_response(message.response_metadata, asked, usage)
+                usd = self._prices.cost_of_response(message.response_metadata, model, usage)
                 self._ledger.record(amount_of(usage, usd), message.id)
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:

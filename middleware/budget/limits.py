@@ -64,15 +64,15 @@ class Spent:
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give back what was spent.
         # Each call adds several amounts up, so plain comparisons recognize the valid ones.
-        read, written, turns, calls = (
+        input_tokens, output_tokens, turns, calls = (
             self.input_tokens,
             self.output_tokens,
             self.turns,
             self.tool_calls,
         )
         are_counts = (
-            type(read) is type(written) is type(turns) is type(calls) is int
-            and read >= 0 <= written
+            type(input_tokens) is type(output_tokens) is type(turns) is type(calls) is int
+            and input_tokens >= 0 <= output_tokens
             and turns >= 0 <= calls
         )
         usd, seconds = self.usd, self.seconds
@@ -152,8 +152,10 @@ class Limits:
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
         """These limits, raised by `extra`; amounts without a limit stay without one."""
-        given = self.amounts
-        more: Any = {n: given[n] + amount for n, amount in extra.items() if amount and n in given}
+        amounts = self.amounts
+        more: Any = {
+            n: amounts[n] + amount for n, amount in extra.items() if amount and n in amounts
+        }
         return replace(self, **more) if more else self
 
 
@@ -185,15 +187,15 @@ class Account:
 
     def shortfall(self, need: Spent, keep: Spent = NOTHING) -> dict[str, float]:
         """By how much each limit would be exceeded; empty if the need fits, with `keep` left."""
-        exceeded: dict[str, float] = {}
+        shortfalls: dict[str, float] = {}
         for name, limit in self.limits.amounts.items():
             more = getattr(need, name) + getattr(keep, name)
             over = self.amount(name) + more - limit
             if name == "seconds" and over >= 0:  # every call takes time
-                exceeded[name] = over
+                shortfalls[name] = over
             if name != "seconds" and more and over > (_ROUNDING if name == "usd" else 0):
-                exceeded[name] = over
-        return exceeded
+                shortfalls[name] = over
+        return shortfalls
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """The largest used share of these amounts, 1 for all of it."""
@@ -201,14 +203,14 @@ class Account:
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""
-        given = self.limits.amounts.items()
-        return {n: self.amount(n) / limit if limit else 1.0 for n, limit in given if n in names}
+        limits = self.limits.amounts.items()
+        return {n: self.amount(n) / limit if limit else 1.0 for n, limit in limits if n in names}
 
     def describe(self, name: str) -> str:
         """Describe what is spent of one limit: "0.4 of 0.5 USD in this run"."""
-        used, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
+        amount, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
         where = "in the shared budget" if self.scope == "ledger" else f"in this {self.scope}"
-        return f"{used} of {limit} {_UNITS[name]} {where}"
+        return f"{amount} of {limit} {_UNITS[name]} {where}"
 
 
 def format_amount(amount: float) -> str:

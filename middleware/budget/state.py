@@ -107,24 +107,24 @@ class LastUpdates:
     def __init__(self) -> None:
         self._updates: dict[str | None, tuple[Record, Record, bool]] = {}
 
-    def keep(self, runtime: Any, before: Record, added: Record, *, ended: bool) -> None:
-        """Keep what a node adds to the record that it found; `ended` unless it was cancelled."""
+    def keep(self, runtime: Any, before: Record, update: Record, *, is_end: bool) -> None:
+        """Keep what a node adds to the record that it found; `is_end` unless it was cancelled."""
         info = getattr(runtime, "execution_info", None)
         if info is not None and info.thread_id is not None:
-            known = self._updates.pop(info.thread_id, None)
-            self._updates[info.thread_id] = before, added, ended
-            if known is None and len(self._updates) > self.MAX_THREADS:
+            previous = self._updates.pop(info.thread_id, None)
+            self._updates[info.thread_id] = before, update, is_end
+            if previous is None and len(self._updates) > self.MAX_THREADS:
                 del self._updates[next(iter(self._updates))]
 
     def missing(self, runtime: Any, record: Record, *, new_run: bool = False) -> Record:
         """Return what the record in the state lacks; a new run takes it, and it is forgotten."""
         info = getattr(runtime, "execution_info", None)
         thread = info.thread_id if info else None
-        before, added, ended = self._updates.get(thread, ({}, {}, True))
+        before, update, is_end = self._updates.get(thread, ({}, {}, True))
         if new_run:
             self._updates.pop(thread, None)
         # A node that ended is not missing in the same run: it is done again after time travel.
-        return added if before == record and (new_run or not ended) else {}
+        return update if before == record and (new_run or not is_end) else {}
 
 
 def run_record(name: str, state: Mapping[str, Any]) -> Record:
@@ -197,14 +197,14 @@ class CallAccounting:
 
         It looks at no clock and makes no estimates.
         """
-        limited = [(run, self.run)]
+        scopes = [(run, self.run)]
         if thread.amounts:
-            limited.append((thread, add_records(self._thread, self.run)))
-        for limits, spent in limited:
+            scopes.append((thread, add_records(self._thread, self.run)))
+        for limits, record in scopes:
             for name, limit in limits.amounts.items():
                 if name not in ("turns", "tool_calls") or not limit:
                     return False
-                if (spent.get(name, 0) + 2) / limit >= share:
+                if (record.get(name, 0) + 2) / limit >= share:
                     return False
         return True
 
@@ -217,11 +217,11 @@ class CallAccounting:
         return {"budget_run": {self._name: self.added}}
 
     def model_update(
-        self, amounts: Mapping[str, float], *, now: float | None = None, ended: bool = True
+        self, amounts: Mapping[str, float], *, now: float | None = None, is_end: bool = True
     ) -> dict[str, Any]:
         """The state update of a model's node: adds some amounts, and the time up to now.
 
-        A call that raised has not `ended`: its node may write nothing.
+        `is_end` is false for a call that raised: its node may write nothing.
         """
         now = monotonic() if now is None else now
         self.added = add_records(self.added, {**amounts, "seconds": now - self._since})
@@ -230,7 +230,7 @@ class CallAccounting:
             entries = {**_node_entries(self._task), self._name: (self.added, now)}
             _NODE.set((self._task, entries))
         if self._updates is not None:
-            self._updates.keep(self._runtime, self._before, self.added, ended=ended)
+            self._updates.keep(self._runtime, self._before, self.added, is_end=is_end)
         update: dict[str, Any] = {"budget_run": {self._name: self.added}}
         if not self._has_run_clock:
             update["budget_clock"] = now
@@ -242,7 +242,7 @@ class CallAccounting:
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:
-    if given := limits.amounts:
-        extra = {n: more for n in given if (more := record.get(extra_key(scope, n)))}
+    if amounts := limits.amounts:
+        extra = {n: more for n in amounts if (more := record.get(extra_key(scope, n)))}
         limits = limits.raised(extra) if extra else limits
     return Account(scope, limits, record)

@@ -168,14 +168,14 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
         _recording.reset(token)
 
 
-def check_released(earlier: Effect, released: str) -> None:
+def check_released(earlier: Effect, attempt: str) -> None:
     """Raise an EffectError if a store has kept a record that was released: it would be so again.
 
     Args:
         earlier: The record that the store returned.
         released: The attempt whose record was released last; empty for none.
     """
-    if earlier.attempt == released and not earlier.is_done:
+    if earlier.attempt == attempt and not earlier.is_done:
         raise EffectError(
             "the store of effects",
             f"has kept the record of {earlier}, which was released.",

@@ -68,7 +68,7 @@ def key_of(request: ToolCallRequest) -> str:
             message.id
             for message in reversed(request.state["messages"])
             if isinstance(message, AIMessage)
-            and any(made["id"] == call["id"] for made in message.tool_calls)
+            and any(earlier_call["id"] == call["id"] for earlier_call in message.tool_calls)
         ),
         None,
     )

@@ -54,8 +54,8 @@ class InMemoryEffects:
             return [effect for effect in self._effects.values() if effect.run == run]
 
     def _is_current(self, effect: Effect) -> bool:
-        known = self._effects.get(effect.key)
-        return known is not None and known.attempt == effect.attempt
+        latest = self._effects.get(effect.key)
+        return latest is not None and latest.attempt == effect.attempt
 
 
 _TABLE = """
@@ -109,8 +109,8 @@ class SqliteEffects:
                 if cursor.rowcount == 1:
                     return None
             # Another process may release the record between the two statements.
-            if known := self._select("key = ?", effect.key):
-                return known[0]
+            if rows := self._select("key = ?", effect.key):
+                return rows[0]
 
     def finish(self, effect: Effect, result: bytes) -> None:
         """Store the result, if the record is still that of the same attempt."""

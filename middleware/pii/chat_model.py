@@ -23,7 +23,7 @@ from .messages import AnswerStream, Guard
 Stop = list[str] | None
 """The words at which a model stops."""
 
-_UNOBSERVED: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
+_SILENT_CONFIG: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
 
 # What LangChain does around every model. It now does it around the wrapper.
 _COPIED_FIELDS = (
@@ -45,8 +45,8 @@ def guard_model(model: Any, guard: Guard) -> Any:
         if inner.guard == guard:
             return model
         inner = inner.inner
-    chosen = model.model_fields_set if isinstance(model, BaseChatModel) else ()
-    fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in chosen}
+    names = model.model_fields_set if isinstance(model, BaseChatModel) else ()
+    fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in names}
     return GuardedChatModel(inner=model, guard=guard, **fields)
 
 
@@ -65,8 +65,8 @@ class GuardedChatModel(BaseChatModel):
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
         """Bind tools to the other model, and keep the guard."""
         bound = self.inner.bind_tools(tools, **kwargs)
-        guarded: Runnable[Any, AIMessage] = guard_model(bound, self.guard)
-        return guarded
+        model: Runnable[Any, AIMessage] = guard_model(bound, self.guard)
+        return model
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
         """Return the other model's own, without the guard: its result is parsed, not text."""
@@ -132,7 +132,7 @@ class GuardedChatModel(BaseChatModel):
         if isinstance(self.inner, BaseChatModel):
             return self._redact(self.inner._generate(messages, stop=stop, **kwargs))
         kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
-        answer = self.inner.invoke(messages, _UNOBSERVED, **kwargs)
+        answer = self.inner.invoke(messages, _SILENT_CONFIG, **kwargs)
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     async def _agenerate(
@@ -141,7 +141,7 @@ class GuardedChatModel(BaseChatModel):
         if isinstance(self.inner, BaseChatModel):
             return self._redact(await self.inner._agenerate(messages, stop=stop, **kwargs))
         kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
-        answer = await self.inner.ainvoke(messages, _UNOBSERVED, **kwargs)
+        answer = await self.inner.ainvoke(messages, _SILENT_CONFIG, **kwargs)
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     def _redact(self, result: ChatResult) -> ChatResult:

@@ -258,12 +258,12 @@ def _parse_settings(
         problem = "workspace_root must be the path of a folder, got"
         if not isinstance(root, str | os.PathLike) or not str(root):
             raise ValueError(f"{problem} {root!r}. Leave it out for a temporary one.")
-        given, root = root, Path(root).resolve()
+        workspace_root, root = root, Path(root).resolve()
         nearest = next(path for path in (root, *root.parents) if path.exists())
         if not nearest.is_dir():
             raise ValueError(
-                f"{problem} {str(given)!r}, and {str(nearest)!r} is a file. Pass another path, or "
-                "leave it out for a temporary one."
+                f"{problem} {str(workspace_root)!r}, and {str(nearest)!r} is a file. "
+                "Pass another path, or leave it out for a temporary one."
             )
     shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
     if not isinstance(shell, Sequence) or not shell:
@@ -301,10 +301,10 @@ def _parse_settings(
 
 
 def _parse_commands(name: str, commands: Any) -> tuple[str, ...]:
-    listed = [commands] if isinstance(commands, str) else [] if commands is None else commands
-    if not isinstance(listed, Sequence):
+    command_list = [commands] if isinstance(commands, str) else [] if commands is None else commands
+    if not isinstance(command_list, Sequence):
         raise ValueError(f"{name} must be a command or a list of commands, got {commands!r}.")
-    for command in listed:
+    for command in command_list:
         if not isinstance(command, str) or not command.strip() or "\0" in command:
             raise ValueError(f"{name} must be non-empty strings without NUL, got {command!r}.")
-    return tuple(listed)
+    return tuple(command_list)

@@ -21,7 +21,17 @@ _WORKSPACE = "/workspace"  # path of the workspace inside a sandbox or container
 _LEAST_MEMORY = 16 * 1024 * 1024  # with less than 16 MiB a shell cannot start most programs
 
 # Environment variables that a shell on the host inherits: none that holds a key or a password.
-_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
+_INHERITED_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+)
 # The output is read by a program: no escape codes, and no pager that waits for a key.
 _TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
 # Environment variables of a shell that does not see this machine's home folders.
@@ -120,10 +130,10 @@ class ExecutionPolicy(ABC):
             limits.append(f"ulimit -v {self.memory_bytes // 1024}")
         if self.cpu_time_seconds is not None:
             limits.append(f"ulimit -t {self.cpu_time_seconds}")
-        inherited = {k: os.environ[k] for k in _INHERITED if k in os.environ}
+        variables = {k: os.environ[k] for k in _INHERITED_VARIABLES if k in os.environ}
         return Launch(
             argv=tuple(argv),
-            env={**inherited, **_TERMINAL, **env},
+            env={**variables, **_TERMINAL, **env},
             folder=workspace,
             limits=" && ".join(limits),
             max_processes=self.max_processes,
