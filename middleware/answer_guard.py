@@ -156,14 +156,14 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.on_failure = on_failure
         self.keep_failed = keep_failed
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the model until an answer is usable, or no retry is left."""
         next_request, text_so_far = request, ""  # the second if cut answers are continued
         failed: list[dict[str, Any]] = []
         longest = ""
         while True:
             try:
-                response: ModelResponse[Any] = yield next_request
+                response: ModelResponse = yield next_request
             except OutputError as error:  # a cut answer does not fit the schema either
                 if (message := error.ai_message) is None or (fault := _fault(message)) is None:
                     raise
@@ -210,7 +210,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _ended(
         self, message: AIMessage, fault: _Fault, text: str, failed: list[dict[str, Any]]
-    ) -> ModelResponse[Any]:
+    ) -> ModelResponse:
         """The answer that ends the run although no answer was usable."""
         set_reason(f"no usable answer, the last for {fault.reason}")
         if self.on_failure == "error":

@@ -327,7 +327,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         if not keep_thread:
             self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Call the model with the edited conversation, and store what was edited."""
         state: Any = request.state
         last_edits: ContextEdits | None = (state.get("context_edits") or {}).get(self.name)
@@ -336,7 +336,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         messages = self._edited(request, earlier)
         overflow_edits: dict[str | None, AnyMessage] = {}
 
-        def free(inner: ModelRequest[Any], _: Any) -> Flow[Reduction]:
+        def free(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Clear what may be cleared, whatever the triggers are."""
             yield from ()
             cleared_results = self._all_cleared(inner)
@@ -355,7 +355,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         edited_request = (
             request if visible is request.messages else request.override(messages=visible)
         )
-        response: ModelResponse[Any] = yield from call_recovering(edited_request, clear=free)
+        response: ModelResponse = yield from call_recovering(edited_request, clear=free)
         if not overflow_edits and messages is earlier and (self.keep_thread or not last_edits):
             return response
         # Messages that the thread does not hold are for this call only, and so is their order.
@@ -393,7 +393,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         for edit in self.edits:
             draft = list(messages)
             result = edit.apply(draft, count_tokens=count_tokens)
-            new_messages: Any = draft if result is None else result
+            new_messages: object = draft if result is None else result
             if isinstance(new_messages, list) and _is_same(new_messages, messages):
                 continue
             if not isinstance(new_messages, list | tuple) or not all(
@@ -453,7 +453,7 @@ def recorded_edits(
     before: dict[str | None, AnyMessage], changed: Sequence[AnyMessage], removed_ids: list[str]
 ) -> ContextEdits:
     """Return what has to be stored to make the same edits again."""
-    groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    groups: dict[str, tuple[dict[str, object], list[str]]] = {}
     for message in changed:
         old = before[message.id]
         names = type(message).model_fields.keys()

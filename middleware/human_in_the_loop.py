@@ -259,9 +259,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return None
         return run(self._review_turn(state, runtime or Runtime()))
 
-    async def aafter_model(
-        self, state: AgentState[Any], runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
+    async def aafter_model(self, state: AgentState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Async variant of `after_model`, which a subclass may override alone."""
         if type(self).after_model is not HumanInTheLoopMiddleware.after_model:
             return self.after_model(state, runtime)
@@ -280,8 +278,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return False
 
     def _review_turn(
-        self, state: AgentState[Any], runtime: Runtime[Any]
-    ) -> Flow[dict[str, Any] | None]:
+        self, state: AgentState, runtime: Runtime[Any]
+    ) -> Flow[dict[str, object] | None]:
         tools = get_tools()
         message, tail = last_turn(state["messages"])
         if self.interrupt_mode != "batched" or message is None:
@@ -443,7 +441,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         call, schema, thread = request.tool_call, tool_digest(request.tool), thread_of(request)
         remembers = store is not None and rule.remember is not None and _asks(rule)
 
-        def look() -> Flow[dict[str, Any]]:
+        def look() -> Flow[dict[str, object]]:
             approval = None
             if store is not None and remembers:
                 approval = yield Invoke(Called(store.find), (call, schema, thread))
@@ -558,7 +556,7 @@ def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
 
 
 @entrypoint()
-def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
+def _ask_again(question: ToolApprovalRequest) -> dict[str, object]:
     if "action_request" not in question:  # of another graph, which had this namespace before
         return {}
     return {"digest": question["action_request"]["digest"], "decision": interrupt(question)}
@@ -566,7 +564,7 @@ def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
 
 def _ask_in_own_graph(
     question: ToolApprovalRequest, judge_one: Judge
-) -> Flow[list[dict[str, Any]]]:
+) -> Flow[list[dict[str, object]]]:
     """Ask about a call in a graph, whose interrupts are apart from those of the task."""
     for _ in range(MOST_QUESTIONS):
         # In a task that is resumed, a graph that has ended returns its old state: the decision
@@ -600,14 +598,14 @@ def _judging(judge_one: Judge) -> Iterator[None]:
         _judge_now.reset(token)
 
 
-def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
+def interrupt(request: HITLRequest | ToolApprovalRequest) -> object:
     """Interrupt the run with a request, and return the answer. Tests may patch this function."""
     return ask_about(request, _judge_now.get())
 
 
 def _ask_reviewer(
     request: HITLRequest | ToolApprovalRequest, judge_one: Judge
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, object]] | None:
     """The decisions about a request; None if the answer is about what a call was before."""
     with _judging(judge_one):
         answer = interrupt(request)
@@ -615,14 +613,14 @@ def _ask_reviewer(
 
 
 def _judged(
-    request: HITLRequest | ToolApprovalRequest, answer: Any, judge_one: Judge
-) -> list[dict[str, Any]] | None:
+    request: HITLRequest | ToolApprovalRequest, answer: object, judge_one: Judge
+) -> list[dict[str, object]] | None:
     calls = calls_of(request)
     decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge_one)]
     return decisions if all(map(is_about, calls, decisions)) else None
 
 
-def rule_of(tool: Any, config: Any) -> Rule:
+def rule_of(tool: object, config: object) -> Rule:
     """The rule that says the same as an entry of `interrupt_on`."""
     if not isinstance(tool, str):
         raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")

@@ -139,7 +139,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Make and count the call; a call at the limit that bypassed `before_model` is not made."""
         state: Any = request.state
         if message := self._final_message(state):

@@ -115,11 +115,11 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """The models to ask after the agent's own; a name is made into a model here."""
         return [alternate.model for alternate in self._models]
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one answers."""
         failures: list[str] = []
-        last: Exception | ModelResponse[Any] | None = None
-        response: ModelResponse[Any]
+        last: Exception | ModelResponse | None = None
+        response: ModelResponse
         for model in (request.model, *self._models):
             if isinstance(model, AlternateModel):
                 try:

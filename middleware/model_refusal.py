@@ -125,13 +125,13 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.is_refusal = is_refusal
         self.on_refusal = on_refusal
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one does not refuse."""
         first: AIMessage | None = None
         refusals: list[dict[str, Any]] = []
         for model in (request.model, *self._models):
             try:
-                response: ModelResponse[Any] = yield request_to(model, request)
+                response: ModelResponse = yield request_to(model, request)
             except OutputError as error:  # a refusal does not fit the schema either
                 message = error.ai_message
                 reason = self._refusal_reason(message)
@@ -172,8 +172,6 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return "is_refusal" if self.is_refusal is not None and self.is_refusal(message) else None
 
 
-def _with_refusals(
-    response: ModelResponse[Any], refusals: list[dict[str, Any]]
-) -> ModelResponse[Any]:
+def _with_refusals(response: ModelResponse, refusals: list[dict[str, object]]) -> ModelResponse:
     """The response with the list of earlier refusals in the metadata of its answer."""
     return with_metadata(response, lambda metadata: {**metadata, "refusals": refusals})

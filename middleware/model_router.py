@@ -246,7 +246,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             return self.classifier
         return _FunctionClassifier(self.classifier)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Ask the model that the turn was sent to."""
         messages = request.state["messages"]
         index = last_user_message(messages)
@@ -262,7 +262,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         )
         choice = route["choice"] if route and is_valid else (yield from self._classify(request))
         model = request.model if choice is None else self._models[choice]
-        response: ModelResponse[Any] = yield request_to(model, request)
+        response: ModelResponse = yield request_to(model, request)
         response = mark_writer(response, request, model)
         if is_valid:
             return response

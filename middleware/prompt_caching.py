@@ -99,9 +99,9 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.provider = provider
         self._mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
         self._tools = MarkedTools(_MARK, self._mark)
-        self._last_prompt: Sequence[Any] | None = None
+        self._last_prompt: Sequence[object] | None = None
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Call the model with a marked request."""
         provider = self.provider or known_provider(request.model)
         if provider == "anthropic":
@@ -113,7 +113,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 key = sha256(info.thread_id.encode()).hexdigest()[:32]
                 settings = {"prompt_cache_key": key, **request.model_settings}
                 request = request.override(model_settings=settings)
-        response: ModelResponse[Any] = yield request
+        response: ModelResponse = yield request
         return response
 
     def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -125,7 +125,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return tokens_sent(part, messages, count_tokens_approximately) >= self.min_tokens
 
         system, messages = request.system_message, list(request.messages)
-        changes: dict[str, Any] = {}
+        changes: dict[str, object] = {}
         for index in message_marks(request)[: max(0, left)]:
             if is_long(messages[: index + 1], system):
                 changes["messages"] = messages

@@ -93,7 +93,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._copies = MarkedTools(_MARK, True)
         self._warned_models: set[str] = set()
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Offer the tools in the form in which the provider searches among them."""
         with_mark, without_mark = set(), set()
         for tool in request.tools:
@@ -125,10 +125,10 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 # The same object each time, because models are bound again for other tools.
                 tools.append(SEARCH_TOOLS[provider])
             request = request.override(tools=tools)
-        response: ModelResponse[Any] = yield request
+        response: ModelResponse = yield request
         return response
 
-    def _provider_of(self, model: Any) -> str | None:
+    def _provider_of(self, model: object) -> str | None:
         """The provider whose search is used; None if the model has no supported provider."""
         if self.provider is not None:
             return self.provider

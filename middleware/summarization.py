@@ -324,7 +324,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             return None
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *shorter]}
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Summarize if the trigger is reached, and call the model with the shorter conversation."""
         call = _Call(self, request, self.keep_thread)
         if old := self._messages_to_summarize(call):
@@ -347,7 +347,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             text = call.text_of(older[0])
             return call.replace(older, text, read=1 if text else 0), call.done
 
-        response: ModelResponse[Any] = yield from call_recovering(
+        response: ModelResponse = yield from call_recovering(
             call.request, summarize=summarize, cut=cut
         )
         return with_update(request, response, call.update) if call.update else response

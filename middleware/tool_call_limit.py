@@ -307,11 +307,11 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Ask for the last answer if the run must end; otherwise refuse calls that can't run."""
         stop = self._own_stop(request.state) if _STOP in request.state else None
         if stop is None:
-            response: ModelResponse[Any] = yield request
+            response: ModelResponse = yield request
             calls: list[ToolCall] = []
             for message in response.result:
                 if isinstance(message, AIMessage):
@@ -370,8 +370,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return stop if stop and stop["by"] == self.name else None
 
     def _without_impossible_calls(
-        self, request: ModelRequest[Any], response: ModelResponse[Any]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        self, request: ModelRequest[Any], response: ModelResponse
+    ) -> ModelResponse | ExtendedModelResponse:
         """The response with a record of this limit; calls that can't run need no review."""
         result: list[Any] = response.result
         message, tail = last_turn(result)

@@ -116,11 +116,11 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
             self.unused = ("around_model", "around_tool")
         elif self.model is not None:
             self.unused = ("around_model",)
-        self._models_by_message: OrderedDict[str, Any] = OrderedDict()
+        self._models_by_message: OrderedDict[str, object] = OrderedDict()
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Remember which model made the calls that are to be emulated."""
-        response: ModelResponse[Any] = yield request
+        response: ModelResponse = yield request
         for message in response.result:
             if self.model is not None or not isinstance(message, AIMessage) or not message.id:
                 continue
@@ -181,5 +181,5 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         )
 
 
-def _to_json(value: Any) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)

@@ -218,7 +218,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             )
         ]
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Call the model with the beginnings of large results."""
         if self.place == "store" and request.runtime is not None and request.runtime.store is None:
             raise ValueError(
@@ -275,7 +275,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         next_request = (
             request if messages is request.messages else request.override(messages=messages)
         )
-        response: ModelResponse[Any] = yield from call_recovering(next_request, offload=free)
+        response: ModelResponse = yield from call_recovering(next_request, offload=free)
         update: dict[str, Any] = {}
         if replacements:
             update["messages"] = list(replacements.values())
@@ -342,16 +342,16 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         start: int = 0,
         length: int = 10_000,
         block: int | None = None,
-    ) -> Any:
+    ) -> object:
         return await arun(self._page(runtime, id, start, length, block))
 
     def _page(
         self, runtime: ToolRuntime[Any, Any], id_: str, start: int, length: int, block: int | None
-    ) -> Flow[tuple[Any, dict[str, Any]]]:
+    ) -> Flow[tuple[object, dict[str, object]]]:
         """A part of a message's text, and where it begins and ends."""
         messages = runtime.state.get("messages", ())
         message = find_message(messages, id_)
-        content: Any = None
+        content: object = None
         if message is not None:
             content = message.content
             if where := message.response_metadata.get(_MARK):

@@ -175,9 +175,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Offer the tools chosen for the user's last message; have them chosen if it is new."""
-        response: ModelResponse[Any]
+        response: ModelResponse
         most = self.max_tools or 1
         if len(request.tools) <= most and not self.always_include:
             response = yield request
@@ -263,7 +263,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         )
 
 
-def selection_schema(names: Sequence[str], most: int | None) -> dict[str, Any]:
+def selection_schema(names: Sequence[str], most: int | None) -> dict[str, object]:
     """The JSON schema of a choice: a list of these names, of this length at most."""
     names_schema = {
         "type": "array",
@@ -281,7 +281,7 @@ def selection_schema(names: Sequence[str], most: int | None) -> dict[str, Any]:
     }
 
 
-def answer_text(answer: Any) -> str:
+def answer_text(answer: object) -> str:
     """An answer of the choosing model as text, for errors and for the model itself."""
     if isinstance(answer, Mapping) and "raw" in answer:
         parsed = answer.get("parsed")
@@ -289,14 +289,14 @@ def answer_text(answer: Any) -> str:
     return _shortened(render(answer) if isinstance(answer, BaseMessage) else repr(answer))
 
 
-def parsed_names(answer: Any) -> Any:
+def parsed_names(answer: object) -> object:
     """The names in an answer, not validated; None if there are none."""
     parsed = structured_answer(answer, "[]")
     return parsed.get("tools") if isinstance(parsed, Mapping) else parsed
 
 
 def choice_among(
-    names: Any, options: Sequence[str], all_names: Sequence[str], most: int | None
+    names: object, options: Sequence[str], all_names: Sequence[str], most: int | None
 ) -> tuple[list[str], str]:
     """The options that an answer names, the first `most` of them; or why it cannot be used."""
     if not isinstance(names, list):

@@ -59,9 +59,9 @@ def _failed(error: BaseException) -> tuple[Outcome, str]:
 def classify_hook(
     owner: str,
     hook: str,
-    finish: Callable[[Any], Any],
+    finish: Callable[[object], object],
     reads_reason: bool,
-    result: Any,
+    result: object,
     error: BaseException | None,
 ) -> DecisionFields:
     """Return what a node hook decided; `finish` raises if the node refuses the result."""
@@ -120,7 +120,7 @@ class HandlerCalls:
             self.errors.append(error)
 
 
-def fields_of(request: Any) -> dict[str, Any]:
+def fields_of(request: object) -> dict[str, object]:
     """Return the fields of a request as they are now; some are set again later."""
     if isinstance(request, ModelRequest):
         return dict(vars(request))
@@ -128,7 +128,7 @@ def fields_of(request: Any) -> dict[str, Any]:
     return {name: getattr(request, name, None) for name in names}
 
 
-def _parts(result: Any) -> list[Any]:
+def _parts(result: object) -> list[object]:
     """Return a layer's result in parts that compare equal however the result is wrapped."""
     if isinstance(result, ExtendedModelResponse):
         return _parts(result.model_response)
@@ -139,7 +139,7 @@ def _parts(result: Any) -> list[Any]:
     return list(result) if isinstance(result, list) else [result]
 
 
-def _same(first: Any, other: Any) -> bool:
+def _same(first: object, other: object) -> bool:
     if first is other:
         return True
     try:
@@ -151,9 +151,9 @@ def _same(first: Any, other: Any) -> bool:
 def classify_layer(
     definition: Layer,
     request: Any,
-    before: Mapping[str, Any],
+    before: Mapping[str, object],
     calls: HandlerCalls,
-    result: Any,
+    result: object,
     error: BaseException | None,
 ) -> DecisionFields:
     """Return what a layer decided; `before` has the fields of the request it was given."""
@@ -178,7 +178,7 @@ _LAYER_RESULTS = (ModelResponse, ExtendedModelResponse, AIMessage, ToolMessage, 
 
 
 def _layer_outcome(
-    before: Mapping[str, Any], calls: HandlerCalls, result: Any
+    before: Mapping[str, object], calls: HandlerCalls, result: object
 ) -> tuple[Outcome, str]:
     if not isinstance(result, _LAYER_RESULTS):
         return Outcome.RAISED, BadReturn.__name__
@@ -243,7 +243,7 @@ def classify_tool(
     return decision_fields("", TOOLS, Outcome.ERROR_REPORTED, detail, **more)
 
 
-def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> DecisionFields:
+def classify_repair(before: Sequence[object], after: Sequence[object]) -> DecisionFields:
     """Return how a history was repaired."""
     old, new = ({id(message) for message in messages} for messages in (before, after))
     counts = Counter(added=len(new - old), removed=len(old - new))
@@ -297,7 +297,7 @@ def classify_route(
     source: str,
     why: Callable[[str, str], str],
     jump: str,
-    choice: Any,
+    choice: object,
     error: BaseException | None,
 ) -> DecisionFields:
     """Return where a route led: to a node, or to tasks for one."""

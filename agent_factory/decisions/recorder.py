@@ -168,7 +168,7 @@ class RunLayerRecord:
         self._reasons: list[str] = []
         self._start = perf_counter()
 
-    def advance(self, call: Callable[[Any], _T], value: Any) -> _T:
+    def advance(self, call: Callable[[object], _T], value: object) -> _T:
         """Call a method of the flow, which may give a reason."""
         if self._record is None:
             return call(value)
@@ -232,7 +232,7 @@ class Recorder:
                 log.send(decision)
 
     def _recorded(
-        self, classify: Classify, place: _Place, call: Callable[..., Any], *arguments: Any
+        self, classify: Classify, place: _Place, call: Callable[..., object], *arguments: object
     ) -> Any:
         """Make a call, sync or async, and record the decision that `classify` finds in it."""
         reasons: list[str] = []
@@ -253,7 +253,7 @@ class Recorder:
         decision = decision_fields(owner, name, Outcome.PASSED)
 
         def classify(
-            state: Any, place: _Place, result: Any, error: BaseException | None
+            state: object, place: _Place, result: object, error: BaseException | None
         ) -> DecisionFields:
             if result is None and error is None:
                 return decision
@@ -265,7 +265,7 @@ class Recorder:
                 self._note_edit(place, Culprit(owner, name), state, result)
             return fields
 
-        def recorded(method: Method, state: Any, runtime: Any) -> Any:
+        def recorded(method: Method, state: object, runtime: Any) -> Any:
             config = current_config.get()
             place = _Place(runtime, super_step(config), config) if config else _here(runtime)
             return self._recorded(partial(classify, state, place), place, method, state, runtime)
@@ -293,7 +293,7 @@ class Recorder:
         if not self.enabled:
             return pending
 
-        def recorded(state: Any, rules: Any) -> Any:
+        def recorded(state: object, rules: object) -> Any:
             if exits := pending(state, rules):
                 reason, place = why(state, rules), _here()
                 self._remember_jump(place, reason)
@@ -311,7 +311,7 @@ class Recorder:
         if is_model:
             self._model_layers[index] = culprit
 
-        def recorded(request: Any, handler: Callable[[Any], Any]) -> Any:
+        def recorded(request: Any, handler: Callable[[object], object]) -> Any:
             place, calls, before = _here(request.runtime), HandlerCalls(), fields_of(request)
 
             def call_handler(request: Any) -> Any:
@@ -320,7 +320,7 @@ class Recorder:
                 calls.requests.append(fields_of(request))
                 return _observe(place, None, calls.ended, handler, request)
 
-            def classify(result: Any, error: BaseException | None) -> DecisionFields:
+            def classify(result: object, error: BaseException | None) -> DecisionFields:
                 command = getattr(result, "command", None)
                 if is_model and command is not None:
                     self._note_edit(place, culprit, request.state, command)
@@ -397,7 +397,7 @@ class Recorder:
         if not self.enabled:
             return refuse
 
-        def recorded(call: Mapping[str, Any], *more: Any) -> ToolMessage:
+        def recorded(call: Mapping[str, object], *more: object) -> ToolMessage:
             tool_fields = {"tool": str(call["name"]), "call_id": str(call["id"])}
             fields = decision_fields("", node, Outcome.ERROR_REPORTED, reason, **tool_fields)
             self._record(fields, _here())
@@ -410,7 +410,7 @@ class Recorder:
         if not self.enabled:
             return repair
 
-        def recorded(messages: Sequence[Any], start: int = 0) -> Repair | None:
+        def recorded(messages: Sequence[object], start: int = 0) -> Repair | None:
             history_repair = repair(messages, start)
             if history_repair is not None:
                 self._record(classify_repair(messages, history_repair.messages), _here())
@@ -433,7 +433,7 @@ class Recorder:
         requests: Any = (trail.request, *trail.passed)
         return SentRequest(trail.given, requests, strategy, messages)
 
-    def answered(self, sent_request: SentRequest, answer: Any) -> None:
+    def answered(self, sent_request: SentRequest, answer: object) -> None:
         """Record what the request has changed of the prefix, and what the provider's cache held."""
         if not isinstance(answer, AIMessage):  # the model node raises BadReturn
             return

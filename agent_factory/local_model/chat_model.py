@@ -320,7 +320,7 @@ class LocalChatModel(BaseChatModel):
         return decision, {}, caller.usage
 
 
-def json_schema_of(schema: Any) -> dict[str, Any]:
+def json_schema_of(schema: Any) -> dict[str, object]:
     """The JSON schema of a class, or a JSON schema unchanged."""
     try:
         json_schema = convert_to_json_schema(schema)
@@ -365,7 +365,7 @@ def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer_message(
-    text: str, finish_reason: str | None, usage: UsageMetadata, about: Mapping[str, Any]
+    text: str, finish_reason: str | None, usage: UsageMetadata, about: Mapping[str, object]
 ) -> AIMessage:
     """Return an answer in prose as a message."""
     return AIMessage(
@@ -417,7 +417,7 @@ class Parser:
 
     def __init__(self, schema: Any) -> None:
         typed = isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))
-        self._adapter: TypeAdapter[Any] = TypeAdapter(schema if typed else dict[str, Any])
+        self._adapter: TypeAdapter[object] = TypeAdapter(schema if typed else dict[str, Any])
 
     def __call__(self, message: AIMessage) -> Any:
         try:

@@ -139,7 +139,7 @@ def in_words(result: str) -> str:
     return _spoken(value)
 
 
-def _spoken(value: Any) -> str:
+def _spoken(value: object) -> str:
     match value:
         case dict():
             pairs = (f"{key.replace('_', ' ')}: {_spoken(item)}" for key, item in value.items())

@@ -89,7 +89,7 @@ Answer: We ship to all of Europe.
 """
 
 
-def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, Any]:
+def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, object]:
     """Write the line after the messages that belong to an action: its likelihood is the answer."""
     needs = ", ".join(parameter.replace("_", " ") for parameter in required(action))
     lines = [
@@ -108,7 +108,7 @@ def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, An
     }
 
 
-def argument_filling(function: Function, text: str) -> dict[str, Any]:
+def argument_filling(function: Function, text: str) -> dict[str, object]:
     """Fill in the required parameters of a function from a text."""
     fields = [
         f"  {name}: {schema.get('description') or name.replace('_', ' ')}"
@@ -227,7 +227,7 @@ def _json(schema: Schema) -> str:
     return "%json " + json.dumps({**bounded(schema), "x-guidance": COMPACT}, ensure_ascii=False)
 
 
-def bounded(schema: Schema) -> dict[str, Any]:
+def bounded(schema: Schema) -> dict[str, object]:
     """The schema without what the engine can't follow, and with an end to every value."""
     kinds = schema.get("type", ())
     unknown_types = [
@@ -255,7 +255,7 @@ def bounded(schema: Schema) -> dict[str, Any]:
     return keywords | _bounds(keywords)
 
 
-def _bounds(schema: Schema) -> dict[str, Any]:
+def _bounds(schema: Schema) -> dict[str, object]:
     """Limits for a value that has none: a small model may never close it."""
     if "enum" in schema or "const" in schema:
         return {}

@@ -142,7 +142,7 @@ def is_key(name: str) -> bool:
     return name == "id" or name.endswith(("_id", "Id"))
 
 
-def _quoted(values: Iterable[Any]) -> list[str]:
+def _quoted(values: Iterable[object]) -> list[str]:
     return [json.dumps(value, ensure_ascii=False) for value in values]
 
 
@@ -173,9 +173,9 @@ def missing(function: Function, text: str) -> list[str]:
     ]
 
 
-def fallback_arguments(function: Function, text: str) -> dict[str, Any]:
+def fallback_arguments(function: Function, text: str) -> dict[str, object]:
     """Arguments of the right types without the model: the first values that the text has."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     for name, schema in required(function).items():
         values = candidates(name, schema, text)
         match schema.get("type"):

@@ -93,7 +93,7 @@ class ToolCaller:
         others = [function for function in functions if function is not action]
         return likelihood + evidence(action, others, line)
 
-    def _decode(self, request: Mapping[str, Any]) -> Reply:
+    def _decode(self, request: Mapping[str, object]) -> Reply:
         # Temperature 0: the temperature of the prose must not change decisions.
         reply = self.engine.ask({**request, "temperature": 0, "seed": self.seed})
         self.usage = add_usage(self.usage, reply.usage)
@@ -158,7 +158,7 @@ def answered_question(turn: Turn, functions: Sequence[Function]) -> tuple[Functi
     return None
 
 
-def parsed_arguments(text: str, function: Function, message: str) -> dict[str, Any]:
+def parsed_arguments(text: str, function: Function, message: str) -> dict[str, object]:
     """The arguments that the model wrote; where they are cut off, the values of the message."""
     try:
         arguments = json.loads(text)

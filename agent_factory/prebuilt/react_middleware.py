@@ -168,7 +168,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         self._view = view
         self._rules = rules
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any] | AIMessage]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse | AIMessage]:
         """Ask the model, and replace tool calls that there are no steps for."""
         state = self._view(request.state)  # a pydantic state validates itself here
         if isinstance(self._model, ChosenModel):  # it has its tools bound
@@ -188,7 +188,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
                     "Return a list of messages.",
                 ) from error
             request = request.override(messages=messages)
-        response: ModelResponse[Any] = yield request
+        response: ModelResponse = yield request
         message = response.result[0]
         left: Any = request.state.get(STEPS)
         if left is None or not isinstance(message, AIMessage) or not message.tool_calls:

@@ -67,7 +67,7 @@ class StateFunction:
         return partial(self._function, input, **{name: _INJECTED[name]() for name in self._wants})
 
 
-def invocable(value: Any, argument: str, name: str) -> CanInvoke:
+def invocable(value: object, argument: str, name: str) -> CanInvoke:
     """A hook or prompt, a function of the state or a runnable, as something to invoke."""
     if isinstance(value, Runnable):
         return value.with_config(run_name=name)
@@ -93,7 +93,7 @@ class ChosenModel(StateFunction):
         return partial(self._function, *input)
 
 
-def choose_model(models: ChosenModel, state: Any, runtime: Any) -> Flow[Runnable[Any, Any]]:
+def choose_model(models: ChosenModel, state: object, runtime: object) -> Flow[Runnable[Any, Any]]:
     """Ask the function for the model of a call."""
     model = yield Invoke(models, (state, runtime))
     if isinstance(model, Runnable):
@@ -121,7 +121,7 @@ def read_model(value: Any) -> Runnable[Any, Any] | ChosenModel:
 
 
 def takes_tools(
-    model: Runnable[Any, Any], tools: Sequence[BaseTool], provider_tool_count: int
+    model: Runnable[object, object], tools: Sequence[BaseTool], provider_tool_count: int
 ) -> bool:
     """Return True if the agent binds the tools to the model; otherwise they are bound already.
 
@@ -160,7 +160,7 @@ def takes_tools(
     return False
 
 
-def _model_step(model: Any) -> Any:
+def _model_step(model: object) -> object:
     """The step of a chain that holds the model."""
     if not isinstance(model, RunnableSequence):
         return model
@@ -168,7 +168,7 @@ def _model_step(model: Any) -> Any:
     return next(models, model)
 
 
-def chat_model_of(model: Any) -> Any:
+def chat_model_of(model: object) -> Any:
     """The chat model inside chains and bindings."""
     inner = _model_step(model)
     while isinstance(inner, RunnableBinding):

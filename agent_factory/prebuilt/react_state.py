@@ -65,7 +65,7 @@ def chosen_schema(schema: Any, *, structured: bool) -> type[Any]:
     return schema  # type: ignore[no-any-return]
 
 
-def keys_of(schema: Any) -> dict[str, Any]:
+def keys_of(schema: object) -> dict[str, object]:
     """The keys of a schema with their type hints."""
     hint = "Pass a TypedDict, a dataclass or a pydantic model."
     try:
@@ -80,7 +80,7 @@ def keys_of(schema: Any) -> dict[str, Any]:
     return {key: hint for key, hint in hints.items() if key in fields}
 
 
-def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
+def schemas_of(schema: type[object], *, has_tools: bool, hooked: bool) -> Schemas:
     """The schemas of the graph, of its hooks, and of its input and output."""
     make: Any = TypedDict
     keys = keys_of(schema)

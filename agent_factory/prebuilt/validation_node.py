@@ -125,7 +125,7 @@ class ValidationNode(Runnable[Any, Any]):
     def _tagged(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(config, {"tags": self.tags or []})
 
-    def _answer(self, input: Any, config: RunnableConfig) -> Any:
+    def _answer(self, input: object, config: RunnableConfig) -> object:
         if isinstance(input, list):
             messages = input
         elif isinstance(input, Mapping):
@@ -193,7 +193,7 @@ def _unusable(reason: str) -> ArgumentError:
     return ArgumentError("schemas", reason, "Pass a model class, a tool or a function.")
 
 
-def _refused(call: Mapping[str, Any], content: str) -> ToolMessage:
+def _refused(call: Mapping[str, object], content: str) -> ToolMessage:
     return ToolMessage(
         content,
         name=call["name"],

@@ -50,7 +50,7 @@ def normalize(value: Any) -> Any:
     return replace_strings(plain, names)
 
 
-def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
+def replace_strings(value: object, names: Mapping[str, str]) -> Any:
     """Plain data with some strings replaced, at any depth."""
     if isinstance(value, str):
         return names.get(value, value)
@@ -60,7 +60,7 @@ def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
     return [replace_strings(item, names) for item in value] if isinstance(value, list) else value
 
 
-def _plain(value: Any, ids: dict[str, None]) -> Any:
+def _plain(value: object, ids: dict[str, None]) -> object:
     """Plain data; the ids of its tool calls are added to `ids`."""
     if isinstance(value, AIMessage):
         ids.update(dict.fromkeys(call_ids(value)))
@@ -79,7 +79,7 @@ def _plain(value: Any, ids: dict[str, None]) -> Any:
 
 
 @singledispatch
-def _parts(value: Any) -> Any:
+def _parts(value: object) -> object:
     """Parts of a value that are compared."""
     if is_dataclass(value) and not isinstance(value, type):
         return _not_empty({f.name: getattr(value, f.name) for f in fields(value) if f.repr})
@@ -111,11 +111,11 @@ def _(request: ModelRequest) -> Any:
     return _not_empty(parts)
 
 
-def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _tool_call(call: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in call.items() if key != "type"}
 
 
-def _not_empty(items: dict[str, Any]) -> dict[str, Any]:
+def _not_empty(items: dict[str, object]) -> dict[str, object]:
     return {name: item for name, item in items.items() if item not in (None, (), [], {})}
 
 
@@ -142,7 +142,7 @@ _MISSING = _Missing()
 """Stands for a part that only the other value has."""
 
 
-def difference(first: Any, other: Any, labels: tuple[str, str], path: str = "") -> str:
+def difference(first: object, other: object, labels: tuple[str, str], path: str = "") -> str:
     """The first difference of two normalized values as text; empty if they are equal.
 
     >>> difference({"a": [1, 2]}, {"a": [1, 3]}, ("before", "after"))

@@ -177,7 +177,7 @@ class FakeChatModel(BaseChatModel):
         """Fail unless the requests were those that the model expects."""
 
     @abstractmethod
-    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
+    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, object]) -> FakeResponse:
         """The response to one request."""
 
     def __enter__(self) -> Self:
@@ -191,7 +191,7 @@ class FakeChatModel(BaseChatModel):
             (k, v) for k, v in BaseModel.__repr_args__(self) if k in fields_set and v is not None
         ]
 
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.assert_done()
 

@@ -78,7 +78,7 @@ def in_langgraph(
     def harness(_: Any) -> None:
         drive(attempt(), work, throw_signals=True)
 
-    async def aharness(_: Any) -> None:
+    async def aharness(_: object) -> None:
         await adrive(attempt(), work, throw_signals=True)
 
     # Only a run that is resumed needs a checkpointer, which takes half of the time.
@@ -108,7 +108,7 @@ def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
         return pool.submit(copy_context().run, asyncio.run, work).result()
 
 
-def usable_middleware(middleware: Any) -> Middleware:
+def usable_middleware(middleware: object) -> Middleware:
     """The middleware as `create_agent` would take it, with the same checks."""
     member = from_langchain_middleware(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
@@ -122,7 +122,7 @@ def usable_middleware(middleware: Any) -> Middleware:
     return member
 
 
-def as_state(state: Any) -> dict[str, Any]:
+def as_state(state: object) -> dict[str, Any]:
     """A state, or only its messages, as a hook receives it: messages are objects with ids."""
     values = dict(state) if isinstance(state, Mapping) else {"messages": state or []}
     messages = values.get("messages", [])
@@ -199,7 +199,9 @@ async def arun_hook(
     )
 
 
-def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, dict[str, Any]]:
+def hook_node(
+    middleware: Middleware, hook: str, state: object
+) -> tuple[HookNode, dict[str, object]]:
     """The node that an agent makes of a hook, and the state that it receives."""
     middleware = usable_middleware(middleware)
     hooks = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
@@ -364,7 +366,7 @@ class _LayerTrial:
         self._request = request
         self._state = state
         self._handler = handler
-        self._asked: list[Any] = []
+        self._asked: list[object] = []
 
     def invoke(self, _: RunnableConfig) -> Any:
         """Call the layer in a synchronous run."""
@@ -436,7 +438,7 @@ class _LayerTrial:
             state_schema = self._schema
 
             def around_agent(
-                self, state: Any, runtime: Any, config: Any, store: Any, resumed: bool
+                self, state: Any, runtime: object, config: object, store: object, resumed: bool
             ) -> Flow[Any]:
                 run_config = {
                     "runtime": runtime,
@@ -475,13 +477,13 @@ class _LayerTrial:
             raise GraphInterrupt(result["__interrupt__"])
         return LayerRun(result, self._asked)
 
-    def as_run(self, result: Any) -> LayerRun:
+    def as_run(self, result: object) -> LayerRun:
         """Result of the layer, with the requests that it sent inward."""
         if isinstance(result, ModelOutcome):
             return LayerRun(result.response, self._asked, result.commands)
         return LayerRun(result, self._asked)
 
-    def _inner(self, request: Any) -> Any:
+    def _inner(self, request: Any) -> object:
         """The inner call; awaitable if the handler is a coroutine function."""
         self._asked.append(request)
         number = len(self._asked)
@@ -512,7 +514,7 @@ class _LayerTrial:
         return then(answer, respond)
 
 
-def _ask_handler(handler: Callable[[Any], Any], messages: list[Any]) -> Any:
+def _ask_handler(handler: Callable[[object], object], messages: list[object]) -> object:
     """Return the answer of a model for a handler that takes a state."""
     return handler({"messages": messages})
 
@@ -647,7 +649,7 @@ class RunResult:
     error: Exception | None = None
 
     @property
-    def normalized(self) -> Any:
+    def normalized(self) -> object:
         """The value or the error, as `normalize` returns it."""
         if isinstance(self.error, GraphInterrupt):
             return {"interrupts": normalize(list(self.error.args[0]) if self.error.args else [])}

@@ -265,7 +265,7 @@ def idempotent(case: LawCase) -> None:
 def leaves_states_alone(case: LawCase) -> None:
     """Check that no hook changes its state in place, and no layer its request."""
 
-    def unchanged(what: str, before: Any, after: Any) -> None:
+    def unchanged(what: str, before: object, after: object) -> None:
         text = difference(before, normalize(after), ("before", "after"))
         assert not text, f"it changed its {what} in place: {text}"
 
@@ -344,7 +344,7 @@ def passes_interrupts(case: LawCase) -> None:
                 _check_goes_on(case, layer, handler)
 
 
-def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: Any) -> None:
+def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: object) -> None:
     """Check that a layer around a run goes on with it when what it waits for was answered."""
     for attempt in case.layer(layer, "Go on.", handler=handler, resume=("Yes.",)):
         if (error := outcome_of(attempt).error) is not None:

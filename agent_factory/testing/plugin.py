@@ -56,7 +56,7 @@ def sync_or_async(request: pytest.FixtureRequest) -> SyncOrAsync:
 
 
 @pytest.fixture
-def agent_stack(request: pytest.FixtureRequest) -> list[Any]:
+def agent_stack(request: pytest.FixtureRequest) -> list[object]:
     """The stack of one run of a test that is decorated with `each_stack`."""
     if not hasattr(request, "param"):
         pytest.fail("agent_stack: decorate the test with @each_stack({...}).", pytrace=False)

@@ -174,7 +174,7 @@ def record(
     return recording
 
 
-def _input_data(item: Any) -> dict[str, Any]:
+def _input_data(item: object) -> dict[str, Any]:
     """An input of a run as plain data."""
     if isinstance(item, Command) and item.resume is not None:
         return dict(json.loads(_json_line({"resume": normalize(item.resume)}, sort_keys=False)))
@@ -258,8 +258,8 @@ class RecordingChatModel(BaseChatModel):
 
     @contextmanager
     def _recording(
-        self, messages: Messages, stop: Stop, kwargs: dict[str, Any]
-    ) -> Iterator[list[Any]]:
+        self, messages: Messages, stop: Stop, kwargs: dict[str, object]
+    ) -> Iterator[list[object]]:
         """Write a request with the answer whose parts the block appends, or with its error."""
         parts: list[Any] = []
         try:
@@ -475,11 +475,11 @@ class ReplayChatModel(FakeChatModel):
             f"{self.path}: {reason} If that is intended, record the cassette again."
         )
 
-    def _unrecorded(self, request: dict[str, Any], reason: str) -> int:
+    def _unrecorded(self, request: dict[str, object], reason: str) -> int:
         """The number of the answer to a request that is not in the cassette: there is none."""
         raise self._error(reason)
 
-    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
+    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, object]) -> FakeResponse:
         with _nesting_reported(f"{self.path}: a request"):
             request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
@@ -606,7 +606,7 @@ class _Run(AbstractContextManager[Any]):
     error: Exception | None = None
     _current: tuple[int, str] = (1, "the start")
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
         if isinstance(error, Exception):
             self.error = error
             self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))

@@ -267,7 +267,7 @@ class _RecordedModel(ReplayChatModel):
             raise CassetteError(f"{path}: holds no request. Record the run again.")
         return self._cassette
 
-    def _unrecorded(self, request: dict[str, Any], reason: str) -> int:
+    def _unrecorded(self, request: dict[str, object], reason: str) -> int:
         entries = self._cassette.entries
         self._first = self._first or len(entries) - len(self._left) + 1
         number = min(self._left, default=0)
@@ -426,7 +426,7 @@ def _judged(
     tools: RecordedTools,
     before: Trajectory,
     error: Exception | None,
-    waiting: Any,
+    waiting: object,
 ) -> ReplayedRun:
     """The run with its verdict and the reason for it."""
     entries = model._cassette.entries

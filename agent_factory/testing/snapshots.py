@@ -21,7 +21,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
     _write_mode = WriteMode.TEXT
     file_extension = "topology"
 
-    def serialize(self, data: Any, **_: Any) -> str:
+    def serialize(self, data: object, **_: object) -> str:
         """The content of a plan's file."""
         return plan_of(data).to_snapshot()
 
@@ -56,7 +56,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
             yield from str(before.diff(now)).split("\n")
 
 
-def plan_of(value: Any, *, settings: bool = False) -> Topology:
+def plan_of(value: object, *, settings: bool = False) -> Topology:
     """The plan of an agent, with its settings on request; or the plan itself."""
     if isinstance(value, Topology):
         return value

@@ -164,8 +164,8 @@ def states(
     """
     st = needs("hypothesis", "strategies")
     standard = get_type_hints(AgentState)
-    required: dict[str, Any] = {"messages": messages(phase)}
-    more: dict[str, Any] = {}
+    required: dict[str, object] = {"messages": messages(phase)}
+    more: dict[str, object] = {}
     for key, hint in get_type_hints(schema, include_extras=True).items():
         if key in standard or key in keys:
             continue
@@ -174,7 +174,7 @@ def states(
             hint = get_args(hint)[0]
         if is_required or optional:
             (required if is_required else more)[key] = st.from_type(hint)
-    strategy: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    strategy: SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
         {**required, **keys}, optional=more
     )
     return strategy
@@ -204,7 +204,7 @@ def stacks(
     return strategy
 
 
-def _idle_hook(state: Any, runtime: Any) -> None:
+def _idle_hook(state: object, runtime: object) -> None:
     """Do nothing."""
 
 

@@ -491,14 +491,14 @@ class _Parser:
             parts.append(self.order())
         return parts[0] if len(parts) == 1 else Choice(parts)
 
-    def order(self) -> Any:
+    def order(self) -> object:
         """Steps between `<`."""
         parts = [self.repeated()]
         while self.takes("<"):
             parts.append(self.repeated())
         return parts[0] if len(parts) == 1 else Ordered(parts)
 
-    def repeated(self) -> Any:
+    def repeated(self) -> object:
         """A step or a group, with how often it occurs."""
         node = self.step()
         if self.kind == "sign" and self.text in ("*", "+", "?"):

@@ -165,7 +165,7 @@ def trajectory_of(run: Any) -> Trajectory:
         return _of_file(Path(run))
     if isinstance(run, StateSnapshot):
         run = {**run.values, "__interrupt__": run.interrupts}
-    interrupts: Sequence[Any] = ()
+    interrupts: Sequence[object] = ()
     if isinstance(run, Mapping) and "messages" in run:
         run, interrupts = run["messages"], run.get("__interrupt__", ())
     if isinstance(run, Sequence) and run:
@@ -186,7 +186,7 @@ def trajectory_of(run: Any) -> Trajectory:
 
 
 def _of_messages(
-    messages: Sequence[BaseMessage], interrupts: Sequence[Any] = ()
+    messages: Sequence[BaseMessage], interrupts: Sequence[object] = ()
 ) -> Iterator[TrajectoryStep]:
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
     turn = 0

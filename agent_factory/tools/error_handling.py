@@ -33,7 +33,7 @@ class ErrorHandler:
 DEFAULT_HANDLER = ErrorHandler((ToolInvocationError,), lambda error: str(error.message))
 
 
-def handler_for(value: Any) -> ErrorHandler:
+def handler_for(value: object) -> ErrorHandler:
     """Normalize a value of `handle_tool_errors`."""
     if isinstance(value, ErrorHandler):
         return value
@@ -59,7 +59,7 @@ def handler_for(value: Any) -> ErrorHandler:
     )
 
 
-def _are_exceptions(kinds: tuple[Any, ...]) -> bool:
+def _are_exceptions(kinds: tuple[object, ...]) -> bool:
     return all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds)
 
 
@@ -67,7 +67,7 @@ def _describe_error(error: Exception) -> str:
     return f"Error: {error!r}\n Please fix your mistakes."
 
 
-def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
+def _handled_types(handler: Callable[..., object]) -> tuple[type[Exception], ...]:
     """Return the exception types that a handler's parameter is annotated with; without, all."""
 
     def unusable(reason: str) -> ArgumentError:

@@ -52,7 +52,7 @@ class Injection:
         return frozenset(name for name in (*self.state, self.store, self.runtime) if name)
 
     def inject(
-        self, call: ToolCall, runtime: ToolRuntime[Any, Any], state: Any, messages_key: str
+        self, call: ToolCall, runtime: ToolRuntime[Any, Any], state: object, messages_key: str
     ) -> ToolCall:
         """Return a tool call with the injected arguments added."""
         if self.takes_state:
@@ -71,7 +71,7 @@ class Injection:
             args[self.runtime] = replace(runtime, state=state)
         return {**call, "args": args}
 
-    def _from_state(self, tool: str, state: Any, messages_key: str) -> dict[str, Any]:
+    def _from_state(self, tool: str, state: object, messages_key: str) -> dict[str, object]:
         if isinstance(state, list):
             keys = list(self.state.values())
             if keys != [messages_key] and keys[0] is not None:
@@ -81,7 +81,7 @@ class Injection:
                     f"State should contain fields {fields}."
                 )
             state = {messages_key: state}
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, object] = {}
         for name, key in self.state.items():
             if key is None:
                 arguments[name] = state
@@ -125,7 +125,7 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
 
 
 def _read(
-    annotations: dict[str, Any], optional: frozenset[str]
+    annotations: dict[str, object], optional: frozenset[str]
 ) -> tuple[Injection, tuple[tuple[str, str], ...]]:
     """Return what the parameters of a tool take from its graph, and the mistakes in them."""
     state: dict[str, str | None] = {}
@@ -187,7 +187,7 @@ def validate_tool(tool: BaseTool, origin: str) -> Iterator[SpecError]:
         yield ArgumentError(f"{origin}: {tool.name}", reason, hint, code="AF112")
 
 
-def _accepts_runtime(annotation: Any) -> bool:
+def _accepts_runtime(annotation: object) -> bool:
     parts = list(_parts(annotation))
     if any(_is(part, kind) for part in parts for kind in (InjectedState, InjectedStore)):
         return False
@@ -200,13 +200,13 @@ def _accepts_runtime(annotation: Any) -> bool:
     )
 
 
-def _is(part: Any, kind: type[Any]) -> bool:
+def _is(part: object, kind: type[object]) -> bool:
     """Return True if it is the class, one of its instances, or one of its generic forms."""
     part = get_origin(part) or part
     return isinstance(part, kind) or (isinstance(part, type) and issubclass(part, kind))
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
+def _parts(annotation: object) -> Iterator[object]:
     """Yield the types and annotations inside `Annotated` and unions."""
     if get_origin(annotation) not in (Annotated, Union, UnionType):
         yield annotation
@@ -215,7 +215,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def copy_containers(state: Any) -> Any:
+def copy_containers(state: object) -> object:
     """Copy the dicts, lists and sets of a state, so that changing them does not change the thread.
 
     Messages and other objects in them are shared with the thread. A pydantic model or a dataclass

@@ -75,14 +75,14 @@ class Toolbox:
         return tuple(tools)
 
 
-def _provider_name(tool: dict[str, Any]) -> str:
+def _provider_name(tool: dict[str, object]) -> str:
     """Return the name of a provider's tool: its name, that of its function, or its type."""
     function = tool.get("function")
     inner = function.get("name") if isinstance(function, dict) else None
     return str(tool.get("name") or inner or tool.get("type") or "unnamed")
 
 
-def offered_names(tools: Iterable[Any]) -> Iterator[str]:
+def offered_names(tools: Iterable[object]) -> Iterator[str]:
     """Yield the names of tools that a request offers; several for a dict that holds several.
 
     Providers put the name in different places of a dict: `name`, `function.name`, `toolSpec.name`.
@@ -106,7 +106,7 @@ def sort_tools(
     mistakes: list[SpecError] = []
     client: dict[str, BaseTool] = {}
     entries: dict[str, ToolLike] = {}
-    provider: list[dict[str, Any]] = []
+    provider: list[dict[str, object]] = []
     origins = dict.fromkeys(reserved, "response_format")
     owners: dict[str, str] = {}
     for owner, entry in tools:
@@ -170,7 +170,7 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
     return tool
 
 
-def tool_of_function(function: Callable[..., Any]) -> BaseTool:
+def tool_of_function(function: Callable[..., object]) -> BaseTool:
     """Return a tool that calls a function.
 
     Raises:
@@ -182,7 +182,7 @@ def tool_of_function(function: Callable[..., Any]) -> BaseTool:
     return FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})
 
 
-def _takes_context(function: Callable[..., Any]) -> bool:
+def _takes_context(function: Callable[..., object]) -> bool:
     """Return True if a function has a parameter for the config or for callbacks."""
     try:
         return "callbacks" in signature(function).parameters or any(

@@ -97,6 +97,6 @@ class Guard(ToolCallRecorder):
         super().record(request)
 
 
-def _place_of(runtime: Any) -> Any:
+def _place_of(runtime: object) -> object:
     config = getattr(runtime, "config", None) or {}
     return (config.get("configurable") or {}).get("checkpoint_ns")

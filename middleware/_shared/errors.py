@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from contextvars import ContextVar
-from typing import Any
 
 from langgraph.errors import GraphBubbleUp
 
@@ -60,19 +59,19 @@ def outcome_unknown(error: BaseException) -> bool:
     return is_timeout(type(error))
 
 
-def is_async(function: Any) -> bool:
+def is_async(function: object) -> bool:
     """Return True if calling a function, or an object with `__call__`, returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004  # reads the method
     )
 
 
-def is_sync_function(value: Any) -> bool:
+def is_sync_function(value: object) -> bool:
     """Return True if a value is a function that is called without `await`; not for classes."""
     return callable(value) and not isinstance(value, type) and not is_async(value)
 
 
-def are_exception_types(value: Any) -> bool:
+def are_exception_types(value: object) -> bool:
     """Return True if a value is an exception type, or a tuple of them, that a layer may handle."""
     kinds = value if isinstance(value, tuple) else (value,)
     return bool(kinds) and all(
@@ -112,7 +111,7 @@ def record_failure(call_id: str | None, error: Exception) -> None:
         recorder.errors[call_id] = error
 
 
-def checked_text(owner: str, argument: str, text: Any) -> str:
+def checked_text(owner: str, argument: str, text: object) -> str:
     """The return value of a user's function, which must be a string."""
     if isinstance(text, str):
         return text

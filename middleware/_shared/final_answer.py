@@ -24,13 +24,13 @@ _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 """Model settings that providers reject in a request without tools."""
 
 
-def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse[Any]]:
+def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse]:
     """Ask the model to answer without tools; tool calls it makes anyway are dropped.
 
     A structured answer may still be given; `asks_for_retry` says whether the model must be asked
     for it once more. The reason is half a sentence: "3 of 3 searches are used up".
     """
-    response: ModelResponse[Any] = yield final_request(request, reason)
+    response: ModelResponse = yield final_request(request, reason)
     return final_response(request, response, reason)
 
 
@@ -53,8 +53,8 @@ def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
 
 
 def final_response(
-    request: ModelRequest[Any], response: ModelResponse[Any], reason: str
-) -> ModelResponse[Any]:
+    request: ModelRequest[Any], response: ModelResponse, reason: str
+) -> ModelResponse:
     """The response to a `final_request`, without tool calls; the reason replaces an empty text."""
     # An error result only says that a tool call did not run; the call is dropped with it.
     messages = [
@@ -97,7 +97,7 @@ def used_up(
     )
 
 
-def asks_for_retry(response: ModelResponse[Any]) -> bool:
+def asks_for_retry(response: ModelResponse) -> bool:
     """Return True if a structured answer was invalid, so that the model will be called again."""
     return any(map(_is_about_structured_output, response.result))
 

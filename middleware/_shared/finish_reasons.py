@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from langchain_core.messages import AIMessage
 
@@ -98,7 +98,7 @@ def fault_of(message: AIMessage) -> tuple[Literal["cut", "malformed"], str] | No
     return None
 
 
-def _reasons(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _reasons(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """The reasons in the metadata of an answer, with the keys under which providers put them."""
     for key in _KEYS:
         if key in metadata:
@@ -109,7 +109,7 @@ def _reasons(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, details.get(inner)
 
 
-def _normalized(reason: Any) -> str:
+def _normalized(reason: object) -> str:
     """A reason in lower case; integrations write it as a string or an enum, in any case."""
     name = getattr(reason, "name", reason)
     return str(name).rpartition(".")[2].lower().replace("-", "_")

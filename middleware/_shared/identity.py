@@ -23,7 +23,7 @@ class IdentityMap(Generic[V]):
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._entries: OrderedDict[int, tuple[ref[Any] | None, Any, V]] = OrderedDict()
+        self._entries: OrderedDict[int, tuple[ref[object] | None, object, V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -39,14 +39,14 @@ class _InOwnGraph:
 
     def invoke(self, input: Any, config: Any = None) -> Any:
         @entrypoint()
-        def settle(key: Any) -> dict[str, Any]:
+        def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": run(self.flow())} if key == input else {}
 
         return settle.invoke(input, config)
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:
         @entrypoint()
-        async def settle(key: Any) -> dict[str, Any]:
+        async def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": await arun(self.flow())} if key == input else {}
 
         return await settle.ainvoke(input, config)

@@ -132,7 +132,7 @@ class RiskJudge:
         return None if probability < self.threshold else reason
 
 
-def criteria_text(criteria: Any) -> str:
+def criteria_text(criteria: object) -> str:
     """The criteria as a part of the prompt; an empty string if there are none."""
     if criteria is None or isinstance(criteria, str):
         return criteria or ""

@@ -77,7 +77,7 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
     )
 
 
-def _without_input(call: dict[str, Any]) -> dict[str, Any]:
+def _without_input(call: dict[str, object]) -> dict[str, object]:
     keys = INPUT_KEYS & call.keys()
     return {**call, **{key: "{}" if isinstance(call[key], str) else {} for key in keys}}
 
@@ -92,7 +92,7 @@ def tool_names(
         raise TypeError(f"{argument} must be a list, got {tools!r}: write {argument}=['search'].")
     names: set[str] = set()
     for tool in tools:
-        name: Any = tool.name if isinstance(tool, BaseTool) else tool
+        name: object = tool.name if isinstance(tool, BaseTool) else tool
         if not isinstance(name, str) or not name:
             raise TypeError(
                 f"{argument} must hold names of tools, or BaseTool instances, got {tool!r}. A "
@@ -124,7 +124,7 @@ def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> lis
     if not isinstance(last, ToolMessage):
         kwargs = {"lc_source": source}
         return [*messages, HumanMessage(remark, additional_kwargs=kwargs)]
-    content: Any = last.content
+    content: object = last.content
     if isinstance(content, list):
         content = [*content, {"type": "text", "text": remark}]
     else:

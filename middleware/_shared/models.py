@@ -190,9 +190,7 @@ def request_to(model: Any, request: ModelRequest[Any]) -> ModelRequest[Any]:
     return portable_request(request, model)
 
 
-def mark_writer(
-    response: ModelResponse[Any], request: ModelRequest[Any], model: Any
-) -> ModelResponse[Any]:
+def mark_writer(response: ModelResponse, request: ModelRequest[Any], model: Any) -> ModelResponse:
     """The response, marked if its model has another provider than the request's own model."""
     if model is request.model:
         return response
@@ -204,8 +202,8 @@ def mark_writer(
 
 
 def with_update(
-    request: ModelRequest[Any], response: ModelResponse[Any], update: dict[str, Any]
-) -> ModelCallResult[Any]:
+    request: ModelRequest[Any], response: ModelResponse, update: dict[str, Any]
+) -> ModelCallResult:
     """The response with a state update; alone if the request is not part of a run."""
     if request.runtime is None:
         return response
@@ -213,8 +211,8 @@ def with_update(
 
 
 def with_metadata(
-    response: ModelResponse[Any], change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> ModelResponse[Any]:
+    response: ModelResponse, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> ModelResponse:
     """The response with the metadata of its answers changed."""
     result: list[Any] = []
     for message in response.result:

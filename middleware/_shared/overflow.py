@@ -107,7 +107,7 @@ def recovers_later(request: ModelRequest[Any]) -> bool:
     return True
 
 
-def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[ModelResponse[Any]]:
+def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[ModelResponse]:
     """Call the inner layer; if the conversation is too long, make it smaller and call once more.
 
     Args:
@@ -127,7 +127,7 @@ def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[Mode
             _ladder.set(ladder)
         ladder.steps = steps
         try:
-            response: ModelResponse[Any] = yield request
+            response: ModelResponse = yield request
             return response
         except ContextOverflowError as error:
             if ladder.is_used_up:

@@ -25,7 +25,7 @@ LIST: Final = "list"
 _MAX_LINE = 100  # characters of a message in the list
 
 
-def recall_tool(tools: Sequence[BaseTool | dict[str, Any]]) -> str | None:
+def recall_tool(tools: Sequence[BaseTool | dict[str, object]]) -> str | None:
     """The name of the tool that brings messages back, if it is offered."""
     for tool in tools:
         if (

@@ -21,7 +21,7 @@ TokenCounter = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of some messages."""
 
 
-def check_token_counter(token_counter: Any) -> None:
+def check_token_counter(token_counter: object) -> None:
     """Reject an argument that is not a function."""
     if not callable(token_counter):
         raise TypeError(
@@ -29,7 +29,7 @@ def check_token_counter(token_counter: Any) -> None:
         )
 
 
-def window_of(model: Any) -> int | None:
+def window_of(model: object) -> int | None:
     """The most tokens a model reads, if its profile says."""
     profile = getattr(model, "profile", None)
     size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
@@ -57,7 +57,7 @@ class _MessageCounts:
     def __init__(self) -> None:
         # An entry holds for one message object with one content object. Counts can be added up,
         # because that counter counts each message separately.
-        self._counts: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
+        self._counts: dict[int, tuple[ref[BaseMessage], object, int]] = {}
 
     def total(self, messages: Sequence[BaseMessage]) -> int:
         total, counts = 0, self._counts
@@ -83,9 +83,9 @@ class _ToolSchemas:
 
     def __init__(self) -> None:
         self._texts: IdentityMap[str] = IdentityMap(self.MAX_SIZE)
-        self._last: tuple[list[ref[Any]], list[str], SystemMessage] = [], [], SystemMessage("[]")
+        self._last: tuple[list[ref[object]], list[str], SystemMessage] = [], [], SystemMessage("[]")
 
-    def message_for(self, tools: Sequence[BaseTool | dict[str, Any]]) -> SystemMessage:
+    def message_for(self, tools: Sequence[BaseTool | dict[str, object]]) -> SystemMessage:
         """The schemas in one message; the same object for the same tools, so it is counted once."""
         last_tools, last_texts, message = self._last
         if len(tools) == len(last_tools) and all(

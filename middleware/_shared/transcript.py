@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from math import ceil
-from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -42,13 +41,13 @@ def render(message: BaseMessage) -> str:
     return "\n".join(lines)
 
 
-def _text(content: str | list[str | dict[Any, Any]]) -> str:
+def _text(content: str | list[str | dict[object, object]]) -> str:
     if isinstance(content, str):
         return content
     return " ".join(filter(None, map(_block_text, content)))
 
 
-def _block_text(block: Any) -> str:
+def _block_text(block: object) -> str:
     if not isinstance(block, dict):
         return str(block)
     kind = block.get("type")
@@ -65,11 +64,11 @@ def _block_text(block: Any) -> str:
     return _json({key: value for key, value in block.items() if key not in _OPAQUE})
 
 
-def _title(block: dict[Any, Any]) -> str:
+def _title(block: dict[object, object]) -> str:
     return str(block.get("title") or block.get("filename") or "")
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 

@@ -215,7 +215,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
-        update: dict[str, Any] = {
+        update: dict[str, object] = {
             "budget_clock": (self.name, monotonic()),
             "budget_run": {self.name: None},
         }
@@ -250,7 +250,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
         plan = Plan(self._settings, request, accounting)
@@ -269,7 +269,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             model_request = call.request
             if call.refused:
                 model_request = final_request(model_request, call.refused.explanation)
-            response: ModelResponse[Any] | None = None
+            response: ModelResponse | None = None
             try:
                 response = yield model_request
                 assert response is not None
@@ -435,7 +435,7 @@ class Plan:
                 return Call(request.override(messages=messages), reserved, marks[-1])
         return refusals[0]
 
-    def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Record:
+    def spent_on(self, model: object, result: Sequence[BaseMessage]) -> Record:
         """The cost of a response: as the model reports it, by estimate where it reports none."""
         record: Record = {}
         settings = self._settings
@@ -464,7 +464,7 @@ class Plan:
         return (*accounts, self._settings.ledger.account())
 
     def _reserve(
-        self, model: Any, accounts: tuple[Account, ...], *, last: bool
+        self, model: object, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
         """Reserve the least cost of a call, if it fits with what must be left after it."""
         of_run, of_thread, of_ledger = accounts
@@ -482,7 +482,7 @@ class Plan:
                 return BudgetExceededError((of_run, of_thread, of_ledger), least + keep)
             size = self._counted_input_size
 
-    def _needs(self, model: Any, size: int, last: bool) -> tuple[Spent, Spent]:
+    def _needs(self, model: object, size: int, last: bool) -> tuple[Spent, Spent]:
         """The least cost of a call, and what must be left after it: a tool call, a last answer."""
         run, counts_tokens = self._accounting.run, self._settings.counts_tokens
         least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
@@ -508,7 +508,7 @@ class Plan:
         answer = answer or max(self._count([message]), 1)
         return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
 
-    def _request_to(self, model: Any, *, last: bool) -> ModelRequest[Any]:
+    def _request_to(self, model: object, *, last: bool) -> ModelRequest[Any]:
         """The request to a model; with `cap_output`, its answer is limited to what is left."""
         request = self._request
         if model is not request.model:
@@ -536,7 +536,7 @@ class Plan:
             }
         )
 
-    def _cost(self, model: Any, input_tokens: int, output_tokens: int) -> Spent:
+    def _cost(self, model: object, input_tokens: int, output_tokens: int) -> Spent:
         """Cost of a call that reads and writes so many tokens."""
         usd = 0.0
         if self._settings.limits_usd:

@@ -73,7 +73,7 @@ def tokens(counts: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _cache_writes(details: Mapping[str, Any]) -> int:
+def _cache_writes(details: Mapping[str, object]) -> int:
     # Some models report tokens written to the cache by how long they are kept.
     by_lifetime = tokens(details, "ephemeral_5m_input_tokens") + tokens(details, _WRITTEN_FOR_1H)
     return max(tokens(details, "cache_creation"), by_lifetime)
@@ -215,7 +215,7 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
     return float(cost.total_price)
 
 
-def name_of(model: Any, settings: Mapping[str, Any] | None = None) -> ModelName:
+def name_of(model: object, settings: Mapping[str, object] | None = None) -> ModelName:
     """The name that a chat model reports, or that settings of the call choose; else its class."""
     while hasattr(model, "bound"):
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}

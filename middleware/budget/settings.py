@@ -46,7 +46,7 @@ def checked_settings(
     thread: Limits | None,
     ledger: Ledger | None,
     warn_at: float | Sequence[float] | None,
-    cheaper: Any,
+    cheaper: object,
     cheaper_at: float,
     exit_behavior: str,
     prices: Mapping[str, Price] | PriceFunction | None,
@@ -116,7 +116,7 @@ def _checked_counter(token_counter: TokenCounter) -> TokenCounter:
     return count
 
 
-def _check_type(name: str, value: Any, kind: type) -> None:
+def _check_type(name: str, value: object, kind: type) -> None:
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r}.")
 

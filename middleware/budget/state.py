@@ -116,7 +116,7 @@ class LastUpdates:
             if previous is None and len(self._updates) > self.MAX_THREADS:
                 del self._updates[next(iter(self._updates))]
 
-    def missing(self, runtime: Any, record: Record, *, new_run: bool = False) -> Record:
+    def missing(self, runtime: object, record: Record, *, new_run: bool = False) -> Record:
         """Return what the record in the state lacks; a new run takes it, and it is forgotten."""
         info = getattr(runtime, "execution_info", None)
         thread = info.thread_id if info else None
@@ -218,7 +218,7 @@ class CallAccounting:
 
     def model_update(
         self, amounts: Mapping[str, float], *, now: float | None = None, is_end: bool = True
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """The state update of a model's node: adds some amounts, and the time up to now.
 
         `is_end` is false for a call that raised: its node may write nothing.
@@ -231,12 +231,12 @@ class CallAccounting:
             _NODE.set((self._task, entries))
         if self._updates is not None:
             self._updates.keep(self._runtime, self._before, self.added, is_end=is_end)
-        update: dict[str, Any] = {"budget_run": {self._name: self.added}}
+        update: dict[str, object] = {"budget_run": {self._name: self.added}}
         if not self._has_run_clock:
             update["budget_clock"] = now
         return update
 
-    def tool_update(self) -> dict[str, Any]:
+    def tool_update(self) -> dict[str, object]:
         """The state update of a tool; it starts the clock if a resumed run has none yet."""
         return self.update() if self._is_timed else {**self.update(), "budget_clock": self._since}
 

@@ -45,7 +45,7 @@ def run_id(thread: Any, state: Mapping[str, Any]) -> str:
     return f"{thread}/{state.get('once_run') or ''}"
 
 
-def configurable_of(request: ToolCallRequest) -> Mapping[str, Any]:
+def configurable_of(request: ToolCallRequest) -> Mapping[str, object]:
     """The coordinates of the run that makes a call."""
     config: Any = getattr(request.runtime, "config", None) or {}
     configurable: Mapping[str, Any] = config.get("configurable") or {}

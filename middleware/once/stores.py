@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import astuple, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from .effects import Effect
 
@@ -140,7 +139,7 @@ class SqliteEffects:
         with self._lock, closing(self._execute(query, value)) as rows:
             return [Effect(*row) for row in rows]
 
-    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+    def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         # A connection must not be used in a process that was forked after it was opened.
         if self._connection is None or self._process != os.getpid():
             self._process = os.getpid()

@@ -32,7 +32,7 @@ _COPIED_FIELDS = (
 )
 
 
-def guard_model(model: Any, guard: Guard) -> Any:
+def guard_model(model: object, guard: Guard) -> Any:
     """Wrap a model so that a guard redacts its answers; a model with this guard stays as it is."""
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": guard_model(model.bound, guard)})
@@ -70,7 +70,7 @@ class GuardedChatModel(BaseChatModel):
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
         """Return the other model's own, without the guard: its result is parsed, not text."""
-        structured: Runnable[Any, Any] = self.inner.with_structured_output(schema, **kwargs)
+        structured: Runnable[object, object] = self.inner.with_structured_output(schema, **kwargs)
         return structured
 
     def get_token_ids(self, text: str) -> list[int]:

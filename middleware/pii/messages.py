@@ -78,7 +78,7 @@ _WHOLE_KEYS = frozenset({"annotations", "citations", "output", "value"})
 
 
 def map_text(
-    value: Any, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
+    value: object, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
 ) -> Any:
     """Return a message's content, or another part of it, with its texts replaced.
 
@@ -142,12 +142,12 @@ def redact_value(value: Any, redact: Redact) -> Any:
     return value
 
 
-def is_call(block: Any) -> bool:
+def is_call(block: object) -> bool:
     """Return whether a content block is a call."""
     return isinstance(block, dict) and block.get("type") in _CALL_TYPES
 
 
-def _is_client_call(block: Any) -> bool:
+def _is_client_call(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") in CALL_BLOCKS
 
 
@@ -218,7 +218,7 @@ class Guard:
         if not isinstance(result, Command):
             return result
 
-        def redact_messages(key: str, value: Any) -> Any:
+        def redact_messages(key: str, value: Any) -> object:
             if key != "messages" or value is None:
                 return value
             if isinstance(value, Overwrite):
@@ -249,11 +249,11 @@ class Guard:
         ]
 
     def redact_raw_calls(
-        self, extras: Mapping[str, Any], invalid: Sequence[InvalidToolCall]
+        self, extras: Mapping[str, object], invalid: Sequence[InvalidToolCall]
     ) -> dict[str, Any]:
         """Redact the calls in `additional_kwargs`."""
 
-        def redact(calls: Any) -> Any:
+        def redact(calls: object) -> object:
             if isinstance(calls, list):
                 return [redact(call) for call in calls]
             if not isinstance(calls, dict):
@@ -266,7 +266,7 @@ class Guard:
 
         return {key: redact(value) if key in _CALL_KEYS else value for key, value in extras.items()}
 
-    def _covers(self, call: Mapping[str, Any], invalid: Sequence[InvalidToolCall]) -> bool:
+    def _covers(self, call: Mapping[str, object], invalid: Sequence[InvalidToolCall]) -> bool:
         """Return True if a call, in any form, is redacted."""
         # Some forms have no id.
         identity = call.get("call_id") or call.get("id") or call.get("name")
@@ -278,7 +278,7 @@ class Guard:
             )
         )
 
-    def _redact_call(self, call: Mapping[str, Any], is_covered: bool) -> dict[str, Any]:
+    def _redact_call(self, call: Mapping[str, object], is_covered: bool) -> dict[str, object]:
         result = dict(call)
         for key in (INPUT_KEYS | {"error"}) & call.keys() if is_covered else ():
             arguments = call[key]

@@ -131,7 +131,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         self._answers = Guard(self.rule, apply_to_output, apply_to_tool_calls)
         self._guards_answers = any(places[1:])
         self._results = Guard(self.rule, text=True)
-        self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
+        self._models: OrderedDict[object, tuple[object, object]] = OrderedDict()
 
     @cached_property
     def name(self) -> str:
@@ -222,12 +222,12 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Like `after_model`; nothing is awaited."""
         return self.after_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         if "pii_refused" in request.state:
             _raise_if_blocked(request.state)
         if not self._guards_answers:
-            response: ModelResponse[Any] = yield request
+            response: ModelResponse = yield request
             return response
         # A structured answer is a call of one of these tools.
         by_tool = getattr(request.response_format, "by_tool", request.response_format)
@@ -245,7 +245,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         result = yield request
         return self._results.redact_result(result) if self.apply_to_tool_results else result
 
-    def guarded_model(self, model: Any, guard: Guard) -> Any:
+    def guarded_model(self, model: object, guard: Guard) -> object:
         """Return the model with the guard; the same object for the same model."""
         key = (id(model), guard)
         if key not in self._models:
@@ -281,7 +281,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
                 return rule.apply(text)
 
         pairs = [(message, redact_message(message, redact)) for message in messages]
-        update: dict[str, Any] = {}
+        update: dict[str, object] = {}
         if changed := [new for old, new in pairs if new is not old]:
             update["messages"] = changed
         if matches:

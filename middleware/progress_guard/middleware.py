@@ -220,12 +220,12 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
             result_key=result_key,
         )
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Call the model, unless the run has to end because it repeats itself."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
         reason: str = request.state.get(_KEY, "")  # type: ignore[assignment]
         if not reason and self._comparison.is_progress(messages):
-            response: ModelResponse[Any] = yield request
+            response: ModelResponse = yield request
             return response
         turns = Turns(messages, lambda: self._start(request, len(messages)))
         repetition = self._comparison.repetition(turns, lambda: _names_of(request))
@@ -278,7 +278,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
 
     def _remarked(
         self, request: ModelRequest[Any], repetition: Repetition
-    ) -> tuple[ModelRequest[Any], dict[str, Any]]:
+    ) -> tuple[ModelRequest[Any], dict[str, object]]:
         """The request with a remark, and the update that keeps it in the thread."""
         last = request.messages[-1] if request.messages else None
         if isinstance(last, ToolMessage) and MARKS in last.response_metadata:
@@ -302,7 +302,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return has_calls and repetition.excess >= self.withhold_after - self.remark_after
 
     def _refusals(
-        self, request: ModelRequest[Any], response: ModelResponse[Any], repetition: Repetition
+        self, request: ModelRequest[Any], response: ModelResponse, repetition: Repetition
     ) -> list[ToolMessage]:
         """Errors as the results of the calls that do not run because they repeat others."""
         if not self._withholds(repetition):

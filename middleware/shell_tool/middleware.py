@@ -39,7 +39,7 @@ class ShellInput(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_command(cls, arguments: Any) -> Any:
+    def _default_command(cls, arguments: object) -> object:
         # `command` is required in the schema, so that models pass it; a call without it is valid.
         return {"command": None, **arguments} if isinstance(arguments, dict) else arguments
 
@@ -204,7 +204,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
             key = lease
         return {"shell_sessions": {self.name: key}}, start
 
-    def _session_key(self, state: Any, runtime: Any) -> str:
+    def _session_key(self, state: object, runtime: object) -> str:
         """The key of the run's session; the thread's id in a graph without these hooks."""
         sessions = state.get("shell_sessions") or {} if isinstance(state, Mapping) else {}
         return str(sessions.get(self.name) or _thread_id(runtime) or "")
@@ -239,14 +239,20 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         return self._sessions.submit(self._session_key(state, runtime), work)
 
 
-def _thread_id(runtime: Any) -> str | None:
+def _thread_id(runtime: object) -> str | None:
     """The thread of a run. A run without a thread, or no run at all, cannot be resumed."""
     info = getattr(runtime, "execution_info", None)
     return info.thread_id if info else None
 
 
 def _parse_settings(
-    policy: Any, root: Any, shell: Any, env: Any, startup: Any, shutdown: Any, rules: Any
+    policy: object,
+    root: object,
+    shell: object,
+    env: object,
+    startup: object,
+    shutdown: object,
+    rules: object,
 ) -> ShellSettings:
     policy = HostExecutionPolicy() if policy is None else policy
     if not isinstance(policy, ExecutionPolicy):
@@ -300,7 +306,7 @@ def _parse_settings(
     )
 
 
-def _parse_commands(name: str, commands: Any) -> tuple[str, ...]:
+def _parse_commands(name: str, commands: object) -> tuple[str, ...]:
     command_list = [commands] if isinstance(commands, str) else [] if commands is None else commands
     if not isinstance(command_list, Sequence):
         raise ValueError(f"{name} must be a command or a list of commands, got {commands!r}.")

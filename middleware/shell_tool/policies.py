@@ -341,7 +341,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
         check_text("image", self.image)
         if self.user is not None:
             check_text("user", self.user)
-        cpus: Any = self.cpus
+        cpus: object = self.cpus
         with suppress(ValueError):  # check_number reports a string that is not a number
             cpus = float(cpus) if isinstance(cpus, str) else cpus
         check_number("cpus", cpus, 0.01)
@@ -391,7 +391,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
         )
 
 
-def as_toml(value: Any) -> str:
+def as_toml(value: object) -> str:
     """Write a setting's value in TOML; a ValueError means that TOML cannot express it."""
     match value:
         case bool() | str():
@@ -409,7 +409,7 @@ def as_toml(value: Any) -> str:
     )
 
 
-def check_text(name: str, value: Any) -> None:
+def check_text(name: str, value: object) -> None:
     """Check that a value is a non-empty string without NUL."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError(f"{name} must be a non-empty string without NUL, got {value!r}.")

@@ -80,7 +80,7 @@ PARTS: Final[tuple[Part, ...]] = (
 )  # fmt: skip
 
 
-def _first_difference(first: Sequence[Any], other: Sequence[Any]) -> int:
+def _first_difference(first: Sequence[object], other: Sequence[object]) -> int:
     pairs = zip(first, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(first), len(other)))
 

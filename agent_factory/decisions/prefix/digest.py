@@ -148,7 +148,7 @@ def _digests_of_tools(*tools: Any) -> tuple[ToolDigest, ...]:
     return tuple(digests)
 
 
-def _name_of_model(model: Any) -> str:
+def _name_of_model(model: object) -> str:
     """Return the name of a model, with what is bound to it."""
     inner, bound = model, ""
     while isinstance(inner, RunnableBinding):
@@ -160,7 +160,7 @@ def _name_of_model(model: Any) -> str:
     return f"{name or type(inner).__name__}{bound}"
 
 
-def _digest_of_format(strategy: Any) -> int:
+def _digest_of_format(strategy: object) -> int:
     if isinstance(strategy, ProviderStrategy):
         return hash(repr(strategy.to_model_kwargs()))
     if isinstance(strategy, ToolStrategy):

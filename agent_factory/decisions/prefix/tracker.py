@@ -84,11 +84,15 @@ class PrefixTracker:
 
     def __init__(self, *, exact: bool) -> None:
         self._reader = PrefixReader(exact=exact)
-        self._threads: OrderedDict[Any, _Thread] = OrderedDict()
-        self._read: OrderedDict[Any, tuple[list[BaseMessage], tuple[Digest, ...]]] = OrderedDict()
+        self._threads: OrderedDict[object, _Thread] = OrderedDict()
+        self._read: OrderedDict[object, tuple[list[BaseMessage], tuple[Digest, ...]]] = (
+            OrderedDict()
+        )
         self._lock = Lock()
 
-    def edited(self, runtime: Any, culprit: Culprit, messages: Sequence[Any], update: Any) -> None:
+    def edited(
+        self, runtime: Any, culprit: Culprit, messages: Sequence[object], update: object
+    ) -> None:
         """Note who changed or removed messages of a thread."""
         with self._lock:
             thread = self._threads.get(_key(runtime))
