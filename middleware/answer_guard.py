@@ -92,7 +92,7 @@ class _Fault:
         )
 
 
-class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     """Asks the model again if its answer is empty, cut off or unreadable.
 
     - *Empty* is an answer without text, calls and other content. Models give one after tool
@@ -209,7 +209,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return with_metadata(response, lambda data: {**data, "failed_answers": failed})
 
     def _ended(
-        self, message: AIMessage, fault: _Fault, text: str, failed: list[dict[str, Any]]
+        self, message: AIMessage, fault: _Fault, text: str, failed: list[dict[str, object]]
     ) -> ModelResponse:
         """The answer that ends the run although no answer was usable."""
         set_reason(f"no usable answer, the last for {fault.reason}")

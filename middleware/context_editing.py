@@ -61,7 +61,7 @@ class ContextEdits(TypedDict):
     removed: list[str]  # ids of messages
 
 
-class ContextEditingState(AgentState[Any]):
+class ContextEditingState(AgentState):
     """The state of an agent whose requests are edited.
 
     Attributes:
@@ -193,6 +193,7 @@ class ClearToolUsesEdit:
             if not (old := history.clearable(end, self.keep)):
                 continue
             start = min([*old[:1], *(history.calls[i][0] for i in old if i in history.calls)])
+            # From the first message that changes: what is before it counts the same on both sides.
             shorter = messages[start:end]
             for index in old:
                 result = cast(ToolMessage, messages[index])

@@ -137,7 +137,7 @@ class InterruptOnConfig(TypedDict, total=False):
     when: When
 
 
-class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     """Interrupt the run when the model calls certain tools, until people have decided.
 
     It needs a checkpointer. Approved calls run. An edited call runs as edited; the thread then
@@ -555,6 +555,7 @@ def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
     return replace(request, tool_call=edit, tool=tools.get(edit["name"]))
 
 
+# A graph, because its interrupts are counted apart from those of the task.
 @entrypoint()
 def _ask_again(question: ToolApprovalRequest) -> dict[str, object]:
     if "action_request" not in question:  # of another graph, which had this namespace before

@@ -30,7 +30,7 @@ __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCall
 _THREAD_COUNT, _RUN_COUNT = "thread_model_call_count", "run_model_call_count"
 
 
-class ModelCallLimitState(AgentState[Any]):
+class ModelCallLimitState(AgentState):
     """State of an agent with counted model calls.
 
     Attributes:

@@ -44,7 +44,7 @@ _MODEL_SPECIFIC = ("AF306", "AF347", "AF355")
 answer was usable. Any other error of this library would be raised for another model too."""
 
 
-class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
     """Asks other models, one after the other, if the call of a model raises an exception.
 
     Each call begins with the agent's own model. If all models fail, the exception of the last one
@@ -123,6 +123,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         for model in (request.model, *self._models):
             if isinstance(model, AlternateModel):
                 try:
+                    # Made here, so that a missing package counts as a failure of this model.
                     _ = model.model
                 except Exception as error:  # a missing package or API key, for instance
                     failures.append(f"{model_label(model)}: {format_error(error)}")

@@ -59,7 +59,7 @@ class ModelRefusalError(TurnError):
         )
 
 
-class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
     """Asks other models if one refuses to answer.
 
     An answer is a refusal if the provider marks it as one, see `refusal_of`, or if `is_refusal`

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, NotRequired
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
 from typing_extensions import TypedDict
@@ -86,7 +86,7 @@ class Route(TypedDict):
     choice: str | None  # the name of the choice; None for the request's own model
 
 
-class ModelRouterState(AgentState[Any]):
+class ModelRouterState(AgentState):
     """The state of an agent whose turns are routed.
 
     Attributes:
@@ -319,7 +319,7 @@ class _FunctionClassifier:
 
     function: Callable[[Any], Any]
 
-    def invoke(self, input: Any, config: Any = None) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         if not is_async(self.function):
             result = self.function(input)
             if not isawaitable(result):
@@ -331,7 +331,7 @@ class _FunctionClassifier:
             "astream, or pass a plain function."
         )
 
-    async def ainvoke(self, input: Any, config: Any = None) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         if is_async(self.function):
             return await self.function(input)
         result = await asyncio.to_thread(self.function, input)

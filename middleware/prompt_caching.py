@@ -32,7 +32,7 @@ _MARK: Final = "cache_control"
 _MOST_MARKS: Final = 4  # that Anthropic accepts in a request
 
 
-class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
     """Marks the tools, the system prompt and the messages for the cache of Anthropic's models.
 
     The marks are at the last tool, at the end of what stays of the system prompt, at the last

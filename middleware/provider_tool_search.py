@@ -42,7 +42,7 @@ SEARCH_TOOLS: Final[dict[str, dict[str, Any]]] = {
 _MARK = "defer_loading"
 
 
-class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
     """Marks tools for deferred loading and adds the search tool of the model's provider.
 
     The provider keeps deferred tools out of the prompt until its model has searched for them. The

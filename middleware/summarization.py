@@ -146,7 +146,7 @@ _BOUNDARY = 5
 are removed from the thread, the next one counts."""
 
 
-class SummarizationState(AgentState[Any]):
+class SummarizationState(AgentState):
     """The state of an agent whose older messages are summarized.
 
     Attributes:
@@ -337,8 +337,9 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             smaller = (yield from self._replace(call, older)) if older else None
             return None if smaller is None else (smaller, call.done)
 
-        def cut(inner: ModelRequest[Any], _: Any) -> Flow[Reduction]:
+        def cut(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Leave half of the request out."""
+            # A flow like the step before it, though it calls no model.
             yield from ()
             call.request = inner
             older = self._older_half(call)
@@ -420,6 +421,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
                     at = first + offset
                     before = f"{HEADING}{summary}\n\nWhat followed:\n\n" if summary else ""
                     if "{messages}" in self.summary_prompt:
+                        # Not by `format`: all other braces of the prompt are the user's.
                         prompt = self.summary_prompt.replace("{messages}", before + page)
                     else:
                         prompt = f"{self.summary_prompt}\n\n{before}{page}"
@@ -566,7 +568,7 @@ class _Call:
 _NONE = Summary(text="", note="", until=[], left_out=[])
 
 
-def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
+def as_runnable(summarizer: object) -> Runnable[Any, Any]:
     """A summarizer as a runnable that can be invoked sync and async."""
     if isinstance(summarizer, str):
         return init_model(summarizer)
@@ -580,7 +582,7 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
     if not is_async(summarizer):
         return RunnableLambda(summarizer)
 
-    def raise_in_sync_run(messages: Any) -> str:
+    def raise_in_sync_run(messages: object) -> str:
         raise TypeError(
             "The summarizer is a coroutine function, and this run is synchronous. Use ainvoke or "
             "astream, or pass a plain function."
@@ -589,7 +591,7 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
     return RunnableLambda(raise_in_sync_run, afunc=summarizer)
 
 
-def trigger_clauses(trigger: Any) -> list[dict[str, float]]:
+def trigger_clauses(trigger: object) -> list[dict[str, float]]:
     """A trigger as a list of alternatives; all thresholds of one alternative must be reached."""
     if trigger is None:
         return []
@@ -609,7 +611,7 @@ def trigger_clauses(trigger: Any) -> list[dict[str, float]]:
     return clauses
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
 
 
@@ -672,5 +674,6 @@ def cut_by_tokens(
     cuts = safe_cuts(messages)
     if not cuts:
         return 0
+    # The rest only gets smaller from cut to cut, so few of them have to be counted.
     first = bisect_left(cuts, True, key=lambda cut: count(messages[cut:]) <= budget)
     return cuts[min(first, len(cuts) - 1)]

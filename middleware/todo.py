@@ -90,7 +90,7 @@ class Todo(TypedDict):
     status: Literal["pending", "in_progress", "completed"]
 
 
-class PlanningState(AgentState[Any]):
+class PlanningState(AgentState):
     """The state of an agent with a to-do list.
 
     Attributes:
@@ -209,7 +209,7 @@ def _append(message: Any, text: str) -> Any:
     """A copy of the message with a text at its end."""
     content = message.content
     if isinstance(content, str):
-        content_after: Any = f"{content}\n\n{text}" if content else text
+        content_after: object = f"{content}\n\n{text}" if content else text
     else:
         content_after = [*content, {"type": "text", "text": text}]
     return message.model_copy(update={"content": content_after})

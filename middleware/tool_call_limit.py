@@ -94,7 +94,7 @@ class _Stop(TypedDict):
     done: bool  # the run has its last message
 
 
-class ToolCallLimitState(AgentState[Any]):
+class ToolCallLimitState(AgentState):
     """State of an agent with counted tool calls.
 
     Attributes:
@@ -291,6 +291,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = self._own_stop(state) if _STOP in state else None
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
+        # Providers refuse a history in which a call has no result.
         messages: list[Any] = results_of_pending_calls(state["messages"])
         if not stop["done"]:
             counts = stop["thread_count"], stop["run_count"]
@@ -397,7 +398,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return ExtendedModelResponse(last_response, Command(update=stop)) if stop else last_response
 
 
-def _stop_update(refusals_now: Refusals) -> dict[str, Any]:
+def _stop_update(refusals_now: Refusals) -> dict[str, object]:
     """The update that ends the run; empty if every refusal lets it continue."""
     for limit, (thread, run) in refusals_now.values():
         if limit.exit_behavior != "continue":
@@ -412,7 +413,7 @@ def limits_on(message: AIMessage | None, limit_of_caller: Limit) -> list[Limit]:
     if not records or (isinstance(records, Mapping) and records.keys() <= {limit_of_caller.name}):
         return [limit_of_caller]
     try:
-        limits = _LIMIT_RECORDS.validate_python(records)
+        limits: dict[str, Limit] = _LIMIT_RECORDS.validate_python(records)
     except ValidationError:  # somebody else's metadata under our key
         limits = {}
     return list(reversed({**limits, limit_of_caller.name: limit_of_caller}.values()))
@@ -455,7 +456,7 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
     return result
 
 
-def _writes(result: Any) -> Iterator[tuple[str, Any]]:
+def _writes(result: Any) -> Iterator[tuple[str, object]]:
     """Yield the keys and values that the result of a call writes to the state."""
     for part in result if isinstance(result, list) else [result]:
         if not isinstance(part, Command):

@@ -78,7 +78,7 @@ Place = Literal["thread", "store"] | str | os.PathLike[str]
 """Where the content of large results is kept: in the thread, in the run's store, or in a folder."""
 
 
-class OffloadState(AgentState[Any]):
+class OffloadState(AgentState):
     """The state of an agent whose large tool results are offloaded.
 
     Attributes:
@@ -272,10 +272,8 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 count += 1
             return (smaller, f"offloaded {plural(count, 'tool result')}") if count else None
 
-        next_request = (
-            request if messages is request.messages else request.override(messages=messages)
-        )
-        response: ModelResponse = yield from call_recovering(next_request, offload=free)
+        shorter = request if messages is request.messages else request.override(messages=messages)
+        response: ModelResponse = yield from call_recovering(shorter, offload=free)
         update: dict[str, Any] = {}
         if replacements:
             update["messages"] = list(replacements.values())
@@ -311,13 +309,14 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 store: Any = request.runtime.store
                 yield Invoke(Called(store.put), (tuple(where["namespace"]), key, {"content": data}))
         text = "\n".join(_texts(message.content))[: self.preview]
+        # The preview is counted in bytes: half a character at its end is dropped.
         beginning = text.encode(errors="replace")[: self.preview].decode(errors="ignore")
         size = len(whole_text(message, message.content))
         notice = (
             f"{beginning}\n[This is the beginning of a result of {size:,} characters. "
             f"{how_to_recall(self.tool_name, message)} returns it in pages.]"
         )
-        content: Any = notice
+        content: object = notice
         if isinstance(message.content, list):
             media = [block for block in message.content if is_media(block)]
             content = [{"type": "text", "text": notice}, *media] if media else notice
@@ -332,7 +331,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         start: int = 0,
         length: int = 10_000,
         block: int | None = None,
-    ) -> Any:
+    ) -> object:
         return run(self._page(runtime, id, start, length, block))
 
     async def _arecall(
@@ -385,7 +384,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         rest = f"[Characters {start:,} to {end:,} of {len(text):,}. Go on with start={end}.]"
         return f"{page}\n{rest}", artifact
 
-    def _read(self, runtime: ToolRuntime[Any, Any], message: AnyMessage, where: Any) -> Flow[Any]:
+    def _read(
+        self, runtime: ToolRuntime[Any, Any], message: AnyMessage, where: Any
+    ) -> Flow[object]:
         """The content of a result that is kept outside of the thread."""
         key = str(where.get("key"))
         data, problem = None, "its name is not valid"
@@ -432,7 +433,7 @@ def _texts(content: Any) -> Iterator[str]:
             yield json.dumps(block, ensure_ascii=False, default=repr)
 
 
-def is_media(block: Any) -> bool:
+def is_media(block: object) -> bool:
     """Return True if a block holds something that is not text: an image, for example."""
     return isinstance(block, dict) and (
         block.get("type") in _MEDIA or not _MEDIA.isdisjoint(block.keys())

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
@@ -149,7 +150,7 @@ class _Timeout:
     tool: BaseTool
     seconds: float
 
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool in a new thread; a call that takes too long runs on there."""
         future: Future[Any] = Future()
         context = copy_context()
@@ -166,7 +167,7 @@ class _Timeout:
             raise self._error()
         return future.result()
 
-    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool, and cancel a call that takes too long."""
         try:
             async with asyncio.timeout(self.seconds) as limit:

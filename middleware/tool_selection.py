@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 
@@ -55,7 +56,7 @@ _MAX_EARLIER_MESSAGES = 6  # enough for "yes, do that" to mean something
 _MAX_CHARACTERS = 1_000  # of a message, and of a tool's description
 
 _SOURCE = "tool_selection"
-_MODEL_CONFIG: dict[str, Any] = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
+_MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
 
 OnParsingFailure = Literal["error", "all", "none"] | Sequence[str] | Callable[[Any], Sequence[str]]
 
@@ -67,7 +68,7 @@ class Selection(TypedDict):
     tools: list[str]
 
 
-class ToolSelectionState(AgentState[Any]):
+class ToolSelectionState(AgentState):
     """The state of an agent whose tools are chosen by a model.
 
     Attributes:

@@ -83,7 +83,7 @@ def classify_hook(
     return decision_fields(owner, hook, Outcome.WROTE if update else Outcome.PASSED, **more)
 
 
-def _update_of(result: Any) -> dict[str, Any]:
+def _update_of(result: Any) -> dict[str, object]:
     return dict((result.update if isinstance(result, Command) else result) or {})
 
 
@@ -105,13 +105,13 @@ def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
 class HandlerCalls:
     """The calls that a layer made of its handler; `failed` if the last one raised."""
 
-    requests: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, object]] = field(default_factory=list)
     # In parts: a layer may change the list it was given.
-    responses: list[list[Any]] = field(default_factory=list)
+    responses: list[list[object]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
     failed: bool = False
 
-    def ended(self, result: Any, error: BaseException | None) -> None:
+    def ended(self, result: object, error: BaseException | None) -> None:
         """Note what a call returned or raised."""
         self.failed = error is not None
         if error is None:
@@ -150,7 +150,7 @@ def _same(first: object, other: object) -> bool:
 
 def classify_layer(
     definition: Layer,
-    request: Any,
+    request: object,
     before: Mapping[str, object],
     calls: HandlerCalls,
     result: object,
@@ -200,7 +200,7 @@ def _layer_outcome(
 
 
 def classify_run_layer(
-    definition: Layer, flow: Any, update: Mapping[str, Any] | None
+    definition: Layer, flow: Any, update: Mapping[str, object] | None
 ) -> DecisionFields:
     """Return what a layer around a run decided; `flow` is its LayerFlow."""
     owner, method = definition.owner, definition.method
@@ -226,7 +226,7 @@ def classify_tool(
     request: Any,
     reported_errors: Sequence[str],
     before: int,
-    result: Any,
+    result: object,
     error: BaseException | None,
 ) -> DecisionFields | None:
     """Return how a tool call failed; None if it succeeded, or if that is recorded already.
@@ -251,13 +251,13 @@ def classify_repair(before: Sequence[object], after: Sequence[object]) -> Decisi
     return decision_fields("", MODEL, Outcome.REPAIRED, detail or "reordered")
 
 
-def messages_written(result: Any) -> list[Any]:
+def messages_written(result: Any) -> list[object]:
     """Return the messages with an id, and removals, among what a hook, layer or tool writes."""
     update = result
     if isinstance(result, Command):
         update = result.update if result.graph is None else None
     pairs = update.items() if isinstance(update, Mapping) else update or ()  # may be pairs
-    values: list[Any] = []
+    values: list[object] = []
     with suppress(TypeError, ValueError):  # not an update, which the node refuses
         for key, value in pairs:
             if key == "messages":

@@ -122,14 +122,14 @@ def _observe(
         on_end(result, None)
         return result
 
-    async def awaited() -> Any:
+    async def awaited() -> object:
         before = _enter(place, reasons)
         try:
             return await result
         finally:
             _enter(*before)
 
-    def finish(value: Any) -> Any:
+    def finish(value: Any) -> object:
         on_end(value, None)
         return value
 
@@ -148,7 +148,7 @@ Classify = Callable[[Any, BaseException | None], DecisionFields | None]
 class _ToolCall:
     """The tool call that is running, with the types of the exceptions reported to the model."""
 
-    request: Any
+    request: object
     reported_errors: list[str]
 
 
@@ -175,7 +175,7 @@ class RunLayerRecord:
         with setting(_reasons, self._reasons):
             return call(value)
 
-    def ended(self, flow: Any, update: Mapping[str, Any] | None = None) -> None:
+    def ended(self, flow: object, update: Mapping[str, object] | None = None) -> None:
         """Record what the flow has done, and the update that it has returned."""
         if self._record is not None:
             fields = classify_run_layer(self._definition, flow, update)
@@ -197,6 +197,7 @@ class Recorder:
         self._agent = agent or ""
         self._jumps: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._model_layers: dict[int, Culprit] = {}
+        # Exact positions need the bytes of prompts, which only a log with contents may keep.
         self._prefixes = PrefixTracker(exact=log.contents) if log is not None else None
 
     def _record(
@@ -225,6 +226,7 @@ class Recorder:
             at=time(),
             **fields,
         )
+        # Where the context was lost, the log still finds the config of the call.
         if current_config.get() is config:
             log.send(decision)
         else:
@@ -238,7 +240,7 @@ class Recorder:
         reasons: list[str] = []
         start = perf_counter()
 
-        def ended(result: Any, error: BaseException | None) -> None:
+        def ended(result: object, error: BaseException | None) -> None:
             seconds = perf_counter() - start
             if (fields := classify(result, error)) is not None:
                 self._record(fields, place, seconds, reasons)
@@ -250,6 +252,7 @@ class Recorder:
         if not self.enabled:
             return bound
         owner, name = bound.definition.owner, str(bound.definition.phase)
+        # Made once: nearly each call of a hook passes.
         decision = decision_fields(owner, name, Outcome.PASSED)
 
         def classify(
@@ -265,7 +268,7 @@ class Recorder:
                 self._note_edit(place, Culprit(owner, name), state, result)
             return fields
 
-        def recorded(method: Method, state: object, runtime: Any) -> Any:
+        def recorded(method: Method, state: object, runtime: Any) -> object:
             config = current_config.get()
             place = _Place(runtime, super_step(config), config) if config else _here(runtime)
             return self._recorded(partial(classify, state, place), place, method, state, runtime)
@@ -293,7 +296,7 @@ class Recorder:
         if not self.enabled:
             return pending
 
-        def recorded(state: object, rules: object) -> Any:
+        def recorded(state: object, rules: object) -> object:
             if exits := pending(state, rules):
                 reason, place = why(state, rules), _here()
                 self._remember_jump(place, reason)
@@ -311,10 +314,10 @@ class Recorder:
         if is_model:
             self._model_layers[index] = culprit
 
-        def recorded(request: Any, handler: Callable[[object], object]) -> Any:
+        def recorded(request: Any, handler: Callable[[object], object]) -> object:
             place, calls, before = _here(request.runtime), HandlerCalls(), fields_of(request)
 
-            def call_handler(request: Any) -> Any:
+            def call_handler(request: Any) -> object:
                 if is_model and (trail := _trail.get()) is not None:
                     trail.passed[index] = request
                 calls.requests.append(fields_of(request))
@@ -344,11 +347,11 @@ class Recorder:
         if not self.enabled:
             return call
 
-        def recorded(request: Any) -> Any:
+        def recorded(request: Any) -> object:
             # Never reset: ToolNode calls its error handler later, in this context.
             _tool_call.set(_ToolCall(request, []))
 
-            def finish(result: Any) -> Any:
+            def finish(result: object) -> object:
                 for part in result if isinstance(result, list) else [result]:
                     if isinstance(part, Command):
                         culprit = Culprit("", TOOLS, str(request.tool_call["name"]))
@@ -364,7 +367,7 @@ class Recorder:
         if not self.enabled:
             return execute
 
-        def recorded(request: Any) -> Any:
+        def recorded(request: Any) -> object:
             running = _tool_call.get()
             errors = running.reported_errors if running else []
             classify = partial(classify_tool, request, errors, len(errors))
@@ -461,7 +464,7 @@ class Recorder:
         if not self.enabled:
             return choose
 
-        def recorded(state: Any, config: RunnableConfig | None = None) -> str | list[Send]:
+        def recorded(state: object, config: RunnableConfig | None = None) -> str | list[Send]:
             # LangGraph passes the config to a route and does not make it current.
             with setting(current_config, config):
                 place = _here()

@@ -333,7 +333,7 @@ def json_schema_of(schema: Any) -> dict[str, object]:
     return json_schema
 
 
-def response_schema(response_format: Any) -> Mapping[str, Any] | None:
+def response_schema(response_format: object) -> Mapping[str, Any] | None:
     """The JSON schema in a `response_format` setting; None for plain text."""
     if response_format is None or response_format == {"type": "text"}:
         return None
@@ -350,7 +350,7 @@ def response_schema(response_format: Any) -> Mapping[str, Any] | None:
     return schema
 
 
-def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
+def sampling(options: Mapping[str, object]) -> dict[str, object]:
     """The settings for the engine; refuse an unknown one."""
     settings = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
     unknown_settings = [
@@ -383,6 +383,7 @@ def chunks(
     for piece in pieces:
         finish_reason = piece.finish_reason or finish_reason
         usage = add_usage(usage, piece.usage)
+        # White space waits until text follows, because the whole answer would be stripped.
         pending_text += piece.text if has_text else piece.text.lstrip()
         if text := pending_text.rstrip():
             yield ChatGenerationChunk(message=AIMessageChunk(content=text))
@@ -428,7 +429,7 @@ class Parser:
                 llm_output=message.text,
             ) from error
 
-    def with_raw(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def with_raw(self, answer: Mapping[str, Any]) -> dict[str, object]:
         """The message with its value, or with the error."""
         try:
             return {**answer, "parsed": self(answer["raw"]), "parsing_error": None}

@@ -90,6 +90,7 @@ def find_weights() -> Path:
 
 @functools.cache
 def _sha256(path: Path, _mtime: int) -> str:
+    # The time is part of the key of the cache: a file that was replaced is read again.
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -140,6 +141,7 @@ class Engine:
             parameters = xllamacpp.CommonParams()
             parameters.model.path = str(path)
             parameters.n_ctx = self._n_ctx
+            # One call at a time: llama.cpp divides the context among its slots.
             parameters.n_parallel = 1
             parameters.cpuparams.n_threads = self._n_threads
             parameters.cpuparams_batch.n_threads = self._n_threads
@@ -177,7 +179,7 @@ class Engine:
         """
         streaming = {"stream": True, "stream_options": {"include_usage": True}, **request}
         stop_event = threading.Event()
-        pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        pieces: queue.SimpleQueue[object] = queue.SimpleQueue()
 
         def receive(piece: Any) -> bool:
             pieces.put(piece)
@@ -212,7 +214,7 @@ class Engine:
         finally:
             connection.close()
 
-    def _call(self, request: Mapping[str, Any], *receive: Callable[[Any], bool]) -> Any:
+    def _call(self, request: Mapping[str, object], *receive: Callable[[Any], bool]) -> object:
         with self._lock:
             server = self.load()
             chat = "messages" in request

@@ -120,7 +120,9 @@ def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
     return functions
 
 
-def offered_tools(tools: Sequence[Any] | None, tool_choice: Any) -> tuple[Sequence[Function], bool]:
+def offered_tools(
+    tools: Sequence[object] | None, tool_choice: Any
+) -> tuple[Sequence[Function], bool]:
     """The functions that the model may call, and whether it must."""
     functions = [tool["function"] for tool in openai_tools(tools or ())]
     if tool_choice in ("none", False):

@@ -50,6 +50,7 @@ class UserHook:
         """Call the hook and return its update, without the managed `remaining_steps`."""
         result = yield Invoke(self.function, self.view(state))
         if isinstance(result, BaseModel):
+            # Only the fields that were set: the defaults of the others would overwrite the state.
             result = {key: getattr(result, key) for key in result.model_fields_set}
         if isinstance(result, Mapping):
             return {key: value for key, value in result.items() if key != STEPS}
@@ -84,7 +85,7 @@ class Extraction:
 def bound(name: str, user_hook: UserHook | Extraction) -> Bound[Hook]:
     """The hook of a node of this name, sync and async."""
 
-    def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, Any], runtime: Any) -> Any:
+    def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, object], runtime: Any) -> Any:
         # Hook nodes disable token streaming; these nodes are the user's own, so it stays on.
         return call_with_streaming(
             lambda state_now: driver(user_hook.flow(state_now, runtime)), state
@@ -198,7 +199,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         # The same id, so that this message replaces the one whose calls will not run.
         return AIMessage(NEED_MORE_STEPS, id=message.id, name=message.name)
 
-    def _messages(self, values: Mapping[str, Any], state: Any) -> Sequence[BaseMessage]:
+    def _messages(self, values: Mapping[str, object], state: Any) -> Sequence[BaseMessage]:
         """The messages of the state, or `llm_input_messages` where a hook wrote them."""
         has_hook = self._rules.hooked
         model_input = values.get(MODEL_INPUT) if has_hook else None

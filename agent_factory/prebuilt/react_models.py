@@ -89,7 +89,7 @@ class ChosenModel(StateFunction):
         "agent.astream(), or provide a sync model callable."
     )
 
-    def _call(self, input: Any) -> Callable[[], Any]:
+    def _call(self, input: Any) -> Callable[[], object]:
         return partial(self._function, *input)
 
 
@@ -105,7 +105,7 @@ def choose_model(models: ChosenModel, state: object, runtime: object) -> Flow[Ru
     )
 
 
-def read_model(value: Any) -> Runnable[Any, Any] | ChosenModel:
+def read_model(value: object) -> Runnable[Any, Any] | ChosenModel:
     """The model, or the function that chooses one."""
     if isinstance(value, str):
         return init_model(value)

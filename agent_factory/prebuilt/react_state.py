@@ -77,6 +77,7 @@ def keys_of(schema: object) -> dict[str, object]:
         reason = f"{describe(schema)} cannot be read as a state schema: it is of another kind"
         raise ReactArgumentError("state_schema", reason, hint)
     fields = getattr(schema, "model_fields", hints)
+    # The hints of a pydantic model include its class variables and private attributes.
     return {key: hint for key, hint in hints.items() if key in fields}
 
 
@@ -97,7 +98,7 @@ def schemas_of(schema: type[object], *, has_tools: bool, hooked: bool) -> Schema
     )
 
 
-def model_schema(schema: type[Any], *, hooked: bool) -> type[Any]:
+def model_schema(schema: type[object], *, hooked: bool) -> type[Any]:
     """The schema that a prompt and a choice of models get: with the messages a hook wrote."""
     if not hooked or MODEL_INPUT in keys_of(schema):
         return schema

@@ -143,6 +143,7 @@ class ValidationNode(Runnable[Any, Any]):
                 f"Last message is not an AIMessage: {describe(message)}.",
                 "Put the node right after the model.",
             )
+        # Its threads get the context of the run, and `max_concurrency` of the config limits them.
         with get_executor_for_config(config) as executor:
             results = list(executor.map(self._check, message.tool_calls))
         for call in message.invalid_tool_calls:
@@ -172,7 +173,7 @@ class ValidationNode(Runnable[Any, Any]):
 
 
 def _schema_of_tool(tool: BaseTool) -> Schema:
-    schema: Any = tool.args_schema
+    schema: object = tool.args_schema
     if schema is None:
         raise _unusable(f"Tool {tool.name} does not have an args_schema defined.")
     if not (isinstance(schema, type) and is_basemodel_subclass(schema)):

@@ -87,7 +87,7 @@ def _parts(value: object) -> object:
 
 
 @_parts.register
-def _(message: BaseMessage) -> Any:
+def _(message: BaseMessage) -> object:
     parts: dict[str, Any] = {"type": message.type}
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
@@ -99,7 +99,7 @@ def _(message: BaseMessage) -> Any:
 
 
 @_parts.register
-def _(request: ModelRequest) -> Any:
+def _(request: ModelRequest) -> object:
     parts = {
         "model": type(request.model).__name__,
         "messages": request.messages,

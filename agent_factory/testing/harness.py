@@ -62,10 +62,10 @@ def in_langgraph(
     context: Any = None,
     store: BaseStore | None = None,
     config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    resume: Sequence[object] = (),
 ) -> Flow[Any]:
     """Call `work`, sync or async, in a LangGraph run, and again for each answer in `resume`."""
-    outcome: Any = None
+    outcome: object = None
 
     def attempt() -> Flow[None]:
         nonlocal outcome
@@ -98,12 +98,13 @@ def in_langgraph(
     return outcome
 
 
-def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
+def run_coroutine(work: Coroutine[object, object, R]) -> R:
     """Run a coroutine from synchronous code, also while an event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
+    # A loop runs in this thread, and `asyncio.run` refuses to start a second one in it.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, work).result()
 
@@ -375,7 +376,7 @@ class _LayerTrial:
     async def ainvoke(self, _: RunnableConfig) -> Any:
         """Call the layer in an asynchronous run."""
 
-        async def inner(request: Any) -> Any:
+        async def inner(request: object) -> object:
             result = self._inner(request)
             return await result if isawaitable(result) else result
 
@@ -428,7 +429,7 @@ class _LayerTrial:
         context: Any,
         store: BaseStore | None,
         config: Mapping[str, Any] | None,
-        resume: Sequence[Any],
+        resume: Sequence[object],
     ) -> Flow[LayerRun]:
         """Make a run of an agent inside the layer, and go on with it for each answer."""
         start: Any = self._bound.func
@@ -497,7 +498,7 @@ class _LayerTrial:
         if callable(answer) and not isinstance(answer, type):
             answer = answer(request)
 
-        def respond(answer: Any) -> Any:
+        def respond(answer: object) -> object:
             if self._is_model:
                 if isinstance(answer, ModelResponse):
                     return ModelOutcome(answer)
@@ -573,6 +574,7 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
 
         sync_result = outcome_of(lambda: make().invoke(*args, **kwargs))
         if isinstance(model, ScriptedChatModel):
+            # The second run gets the same answers as the first.
             model.rewind(position)
         async_result = outcome_of(lambda: run_coroutine(make().ainvoke(*others, **keywords)))
     else:
@@ -593,7 +595,7 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
     return sync_result.value
 
 
-def _other_thread(config: Any) -> Any:
+def _other_thread(config: Any) -> object:
     configurable = (config or {}).get("configurable", {})
     if "thread_id" not in configurable:
         return config
@@ -621,7 +623,7 @@ class SyncOrAsync:
     def stream(self, agent: Any, *args: Any, **kwargs: Any) -> list[Any]:
         """Collect what the agent's `stream` or `astream` yields."""
 
-        async def collect(*args: Any, **kwargs: Any) -> list[Any]:
+        async def collect(*args: object, **kwargs: object) -> list[object]:
             return [item async for item in agent.astream(*args, **kwargs)]
 
         return list(self._call(agent.stream, collect, *args, **kwargs))
@@ -635,7 +637,7 @@ class SyncOrAsync:
         run: LayerRun = self._call(run_layer, arun_layer, *args, **kwargs)
         return run
 
-    def _call(self, sync: Any, asynchronous: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, sync: Any, asynchronous: Any, *args: object, **kwargs: object) -> Any:
         if self.name == "sync":
             return sync(*args, **kwargs)
         return run_coroutine(asynchronous(*args, **kwargs))
@@ -645,7 +647,7 @@ class SyncOrAsync:
 class RunResult:
     """The value that a run returned, or the error that it raised."""
 
-    value: Any = None
+    value: object = None
     error: Exception | None = None
 
     @property
@@ -656,7 +658,7 @@ class RunResult:
         return normalize(self.error or self.value)
 
 
-def outcome_of(run: Callable[[], Any]) -> RunResult:
+def outcome_of(run: Callable[[], object]) -> RunResult:
     """Call a function, and keep what it returns or raises."""
     try:
         return RunResult(run())

@@ -141,9 +141,9 @@ class LawCase:
     """A middleware and the examples that laws are checked on: arguments of `check_middleware`."""
 
     make: Callable[[], Middleware]  # a plain function, which `both_ways` calls for each run
-    states: Any
+    states: object
     tools: Sequence[str]
-    handler: Any
+    handler: object
     options: Mapping[str, Any]
     max_examples: int
 
@@ -207,7 +207,7 @@ class LawCase:
         return result, before, input_state
 
     def layer(
-        self, bound: Bound[Layer], request: Any, **changes: Any
+        self, bound: Bound[Layer], request: object, **changes: object
     ) -> Iterator[Callable[[], LayerRun]]:
         """A function that runs a layer once, for each of the ways in which it can run."""
         args = (self.make(), deepcopy(request))
@@ -235,7 +235,7 @@ def _describe(example: Any) -> str:
 def sync_equals_async(case: LawCase) -> None:
     """Check that hooks and layers do the same synchronously and asynchronously."""
 
-    def check_hook(hook: Bound[Hook], state: Any) -> None:
+    def check_hook(hook: Bound[Hook], state: object) -> None:
         both_ways(run_hook, case.make, hook.definition.phase.value, state, **case.options)
 
     def check_layer(layer: Bound[Layer], request: Any) -> None:
@@ -269,7 +269,7 @@ def leaves_states_alone(case: LawCase) -> None:
         text = difference(before, normalize(after), ("before", "after"))
         assert not text, f"it changed its {what} in place: {text}"
 
-    def check(hook: Bound[Hook], state: Any) -> None:
+    def check(hook: Bound[Hook], state: object) -> None:
         _, before, after = case.hook(hook, state)
         unchanged("state", normalize(before), after)
 
@@ -299,7 +299,7 @@ def leaves_states_alone(case: LawCase) -> None:
             )
             request = ToolCallRequest(value, None, state, runtime)
 
-        def parts() -> dict[str, Any]:
+        def parts() -> dict[str, object]:
             if is_run:
                 return {"messages": request}
             whole = {"request": request} if is_model else {"tool call": request.tool_call}
@@ -321,15 +321,15 @@ def leaves_states_alone(case: LawCase) -> None:
 
 def passes_interrupts(case: LawCase) -> None:
     """Check that an interrupt inside a layer propagates at once."""
-    requests: list[Any] = []
+    requests: list[object] = []
 
-    def handler(request: Any) -> str:
+    def handler(request: object) -> str:
         requests.append(request)
         return f"The answer was {interrupt('May I?')}."
 
     for layer in layers_of(case.make()):
         name = layer.definition.name
-        request: Any = "Go on."
+        request: object = "Go on."
         if layer.definition.call is Call.TOOL:
             request = {"name": case.tools[0], "args": {}, "id": "call_1"}
         for attempt in case.layer(layer, request, handler=handler, resume=()):
@@ -405,7 +405,7 @@ def leaves_agents_alone(case: LawCase) -> None:
         with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
             return create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
 
-    def messages(*stack: Middleware) -> Any:
+    def messages(*stack: Middleware) -> object:
         input_state = {"messages": [("user", "Where is order A1?")]}
         config = {"configurable": {"thread_id": "law"}}
         context = case.options.get("context")

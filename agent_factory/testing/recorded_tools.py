@@ -152,7 +152,7 @@ class RecordedTools(AgentMiddleware):
         self._has_results = cassette.header["version"] > 1
         self._positions: Counter[tuple[bool, str]] = Counter()
         self._last: dict[str, Any] = {}  # by the id of a call
-        self._results: dict[str, list[Any]] = defaultdict(list)
+        self._results: dict[str, list[object]] = defaultdict(list)
         for line in cassette.results:
             key = _key(line["tool"], line["args"], line["id"])
             self._results[key].append(line["result"])
@@ -200,7 +200,7 @@ class RecordedTools(AgentMiddleware):
             raise recorded_error(result)
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
 
-    def _next(self, results: Mapping[str, list[Any]], key: str) -> list[Any] | None:
+    def _next(self, results: Mapping[str, list[object]], key: str) -> list[Any] | None:
         """The next result of such a call, in a list; None if all are taken."""
         place = results is self._visible_results, key
         number = self._positions[place]
@@ -210,5 +210,5 @@ class RecordedTools(AgentMiddleware):
         return results[key][number : number + 1]
 
 
-def _key(name: str, args: Any, id_: str | None = None) -> str:
+def _key(name: str, args: object, id_: str | None = None) -> str:
     return json.dumps([name, args, id_], sort_keys=True, default=str)

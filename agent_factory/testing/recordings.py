@@ -32,10 +32,12 @@ from pydantic import PrivateAttr, SecretStr
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.testing.comparison import difference, normalize, replace_strings
 from agent_factory.testing.fake_model import (
+    AsyncRunManager,
     FakeChatModel,
     FakeResponse,
     Messages,
     Reply,
+    RunManager,
     Stop,
     tool_name,
 )
@@ -92,7 +94,7 @@ def _nesting_reported(subject: str) -> Iterator[None]:
         ) from None
 
 
-def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, object]:
     """A request as plain data. Of each tool it holds the name and a digest of its schema."""
     settings = {key: value for key, value in kwargs.items() if key != "tools"}
     settings |= {"stop": list(stop)} if stop else {}
@@ -105,7 +107,7 @@ def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dic
     return _without_metadata(dict(json.loads(_json_line(request))))
 
 
-def _without_metadata(request: dict[str, Any]) -> dict[str, Any]:
+def _without_metadata(request: dict[str, Any]) -> dict[str, object]:
     """A request without the response metadata of its messages.
 
     No provider gets it. It holds ids and times of calls, and records of middleware.
@@ -222,10 +224,11 @@ class RecordingChatModel(BaseChatModel):
                 f"must bind tools by self.bind(...), got {describe(bound)} from bind_tools.",
                 "Record a chat model whose bind_tools returns self.bind(...).",
             )
+        # Not the binding of the recorded model, whose calls would not pass through this one.
         return self.bind(**bound.kwargs)
 
     def _generate(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
     ) -> ChatResult:
         with self._recording(messages, stop, kwargs) as answer:
             result = self.inner._generate(messages, stop, run_manager, **kwargs)
@@ -233,7 +236,11 @@ class RecordingChatModel(BaseChatModel):
         return result
 
     async def _agenerate(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> ChatResult:
         with self._recording(messages, stop, kwargs) as answer:
             result = await self.inner._agenerate(messages, stop, run_manager, **kwargs)
@@ -241,7 +248,7 @@ class RecordingChatModel(BaseChatModel):
         return result
 
     def _stream(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         with self._recording(messages, stop, kwargs) as answer:
             for chunk in self.inner._stream(messages, stop, run_manager, **kwargs):
@@ -249,7 +256,11 @@ class RecordingChatModel(BaseChatModel):
                 yield chunk
 
     async def _astream(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         with self._recording(messages, stop, kwargs) as answer:
             async for chunk in self.inner._astream(messages, stop, run_manager, **kwargs):
@@ -270,7 +281,9 @@ class RecordingChatModel(BaseChatModel):
         message = reduce(add, parts).message if parts else AIMessage("")
         self._write(messages, stop, kwargs, message)
 
-    def _write(self, messages: Messages, stop: Stop, kwargs: dict[str, Any], answer: Any) -> None:
+    def _write(
+        self, messages: Messages, stop: Stop, kwargs: dict[str, object], answer: Any
+    ) -> None:
         """Append a request and its answer, a message or an exception, to the file."""
         with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
             data = dict(normalize(answer))
@@ -285,6 +298,8 @@ class RecordingChatModel(BaseChatModel):
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
                 all_calls = [*answer.tool_calls, *answer.invalid_tool_calls]
+                # By the ids of the model, which the results of its calls carry; the file has its
+                # own.
                 self._ids |= {
                     c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(all_calls, 1)
                 }
@@ -295,7 +310,7 @@ class RecordingChatModel(BaseChatModel):
         """Write a file for results of tools, too."""
         self._records_tools = True
 
-    def write_result(self, call: Mapping[str, Any], result: Any) -> None:
+    def write_result(self, call: Mapping[str, Any], result: object) -> None:
         """Append the result of a tool call: a message, an exception, or None if it is neither."""
         with self._lock, _nesting_reported(f"{self.path}: the result of a tool"):
             data = normalize(result)
@@ -309,7 +324,7 @@ class RecordingChatModel(BaseChatModel):
             }
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self, line: dict[str, object]) -> None:
         """Append a line to the file, which the first one replaces with its header."""
         if self._is_new:
             header = {

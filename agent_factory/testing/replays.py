@@ -22,6 +22,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
@@ -388,7 +389,7 @@ class _Replayer:
         thread = str(path)
         config["configurable"] = {**config.get("configurable", {}), "thread_id": thread}
         failed: Exception | None = None
-        waiting: Any = ()
+        waiting: object = ()
         try:
             for item in model.inputs():
                 bound = self.agent.bind(context=self.options.context)
@@ -397,11 +398,13 @@ class _Replayer:
                 except NothingPending:  # the agent has no such review any more
                     continue
                 waiting = result.get("__interrupt__", ())
+        # The reason is in `model.mismatch` or `tools.missing`.
         except EndOfReplay:
             pass
         except Exception as raised:
             failed = raised
         messages = self.agent.get_state(cast("RunnableConfig", config)).values.get("messages") or []
+        # One agent replays all recordings of a folder, so nothing of this one may be left in it.
         self.saver.delete_thread(thread)
         state = {"messages": messages, "__interrupt__": waiting}
         trajectory = trajectory_of(state) if messages else NO_STEPS
@@ -441,6 +444,7 @@ def _judged(
     if reasons:
         run, difference = _compared(run, before)
         reasons += [difference] if difference else []
+    # An error that was recorded ends the replay as it ended the run.
     if error is not None and (reasons or "error" not in entries[-1]["answer"]):
         text = f"raised {type(error).__name__}: {error}".rstrip(": ")
         return replace(run, verdict=ReplayVerdict.ERROR, reason=" ".join([text, *reasons]))

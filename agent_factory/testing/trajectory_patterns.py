@@ -156,7 +156,7 @@ class Ordered:
 class Choice:
     """Parts of which one is taken: `a | b`."""
 
-    parts: Sequence[Any]
+    parts: Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class Injection:
         """Return a tool call with the injected arguments added."""
         if self.takes_state:
             state = copy_containers(state)
+        # What the model writes for a hidden parameter never reaches the tool.
         args = {name: value for name, value in call["args"].items() if name not in self.hidden}
         if self.state:
             args |= self._from_state(call["name"], state, messages_key)
@@ -72,6 +73,7 @@ class Injection:
         return {**call, "args": args}
 
     def _from_state(self, tool: str, state: object, messages_key: str) -> dict[str, object]:
+        # As in LangGraph's ToolNode, a list of messages stands for a state with one key.
         if isinstance(state, list):
             keys = list(self.state.values())
             if keys != [messages_key] and keys[0] is not None:
@@ -118,6 +120,7 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
     annotations = {**hints, **get_all_basemodel_annotations(schema)}
     fields = getattr(schema, "model_fields", {})
     optional = frozenset(name for name, field in fields.items() if not field.is_required())
+    # The entry goes with the tool, because another object may get its id.
     signature = _signatures[key] = _ToolSignature(
         ref(tool, lambda _: _signatures.pop(key, None)), parts, *_read(annotations, optional)
     )
@@ -149,6 +152,7 @@ def _read(
             state[name] = (isinstance(mark, InjectedState) and mark.field) or None
         if marks[InjectedStore]:
             stores.append(name)
+        # LangGraph's ToolNode goes by the name too, whatever the annotation is.
         if name == RUNTIME or marks[ToolRuntime]:
             runtime = name
         if marks[ToolRuntime] or any(_is(part, InjectedToolArg) for part in parts):
@@ -243,6 +247,7 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
     """Copy a container at any depth; an object that occurs twice is copied once."""
     if type(value) not in CONTAINERS:
         return value
+    # A container may hold itself or occur twice: the copy has the same shape.
     if id(value) in copies:
         return copies[id(value)]
     duplicate = copies[id(value)] = value.copy()

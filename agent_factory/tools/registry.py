@@ -165,6 +165,7 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Write a docstring that says when to use it, and annotate its parameters.",
             code="AF112",
         ) from error
+    # Kept at the function, so that it is the same tool in each agent, and in two places of one.
     with suppress(AttributeError, TypeError, ValueError):  # of a bound method, for example
         setattr(entry, _TOOL, tool)
     return tool

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.func import entrypoint
 
 from agent_factory import Flow, Invoke, arun, run
@@ -22,10 +23,10 @@ class Called:
 
     function: Callable[..., Any]
 
-    def invoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+    def invoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
         return self.function(*input)
 
-    async def ainvoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+    async def ainvoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
         if is_async(self.function):
             return await self.function(*input)
         return await asyncio.to_thread(self.function, *input)
@@ -37,14 +38,14 @@ class _InOwnGraph:
 
     flow: Callable[[], Flow[Any]]
 
-    def invoke(self, input: Any, config: Any = None) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         @entrypoint()
         def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": run(self.flow())} if key == input else {}
 
         return settle.invoke(input, config)
 
-    async def ainvoke(self, input: Any, config: Any = None) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         @entrypoint()
         async def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": await arun(self.flow())} if key == input else {}

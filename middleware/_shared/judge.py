@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
@@ -66,7 +67,7 @@ first of many messages is rarely meant for the present call."""
 _MAX_CHARACTERS: Final = 2000
 """Characters of a message that the user did not write, and of a reason."""
 
-_MODEL_CONFIG: dict[str, Any] = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "auto_mode"}}
+_MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "auto_mode"}}
 _AUTHORS = {"human": "user", "ai": "assistant"}
 
 

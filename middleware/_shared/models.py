@@ -84,7 +84,7 @@ def is_model(runnable: Runnable[Any, Any]) -> bool:
     return isinstance(inner, Runnable) and is_model(inner)
 
 
-def text_of(answer: Any) -> str:
+def text_of(answer: object) -> str:
     """The text that a summarizer returned, without reasoning."""
     if isinstance(answer, BaseMessage):
         answer = str(answer.text)
@@ -93,7 +93,7 @@ def text_of(answer: Any) -> str:
     return answer.strip()
 
 
-def unbound(model: Any) -> Any:
+def unbound(model: Any) -> object:
     """The chat model inside its bindings."""
     while isinstance(model, RunnableBinding):
         model = model.bound
@@ -106,7 +106,7 @@ def model_name(model: Any) -> str | None:
     return next((name for name in names if isinstance(name, str)), None)
 
 
-def provider_of(model: Any) -> str | None:
+def provider_of(model: object) -> str | None:
     """The class of a model, with a digest of its address if one is set; None without a name."""
     model = unbound(model)
     if model_name(model) is None:
@@ -118,7 +118,7 @@ def provider_of(model: Any) -> str | None:
     return f"{cls.__module__}.{cls.__qualname__}{digest}"
 
 
-def same_provider(first: Any, other: Any) -> bool:
+def same_provider(first: object, other: object) -> bool:
     """Return True if a request that was made for one model may go to the other unchanged."""
     # The provider of a model without a name, such as one for tests, is not known.
     if first is other or unbound(first) is unbound(other):
@@ -126,7 +126,7 @@ def same_provider(first: Any, other: Any) -> bool:
     return provider_of(first) is not None and provider_of(first) == provider_of(other)
 
 
-def model_label(model: Any) -> str:
+def model_label(model: object) -> str:
     """The class of a model, and its name where it has one, for messages."""
     if isinstance(model, AlternateModel):
         model = model.given
@@ -183,14 +183,16 @@ class AlternateModel:
         )
 
 
-def request_to(model: Any, request: ModelRequest[Any]) -> ModelRequest[Any]:
+def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request to send to the request's own model, or to an AlternateModel."""
     if isinstance(model, AlternateModel):
         return model.request_for(request)
     return portable_request(request, model)
 
 
-def mark_writer(response: ModelResponse, request: ModelRequest[Any], model: Any) -> ModelResponse:
+def mark_writer(
+    response: ModelResponse, request: ModelRequest[Any], model: object
+) -> ModelResponse:
     """The response, marked if its model has another provider than the request's own model."""
     if model is request.model:
         return response
@@ -257,6 +259,7 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
         if strategy not in _auto_strategies:
             _auto_strategies[strategy] = AutoStrategy(strategy.schema)
         strategy = _auto_strategies[strategy]
+    # A strategy may add tools for the answer, which `tool_choice` may name as well.
     output = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
     names = set(output.bindings if isinstance(output, ToolStrategy) else ())
     for tool in tools:
@@ -294,6 +297,7 @@ def portable_message(message: BaseMessage) -> BaseMessage | None:
             return None  # providers refuse an empty message of the assistant
     elif not content and message.content and not isinstance(message, ToolMessage):
         return None  # nothing but marks; a tool message stays, because a call needs its result
+    # Marks of LangChain and of middleware; the rest is what the first provider's client keeps.
     kwargs = {k: v for k, v in message.additional_kwargs.items() if k.startswith("lc_")}
     update = {"content": content, "additional_kwargs": kwargs, "response_metadata": {}}
     if all(getattr(message, field) == value for field, value in update.items()):
@@ -301,7 +305,7 @@ def portable_message(message: BaseMessage) -> BaseMessage | None:
     return message.model_copy(update=update)
 
 
-def _portable_block(block: Any) -> dict[str, Any] | None:
+def _portable_block(block: Any) -> dict[str, object] | None:
     """A block of content in LangChain's standard form; None if it means nothing to others."""
     if isinstance(block, str):
         block = {"type": "text", "text": block}
@@ -328,16 +332,18 @@ def _portable_block(block: Any) -> dict[str, Any] | None:
     return _omitted(kind)
 
 
-def _omitted(kind: str) -> dict[str, Any]:
+def _omitted(kind: str) -> dict[str, object]:
     text = f"[Left out here: a {kind} block, which only another provider's model can read.]"
     return {"type": "text", "text": text}
 
 
-_auto_strategies: WeakKeyDictionary[ProviderStrategy[Any], AutoStrategy[Any]] = WeakKeyDictionary()
+_auto_strategies: WeakKeyDictionary[ProviderStrategy[object], AutoStrategy[object]] = (
+    WeakKeyDictionary()
+)
 """The same object each time, because models are bound to strategies."""
 
 
-def _portable_tool(tool: Any) -> Any:
+def _portable_tool(tool: object) -> object:
     """A tool without its provider's extras; None for a tool that the provider runs itself."""
     if isinstance(tool, BaseTool):
         return tool.model_copy(update={"extras": None}) if tool.extras else tool
@@ -356,7 +362,7 @@ def _portable_tool(tool: Any) -> Any:
     return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
 
 
-def forced_tool(tool_choice: Any) -> str | None:
+def forced_tool(tool_choice: object) -> str | None:
     """The name of the tool that a `tool_choice` forces, in any provider's form; None if none."""
     if not isinstance(tool_choice, Mapping):
         return tool_choice if isinstance(tool_choice, str) else None

@@ -67,6 +67,7 @@ class _Ladder:
             goal = min(goal, window * _OF_WINDOW)
         notes: list[str] = []
         if self.rounds < _MAX_ROUNDS:
+            # The sort is stable: among steps of one kind, the outermost layer's comes first.
             for _, free in sorted(steps, key=lambda step: LADDER.index(step[0])):
                 if notes and size(request.messages) <= goal:
                     break
@@ -112,13 +113,14 @@ def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[Mode
 
     Args:
         request: The request.
-        **own: The steps of this layer, by their names in `LADDER`.
+        **last_steps: The steps of this layer, by their names in `LADDER`.
 
     Raises:
         ContextOverflowError: Nothing is left to free; a note says what was tried.
     """
     ladder = before = _ladder.get()
     if ladder is None or ladder.state is not request.state:
+        # A nested agent inherits the context variable, and must not take the steps around it.
         ladder = _Ladder(request.state)
     outer = ladder.steps
     steps = (*outer, *last_steps.items())

@@ -56,7 +56,7 @@ RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
 
-class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class RetryMiddleware(AgentMiddleware[AgentState, Any]):
     """Base of the middleware that call again after a failure; its arguments are those of both."""
 
     def __init__(
@@ -156,10 +156,12 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def _delays(self) -> Iterator[float]:
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
         base = self.backoff_factor or 1.0
+        # With jitter, half of a wait is fixed and half is drawn: at most `max_delay` together.
         share = 0.5 if self.jitter else 1.0
         first, longest = self.initial_delay * share, self.max_delay * share
         wait = wait_exponential(multiplier=first, max=longest, exp_base=base)
         jitter = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
+        # The waits of tenacity take the state of a retry, and read its number of attempts only.
         state = RetryCallState(Retrying(), None, (), {})
         for attempt in range(1, self.max_retries + 1):
             state.attempt_number = attempt
@@ -208,12 +210,14 @@ def retry_after(error: Exception) -> float:
         values = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
     except Exception:  # a foreign object without headers, or with others
         return 0.0
+    # `retry-after-ms` is not standard, but more exact: the clients of OpenAI prefer it too.
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = values.get(name, "")
         try:
             seconds = float(value) * unit
         except ValueError:
             try:
+                # The header may also be a date (RFC 9110, 10.2.3).
                 until = parsedate_to_datetime(value)
             except ValueError:
                 continue

@@ -17,7 +17,7 @@ def structured_model(model: Any, schema: dict[str, Any]) -> tuple[Any, bool]:
         return model, False
 
 
-def structured_answer(answer: Any, brackets: str) -> Any:
+def structured_answer(answer: object, brackets: str) -> Any:
     """The value in an answer, not validated; None if there is none.
 
     If the model has ignored the structure, the value is read from its text, from the first of the

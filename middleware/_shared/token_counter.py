@@ -46,6 +46,7 @@ def tokens_sent(
     if request.tools:
         all_messages.append(_SCHEMAS.message_for(request.tools))
     all_messages += messages
+    # The counts of another function may not add up, so only LangChain's are cached.
     if count is not count_tokens_approximately:
         return count(all_messages)
     return _COUNTS.total(all_messages)
@@ -102,6 +103,7 @@ class _ToolSchemas:
                 text = json.dumps(convert_to_openai_tool(tool), default=str)
                 self._texts.add(tool, text)
             texts.append(text)
+        # The same object for the same texts, so that its count stays in the cache.
         if texts != last_texts:
             message = SystemMessage(f"[{', '.join(texts)}]")
         # The caller may change a dict in place, so a list with one is compared by its texts.

@@ -111,6 +111,7 @@ class Ledger:
             if self._limits.given() and (account := self._account()).shortfall(least, keep):
                 raise BudgetExceededError((account,), least + keep)
             if not self._open:
+                # Time counts once while calls run in parallel: from the first of them to the last.
                 self._since = monotonic()
             number = next(self._numbers)
             self._open[number] = _without_seconds(least)
@@ -167,6 +168,7 @@ class Ledger:
     def take_recorded(self, message_id: str | None) -> bool:
         """Return True if the cost of a message was recorded, only once for each message."""
         with self._lock:
+            # `self` stands for an id that is missing; the value of the others is None.
             return self._message_ids.pop(message_id or "", self) is None
 
     def _settle(self, number: int, actual: Spent) -> bool:
@@ -280,9 +282,9 @@ class LedgerHandler(BaseCallbackHandler):
         serialized: dict[str, Any],
         messages: list[list[Any]],
         *,
-        run_id: Any,
+        run_id: object,
         metadata: dict[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Look the price up before money is spent; UnknownPriceError if it has to be known."""
         params, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
@@ -291,7 +293,7 @@ class LedgerHandler(BaseCallbackHandler):
             self._prices.cost(model, usage_of(1, 1))
         self._calls[run_id] = model, messages
 
-    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: object) -> None:
         """Record the response; counts of tokens that the model does not report are estimated."""
         model, messages = self._calls.pop(run_id, (ModelName("", None), []))
         count = count_tokens_approximately
@@ -306,6 +308,6 @@ class LedgerHandler(BaseCallbackHandler):
                 usd = self._prices.cost_of_response(message.response_metadata, model, usage)
                 self._ledger.record(amount_of(usage, usd), message.id)
 
-    def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
         """Forget a call that failed; it is not recorded."""
         self._calls.pop(run_id, None)

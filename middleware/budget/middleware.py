@@ -238,6 +238,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         if "over" not in run_record(self.name, state):
             return None
         message = state["messages"][-1]
+        # The run has its last message, and a hook sent it back all the same.
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
         over = self._over(CallAccounting(self.name, state))
@@ -275,6 +276,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 assert response is not None
                 costs = plan.spent_on(call.request.model, response.result)
             except BaseException as error:
+                # A call that may have run has cost something: at least what was reserved for it.
                 if response is not None or outcome_unknown(error):
                     reservation.commit(reservation.least)
                     accounting.model_update(reservation.least.as_record(), is_end=False)
@@ -324,6 +326,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 result = yield request
             except BaseException as error:
                 if outcome_unknown(error):
+                    # A cancelled task writes nothing, so what it spent is kept outside the state.
                     missing_record = self._updates.missing(request.runtime, accounting.run)
                     missing_record = add_records(missing_record, _ONE_TOOL_CALL.as_record())
                     self._updates.keep(
@@ -411,6 +414,7 @@ class Plan:
                 models = []
             models.append(settings.cheaper)
         refusals = []
+        # An ordinary call of the cheaper model comes before a last answer of the agent's own.
         for last in (False, True) if settings.exit_behavior == "answer" else (False,):
             for model in models:
                 reserved = self._reserve(model, accounts, last=last)

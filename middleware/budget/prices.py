@@ -196,7 +196,7 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
 
     from genai_prices import Usage
 
-    details: Mapping[str, Any] = usage.get("input_token_details") or {}
+    details: Mapping[str, object] = usage.get("input_token_details") or {}
     totals = {name: tokens(usage, name) for name in ("input_tokens", "output_tokens")}
     parts = {
         "cache_read_tokens": tokens(details, "cache_read"),

@@ -68,7 +68,7 @@ call. Records of other middleware may be older, because a jump can pass their `b
 """
 
 
-class BudgetState(AgentState[Any]):
+class BudgetState(AgentState):
     """State of an agent with a budget.
 
     Attributes:
@@ -111,6 +111,7 @@ class LastUpdates:
         """Keep what a node adds to the record that it found; `is_end` unless it was cancelled."""
         info = getattr(runtime, "execution_info", None)
         if info is not None and info.thread_id is not None:
+            # Removed first, so that the dict stays in the order of use and loses the oldest below.
             previous = self._updates.pop(info.thread_id, None)
             self._updates[info.thread_id] = before, update, is_end
             if previous is None and len(self._updates) > self.MAX_THREADS:
@@ -170,6 +171,7 @@ class CallAccounting:
             starter, clock = clock
             if starter == name:
                 self._has_run_clock = True
+                # This clock is written once a run; the recorded seconds say how far it has come.
                 clock += self.run.get("seconds", 0)
         if name in entries:
             clock = entries[name][1]
@@ -227,6 +229,7 @@ class CallAccounting:
         self.added = add_records(self.added, {**amounts, "seconds": now - self._since})
         self._since = now
         if self._task is not None:
+            # A new dict, because a copy of the context shares the old one.
             entries = {**_node_entries(self._task), self._name: (self.added, now)}
             _NODE.set((self._task, entries))
         if self._updates is not None:

@@ -57,7 +57,7 @@ class GrepArguments(BaseModel):
     output_mode: Mode = Field("files_with_matches", description="What to return.")
 
 
-class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
     """Gives the model `glob_search` and `grep_search` over the files of one folder.
 
     Paths begin at the folder, which is "/" for the model. `..` is rejected, `~` is a name like any

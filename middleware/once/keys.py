@@ -48,7 +48,7 @@ def run_id(thread: Any, state: Mapping[str, Any]) -> str:
 def configurable_of(request: ToolCallRequest) -> Mapping[str, object]:
     """The coordinates of the run that makes a call."""
     config: Any = getattr(request.runtime, "config", None) or {}
-    configurable: Mapping[str, Any] = config.get("configurable") or {}
+    configurable: Mapping[str, object] = config.get("configurable") or {}
     return configurable
 
 

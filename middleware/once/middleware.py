@@ -55,7 +55,7 @@ _REJECTION: Final = "Error: {unknown} A person decided not to run it again."
 _UNDONE: Final = "Error: {effect}, was done, and has been undone since."
 
 
-class OnceState(AgentState[Any]):
+class OnceState(AgentState):
     """State of agents whose effects can be undone.
 
     Attributes:

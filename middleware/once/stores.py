@@ -105,6 +105,7 @@ class SqliteEffects:
         """Insert a record if its key is new, or return the existing one."""
         while True:
             with self._lock, closing(self._execute(_INSERT, *astuple(effect))) as cursor:
+                # The count is 0 if the key exists: the statement does nothing then.
                 if cursor.rowcount == 1:
                     return None
             # Another process may release the record between the two statements.
@@ -143,10 +144,14 @@ class SqliteEffects:
         # A connection must not be used in a process that was forked after it was opened.
         if self._connection is None or self._process != os.getpid():
             self._process = os.getpid()
+            # Without an isolation level each statement commits by itself; sqlite3 would begin a
+            # transaction before each INSERT and leave it open.
             self._connection = sqlite3.connect(
                 self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
             )
+            # In this mode, readers in other processes do not block the one that writes.
             self._connection.execute("PRAGMA journal_mode = WAL")
+            # With NORMAL, the last commits in WAL mode may be lost at a power failure.
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_TABLE)
         return self._connection.execute(statement, values)

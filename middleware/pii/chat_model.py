@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -21,6 +22,8 @@ from langgraph.constants import TAG_NOSTREAM
 from .messages import AnswerStream, Guard
 
 Stop = list[str] | None
+RunManager = CallbackManagerForLLMRun | None
+AsyncRunManager = AsyncCallbackManagerForLLMRun | None
 """The words at which a model stops."""
 
 _SILENT_CONFIG: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
@@ -97,7 +100,9 @@ class GuardedChatModel(BaseChatModel):
         # Traces and events show the model that the user chose, not this wrapper.
         return dict(getattr(self.inner, "_serialized", None) or super()._serialized)
 
-    def _should_stream(self, *, async_api: bool, run_manager: Any = None, **kwargs: Any) -> bool:
+    def _should_stream(
+        self, *, async_api: bool, run_manager: RunManager | AsyncRunManager = None, **kwargs: Any
+    ) -> bool:
         # A model that does not stream answers with a message. As a chunk, arguments that were cut
         # off would turn into a valid call, because LangChain completes the JSON of chunks.
         return isinstance(self.inner, BaseChatModel) and self.inner._should_stream(
@@ -105,7 +110,7 @@ class GuardedChatModel(BaseChatModel):
         )
 
     def _should_use_protocol_streaming(
-        self, *, async_api: bool, run_manager: Any = None, **kwargs: Any
+        self, *, async_api: bool, run_manager: RunManager | AsyncRunManager = None, **kwargs: Any
     ) -> bool:
         return super()._should_use_protocol_streaming(
             async_api=async_api, run_manager=run_manager, **kwargs
@@ -127,7 +132,11 @@ class GuardedChatModel(BaseChatModel):
         return self._described._get_ls_params(stop=stop, **kwargs)
 
     def _generate(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: RunManager = None,
+        **kwargs: Any,
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
             return self._redact(self.inner._generate(messages, stop=stop, **kwargs))
@@ -136,7 +145,11 @@ class GuardedChatModel(BaseChatModel):
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     async def _agenerate(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
             return self._redact(await self.inner._agenerate(messages, stop=stop, **kwargs))
@@ -155,7 +168,11 @@ class GuardedChatModel(BaseChatModel):
         return ChatResult(generations=generations, llm_output=result.llm_output)
 
     def _stream(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: RunManager = None,
+        **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         answer = AnswerStream(self.guard)
         for chunk in self.inner._stream(messages, stop=stop, **kwargs):
@@ -163,7 +180,11 @@ class GuardedChatModel(BaseChatModel):
         yield from answer.close()
 
     async def _astream(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         answer = AnswerStream(self.guard)
         async for chunk in self.inner._astream(messages, stop=stop, **kwargs):

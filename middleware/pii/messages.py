@@ -207,7 +207,7 @@ class Guard:
             return message
         return message.model_copy(update={"name": self.rule.apply(message.name)})
 
-    def redact_result(self, result: Any) -> Any:
+    def redact_result(self, result: Any) -> object:
         """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
         if isinstance(result, list):
             return [self.redact_result(item) for item in result]
@@ -227,7 +227,7 @@ class Guard:
                 convert_to_messages(value if isinstance(value, list) else [value])
             )
 
-        update: Any = result.update
+        update: object = result.update
         if isinstance(update, Mapping):
             update = {key: redact_messages(key, value) for key, value in update.items()}
         elif isinstance(update, Sequence) and not isinstance(update, str):
@@ -236,7 +236,7 @@ class Guard:
             return result
         return replace(result, update=update)
 
-    def redact_calls(self, blocks: Any, invalid: Sequence[InvalidToolCall]) -> Any:
+    def redact_calls(self, blocks: object, invalid: Sequence[InvalidToolCall]) -> Any:
         """Redact the calls among content blocks or tool calls; `invalid` are those of the message.
 
         Calls that are not among `invalid` are redacted as the guard says.
@@ -250,7 +250,7 @@ class Guard:
 
     def redact_raw_calls(
         self, extras: Mapping[str, object], invalid: Sequence[InvalidToolCall]
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Redact the calls in `additional_kwargs`."""
 
         def redact(calls: object) -> object:
@@ -422,7 +422,7 @@ class AnswerStream:
         Only at the end it is known which of them cannot be read.
         """
         calls: Any = ""
-        content: Any = message.content
+        content: object = message.content
         if isinstance(content, list):
             # Calls that the provider runs stay before their results if the guard may leave them.
             is_held = is_call if self._guard.redacts_calls else _is_client_call
@@ -434,12 +434,16 @@ class AnswerStream:
             return message
         fields = {"content": calls, EXTRAS: raw_calls, "tool_call_chunks": message.tool_call_chunks}
         self._calls.append(AIMessageChunk(**fields))
-        empty: dict[str, Any] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
+        empty: dict[str, object] = {
+            "tool_call_chunks": [],
+            "tool_calls": [],
+            "invalid_tool_calls": [],
+        }
         extras = {key: value for key, value in extras.items() if key not in raw_calls}
         return message.model_copy(update={**empty, "content": content, EXTRAS: extras})
 
 
-def _is_empty_block(block: Any) -> bool:
+def _is_empty_block(block: object) -> bool:
     """Return True if all text of a block is held back, and it contains nothing else."""
     if isinstance(block, dict):
         values = [value for key, value in block.items() if key not in ("type", "index")]

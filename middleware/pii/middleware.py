@@ -42,7 +42,7 @@ from .messages import Guard, has_role, redact_message, redact_value
 _MAX_MODELS = 16
 
 
-class PIIState(AgentState[Any]):
+class PIIState(AgentState):
     """State of an agent whose input is guarded.
 
     Attributes:

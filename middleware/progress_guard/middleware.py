@@ -56,7 +56,7 @@ RUNS = 1024
 """Maximum number of active runs whose beginning is known; the oldest is forgotten."""
 
 
-class ProgressGuardState(AgentState[Any]):
+class ProgressGuardState(AgentState):
     """State of an agent with a progress guard.
 
     Attributes:
@@ -234,6 +234,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
             return response
         if repetition and repetition.excess >= self.answer_after - self.remark_after:
             reason = reason or str(repetition)
+            # A hook sends the answers back, so one more answer would not end the run.
             if repetition.kind == "answers":
                 raise NoProgressError(
                     str(repetition), "Let the hook that jumps back give up after a few attempts."

@@ -127,7 +127,7 @@ class Comparison:
     polling_tools: Mapping[str, int]
     ignored_tools: Collection[str]
     ignored_arguments: Collection[str]
-    result_key: Callable[[ToolMessage], Any] | None
+    result_key: Callable[[ToolMessage], object] | None
 
     def is_progress(self, messages: Sequence[Any]) -> bool:
         """Return True if the last turn certainly repeats nothing, as nearly all do.
@@ -279,7 +279,7 @@ class Comparison:
         return bool(keys[0] == keys[1])
 
 
-def _is_same_json(first: Any, other: Any) -> bool:
+def _is_same_json(first: object, other: object) -> bool:
     """Return True if two values are the same JSON; in Python, also 1 == 1.0 == True."""
     if isinstance(first, dict) and isinstance(other, dict):
         return first.keys() == other.keys() and all(

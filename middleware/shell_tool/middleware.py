@@ -44,7 +44,7 @@ class ShellInput(BaseModel):
         return {"command": None, **arguments} if isinstance(arguments, dict) else arguments
 
 
-class ShellState(AgentState[Any]):
+class ShellState(AgentState):
     """State of an agent with a shell.
 
     Attributes:
@@ -199,6 +199,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
             self._sessions.submit(key, ShellSupervisor.ensure) if self._starts_with_run else None
         )
         if _thread_id(runtime) is None:
+            # Without a thread nothing resumes the run: its session ends when its state is gone.
             lease = _Lease(key)
             finalize(lease, self._sessions.discard, key).atexit = False
             key = lease
@@ -265,6 +266,7 @@ def _parse_settings(
         if not isinstance(root, str | os.PathLike) or not str(root):
             raise ValueError(f"{problem} {root!r}. Leave it out for a temporary one.")
         workspace_root, root = root, Path(root).resolve()
+        # The folder need not exist yet, but it cannot be made below a file.
         nearest = next(path for path in (root, *root.parents) if path.exists())
         if not nearest.is_dir():
             raise ValueError(

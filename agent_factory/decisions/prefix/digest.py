@@ -106,6 +106,7 @@ def digest_of(message: Any) -> Digest:
     if kind == "tool":
         more = f"{message.tool_call_id} {message.status}"
     elif kind == "ai" or kind == "AIMessageChunk":
+        # A message from a stream is an AIMessageChunk; a provider reads it as the same answer.
         kind, calls = "ai", message.tool_calls
         if message.invalid_tool_calls:
             calls = [*calls, *message.invalid_tool_calls]
@@ -240,6 +241,7 @@ class PrefixReader:
             ):
                 return Prefix(head, messages)
         prefix = self.read(request, messages)
+        # Without what belongs to the run: the reader outlives it, and would keep its state alive.
         self._last = request.override(messages=(), state=None, runtime=None), prefix.head
         return prefix
 
@@ -302,6 +304,7 @@ def digests_among(
         return digests + tuple(map(digest_of, messages[count:]))
     same = list(map(is_, messages, previous))
     at = same.index(False) if False in same else len(same)
+    # By ids of objects, not of messages: both lists are alive, so no id is used twice.
     by_id = dict(zip(map(id, previous[at:]), digests[at:], strict=True))
     rest = [by_id.get(id(message)) or digest_of(message) for message in messages[at:]]
     return digests[:at] + tuple(rest)

@@ -111,6 +111,7 @@ class PrefixTracker:
                 if len(self._threads) > self.THREADS:
                     self._threads.popitem(last=False)
             self._threads.move_to_end(key)
+            # Taken out: only a run that goes on with the same objects puts it back.
             read = self._read.pop(key, ([], ()))
         changes: list[PrefixChange] = []
         previous, digests = read
@@ -145,6 +146,7 @@ class PrefixTracker:
         return (
             bool(previous)
             and sent_request.given is request.messages is sent_request.messages
+            # The places are the thread, the repair, each layer, and what is sent.
             and len(places) == len(inner) + 3
             and places[0] is places[-1]
             and all(inner_request is request for inner_request in inner)
@@ -200,10 +202,12 @@ class PrefixTracker:
             # in each call. The thread's own messages stay.
             if index and part == "messages" and change.at == len(old[-1].messages) - 1:
                 continue
+            # Places 0 and 1 are the thread and the repair; the layers follow.
             culprit = layers.get(index - 2, REPAIR)
             if index == 0 and (thread_change := change_of(part, old[0], new[0])) is not None:
                 edits = [edit.culprit for edit in thread.edits if edit.at <= thread_change.at]
                 culprit = edits[-1] if edits else INPUT
+            # Without the provider's count of tokens, their number is estimated by characters.
             rate = scale or 1 / CHARACTERS_PER_TOKEN
             lost_tokens, tokens = round((cached - change.kept) * rate), round(cached * rate)
             followers: tuple[str, ...] = ()
