@@ -154,7 +154,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
             changes["tools"] = [tool_with_mark if tool is last_tool else tool for tool in tools]
         return request.override(**changes) if changes else request
 
-    def _blocks(self, content: Any) -> list[Any]:
+    def _blocks(self, content: object) -> list[object]:
         """Content as blocks, with a mark at the last one."""
         *before, last = _as_blocks(content)
         return [*before, {**last, _MARK: self._mark}]

@@ -330,7 +330,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         if old := self._messages_to_summarize(call):
             yield from self._replace(call, old)
 
-        def summarize(inner: ModelRequest[Any], _: Any) -> Flow[Reduction]:
+        def summarize(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Summarize half of the request."""
             call.request = inner
             older = self._older_half(call)

@@ -338,7 +338,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             limits = limits_on(message, self._limit)
             if not all(has_room(limit, counts, most) for limit in limits):
                 refusals_now = refusals(calls_in_order(call, message, tail), limits, counts)
-        update: dict[str, Any] = _stop_update(refusals_now) if refusals_now else {}
+        update: dict[str, object] = _stop_update(refusals_now) if refusals_now else {}
         if call["id"] in refusals_now:
             limit, counts_then = refusals_now[call["id"]]
             return Command(update={"messages": [limit.refusal(call, counts_then)], **update})
@@ -456,7 +456,7 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
     return result
 
 
-def _writes(result: Any) -> Iterator[tuple[str, object]]:
+def _writes(result: object) -> Iterator[tuple[str, object]]:
     """Yield the keys and values that the result of a call writes to the state."""
     for part in result if isinstance(result, list) else [result]:
         if not isinstance(part, Command):

@@ -234,7 +234,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         conversation = "\n".join(_shortened(render(message)) for message in visible)
         task = f"Choose the tools for the last message of this conversation:\n\n{conversation}"
         text, problem = task, ""
-        answer: Any = None
+        answer: object = None
         for _ in range(self.max_retries + 1):
             answer = yield Invoke(chooser, [system, HumanMessage(text)], _MODEL_CONFIG)
             selected_names, problem = choice_among(

@@ -38,7 +38,13 @@ class DecisionFields(TypedDict, total=False):
 
 
 def decision_fields(
-    owner: str, hook: str, outcome: Outcome, detail: str = "", *, request: Any = None, **more: Any
+    owner: str,
+    hook: str,
+    outcome: Outcome,
+    detail: str = "",
+    *,
+    request: object = None,
+    **more: object,
 ) -> DecisionFields:
     """Return the fields of a decision; for a tool call, `request` tells which call it is."""
     call = getattr(request, "tool_call", None)
@@ -87,7 +93,7 @@ def _update_of(result: Any) -> dict[str, object]:
     return dict((result.update if isinstance(result, Command) else result) or {})
 
 
-def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
+def _changed(update: Mapping[str, object]) -> tuple[str, ...]:
     changed = []
     for key, value in update.items():
         if key == "messages":

@@ -103,8 +103,8 @@ def _observe(
     reasons: list[str] | None,
     on_end: OnEnd,
     call: Callable[..., Any],
-    *arguments: Any,
-) -> Any:
+    *arguments: object,
+) -> object:
     """Make a call, sync or async, and pass its result or exception to `on_end`.
 
     Inside it, `_here` knows the place where the context is lost, and reasons are added to a list.
@@ -129,11 +129,11 @@ def _observe(
         finally:
             _enter(*before)
 
-    def finish(value: Any) -> object:
+    def finish(value: object) -> object:
         on_end(value, None)
         return value
 
-    def fail(error: BaseException) -> Any:
+    def fail(error: BaseException) -> object:
         on_end(None, error)
         raise error
 

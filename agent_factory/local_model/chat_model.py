@@ -293,7 +293,7 @@ class LocalChatModel(BaseChatModel):
         messages: Sequence[BaseMessage],
         stop: str | Sequence[str] | None,
         options: Mapping[str, Any],
-    ) -> tuple[AIMessage | None, dict[str, Any], UsageMetadata]:
+    ) -> tuple[AIMessage | None, dict[str, object], UsageMetadata]:
         """A tool call or a question; without one, the request for an answer. And the usage."""
         turn = read_turn(messages)
         schema = response_schema(options.get("response_format"))
@@ -333,7 +333,7 @@ def json_schema_of(schema: Any) -> dict[str, object]:
     return json_schema
 
 
-def response_schema(response_format: object) -> Mapping[str, Any] | None:
+def response_schema(response_format: object) -> Mapping[str, object] | None:
     """The JSON schema in a `response_format` setting; None for plain text."""
     if response_format is None or response_format == {"type": "text"}:
         return None

@@ -181,7 +181,7 @@ class Engine:
         stop_event = threading.Event()
         pieces: queue.SimpleQueue[object] = queue.SimpleQueue()
 
-        def receive(piece: Any) -> bool:
+        def receive(piece: object) -> bool:
             pieces.put(piece)
             return stop_event.is_set()  # true ends the engine's work
 
@@ -214,7 +214,7 @@ class Engine:
         finally:
             connection.close()
 
-    def _call(self, request: Mapping[str, object], *receive: Callable[[Any], bool]) -> object:
+    def _call(self, request: Mapping[str, object], *receive: Callable[[object], bool]) -> object:
         with self._lock:
             server = self.load()
             chat = "messages" in request

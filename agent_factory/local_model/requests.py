@@ -227,7 +227,7 @@ def _json(schema: Schema) -> str:
     return "%json " + json.dumps({**bounded(schema), "x-guidance": COMPACT}, ensure_ascii=False)
 
 
-def bounded(schema: Schema) -> dict[str, object]:
+def bounded(schema: Schema) -> dict[str, Any]:
     """The schema without what the engine can't follow, and with an end to every value."""
     kinds = schema.get("type", ())
     unknown_types = [

@@ -121,7 +121,7 @@ def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def offered_tools(
-    tools: Sequence[object] | None, tool_choice: Any
+    tools: Sequence[object] | None, tool_choice: object
 ) -> tuple[Sequence[Function], bool]:
     """The functions that the model may call, and whether it must."""
     functions = [tool["function"] for tool in openai_tools(tools or ())]

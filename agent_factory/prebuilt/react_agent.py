@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 def react_spec(
     *,
-    model: Any,
+    model: object,
     tools: Any,
     prompt: Any,
     response_format: object,
-    hooks: Mapping[str, Any],
+    hooks: Mapping[str, object],
     state_schema: object,
     together: bool,
     name: str | None,

@@ -62,7 +62,7 @@ class Extraction:
     """The call that asks for the structured response, once, after the loop."""
 
     model: CanInvoke | ChosenModel
-    response_format: Any  # a schema, or a pair of system prompt and schema
+    response_format: object  # a schema, or a pair of system prompt and schema
     view: View
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from agent_factory.prebuilt.react_errors import (
     ReactPathNotSupported,
 )
 
-_INJECTED: Mapping[str, Callable[[], Any]] = {
+_INJECTED: Mapping[str, Callable[[], object]] = {
     "config": get_config,
     "runtime": get_runtime,
     "store": lambda: get_runtime().store,
@@ -63,7 +63,7 @@ class StateFunction:
         call = self._call(input)
         return await (call() if self._asynchronous else run_in_executor(None, call))
 
-    def _call(self, input: Any) -> Callable[[], Any]:
+    def _call(self, input: object) -> Callable[[], Any]:
         return partial(self._function, input, **{name: _INJECTED[name]() for name in self._wants})
 
 
@@ -121,7 +121,7 @@ def read_model(value: object) -> Runnable[Any, Any] | ChosenModel:
 
 
 def takes_tools(
-    model: Runnable[object, object], tools: Sequence[BaseTool], provider_tool_count: int
+    model: Runnable[Any, Any], tools: Sequence[BaseTool], provider_tool_count: int
 ) -> bool:
     """Return True if the agent binds the tools to the model; otherwise they are bound already.
 

@@ -50,7 +50,7 @@ class AgentStateWithStructuredResponsePydantic(AgentStatePydantic):
     structured_response: dict[str, Any] | BaseModel | None = None
 
 
-def chosen_schema(schema: Any, *, structured: bool) -> type[Any]:
+def chosen_schema(schema: Any, *, structured: bool) -> type[object]:
     """The user's schema, or the default one."""
     if schema is None:
         return AgentStateWithStructuredResponse if structured else AgentState

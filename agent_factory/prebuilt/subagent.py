@@ -83,7 +83,7 @@ def agent_tool(agent: Any, *, name: str | None = None, description: str) -> Base
     def ask(request: str, config: RunnableConfig) -> object:
         return run(agent.invoke, request, config)
 
-    async def aask(request: str, config: RunnableConfig) -> Any:
+    async def aask(request: str, config: RunnableConfig) -> object:
         return await run(agent.ainvoke, request, config)
 
     return StructuredTool(

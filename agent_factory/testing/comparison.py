@@ -36,7 +36,7 @@ _MESSAGE_FIELDS = (
 _MAX_CHARACTERS = 60  # of a value in the description of a difference
 
 
-def normalize(value: Any) -> Any:
+def normalize(value: object) -> Any:
     """The value as plain data that is equal for runs that did the same.
 
     >>> from langchain_core.messages import AIMessage
@@ -88,7 +88,7 @@ def _parts(value: object) -> object:
 
 @_parts.register
 def _(message: BaseMessage) -> object:
-    parts: dict[str, Any] = {"type": message.type}
+    parts: dict[str, object] = {"type": message.type}
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
         if value or name == "content":
@@ -119,7 +119,7 @@ def _not_empty(items: dict[str, object]) -> dict[str, object]:
     return {name: item for name, item in items.items() if item not in (None, (), [], {})}
 
 
-_PARTS: dict[type[Any], Callable[[Any], Any]] = {
+_PARTS: dict[type[object], Callable[[Any], object]] = {
     RemoveMessage: lambda _: {"type": "remove"},
     ToolCallRequest: lambda request: _tool_call(request.tool_call),
     Interrupt: lambda interrupt: {"interrupt": interrupt.value},

@@ -59,11 +59,11 @@ DONE = "Done."
 
 def in_langgraph(
     work: Callable[[RunnableConfig], Any],
-    context: Any = None,
+    context: object = None,
     store: BaseStore | None = None,
     config: Mapping[str, Any] | None = None,
     resume: Sequence[object] = (),
-) -> Flow[Any]:
+) -> Flow[object]:
     """Call `work`, sync or async, in a LangGraph run, and again for each answer in `resume`."""
     outcome: object = None
 
@@ -75,7 +75,7 @@ def in_langgraph(
             outcome = error
             raise
 
-    def harness(_: Any) -> None:
+    def harness(_: object) -> None:
         drive(attempt(), work, throw_signals=True)
 
     async def aharness(_: object) -> None:

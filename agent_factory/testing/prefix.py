@@ -110,9 +110,9 @@ async def aassert_stable_prefix(
 
 def _changes(
     agent: Any,
-    conversation: Sequence[Any],
+    conversation: Sequence[object],
     allow: Collection[str],
-    context: Any,
+    context: object,
     config: Mapping[str, Any] | None,
 ) -> Flow[list[tuple[int, Decision]]]:
     """Run the conversation; return each change that is not allowed, with its turn."""

@@ -156,7 +156,7 @@ class RecordedTools(AgentMiddleware):
         for line in cassette.results:
             key = _key(line["tool"], line["args"], line["id"])
             self._results[key].append(line["result"])
-        self._visible_results: dict[str, list[Any]] = defaultdict(list)
+        self._visible_results: dict[str, list[object]] = defaultdict(list)
         for entry in cassette.entries:
             counts: Counter[str] = Counter()
             request = convert_to_messages(entry["request"].get("messages", ()))

@@ -74,7 +74,7 @@ class ReplayedError(RuntimeError):
         self.kind = kind
 
 
-def _json_line(data: dict[str, Any], *, sort_keys: bool = True) -> str:
+def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
     # The repr of an object would hold its address in memory, which differs from run to run.
     def default(value: Any) -> str:
         return f"<{type(value).__name__}>"
@@ -176,7 +176,7 @@ def record(
     return recording
 
 
-def _input_data(item: object) -> dict[str, Any]:
+def _input_data(item: object) -> dict[str, object]:
     """An input of a run as plain data."""
     if isinstance(item, Command) and item.resume is not None:
         return dict(json.loads(_json_line({"resume": normalize(item.resume)}, sort_keys=False)))

@@ -161,7 +161,7 @@ class ReplayReport:
             yield run.name, str(run.verdict), *_changes(run.recorded, run.replayed)
         yield "all", "", *_changes(self.recorded, self.replayed)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, object]:
         """The report as plain values for JSON."""
         counts = Counter(str(run.verdict) for run in self.runs)
         runs = [run.to_data() for run in self.runs]

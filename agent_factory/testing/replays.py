@@ -246,8 +246,8 @@ def _replay_all(
 class _Options:
     """The options of `replay_recording`, with their defaults."""
 
-    context: Any = None
-    config: Mapping[str, Any] | None = None
+    context: object = None
+    config: Mapping[str, object] | None = None
     run_tools: bool | Collection[str] = False
     price: Price | None = None
     redact: Redact | None = None

@@ -124,7 +124,7 @@ def messages(
             least = 1 if end in ("tool", "calls") else 0
             for _ in range(0 if end == "user" else draw(st.integers(least, 2))):
                 content = draw(text)
-                tool_calls: list[Any] = []
+                tool_calls: list[object] = []
                 results: list[AnyMessage] = []
                 for index, (name, values, result, status) in enumerate(draw(calls)):
                     id_ = f"call-{len(conversation)}-{index}"

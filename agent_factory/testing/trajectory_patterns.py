@@ -87,7 +87,7 @@ class Condition:
     sign: str
     value: Any
 
-    def problem(self, args: Mapping[str, Any]) -> str:
+    def problem(self, args: Mapping[str, object]) -> str:
         """Reason why arguments do not meet it; empty if they do."""
         if self.key not in args:
             return f"{self.key} is missing"
@@ -149,7 +149,7 @@ class StepPattern:
 class Ordered:
     """Parts of which each is over before the next begins, in an earlier turn: `a < b`."""
 
-    parts: Sequence[Any]
+    parts: Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Choice:
 class Repeat:
     """A part, so many times; without an upper limit, `most` is None."""
 
-    part: Any
+    part: object
     least: int
     most: int | None
 

@@ -94,7 +94,7 @@ def _handled_types(handler: Callable[..., object]) -> tuple[type[Exception], ...
 
 
 def invocation_error(
-    error: ValidationError, name: str, args: dict[str, Any], injected: frozenset[str]
+    error: ValidationError, name: str, args: dict[str, object], injected: frozenset[str]
 ) -> Exception:
     """Return a ToolInvocationError for a ValidationError, or itself if the tool was running.
 

@@ -25,7 +25,7 @@ CONTAINERS = frozenset({dict, list, set})
 """Types that `copy_containers` copies, at any depth; all else in a state is shared. Measured on a
 thread of 1,000 messages: 0.03 ms, where copying the messages as well takes 16 ms and more."""
 
-_KINDS: tuple[type[Any], ...] = (InjectedState, InjectedStore, ToolRuntime)
+_KINDS: tuple[type[object], ...] = (InjectedState, InjectedStore, ToolRuntime)
 
 RUNTIME = "runtime"
 """A parameter of this name receives the ToolRuntime, whatever its type."""
@@ -243,7 +243,7 @@ def copy_containers(state: object) -> object:
     return state
 
 
-def _copied(value: Any, copies: dict[int, Any]) -> Any:
+def _copied(value: Any, copies: dict[int, object]) -> Any:
     """Copy a container at any depth; an object that occurs twice is copied once."""
     if type(value) not in CONTAINERS:
         return value

@@ -49,7 +49,7 @@ class Toolbox:
     """The tools of an agent, sorted."""
 
     client: dict[str, BaseTool]  # that the agent runs, by name
-    provider: tuple[dict[str, Any], ...]  # that the provider runs, in its format
+    provider: tuple[dict[str, object], ...]  # that the provider runs, in its format
     owners: dict[str, str]  # names of the middleware that bring tools, by name of the tool
     node: LangGraphToolNode | None = None  # if the author of the agent brought one
     is_bound: bool = False  # whether the tools are bound to the model already

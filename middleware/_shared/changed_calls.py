@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -50,7 +49,7 @@ class Decisions:
     settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
 
 
-_of_task: ContextVar[dict[Any, Decisions] | None] = ContextVar("decisions_of_task", default=None)
+_of_task: ContextVar[dict[object, Decisions] | None] = ContextVar("decisions_of_task", default=None)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class Called:
 class _InOwnGraph:
     """A flow in a graph, whose checkpoint holds what the flow returned and for which key."""
 
-    flow: Callable[[], Flow[Any]]
+    flow: Callable[[], Flow[object]]
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         @entrypoint()

@@ -43,7 +43,7 @@ _ANSWER_FORMAT: Final = """\
 Answer with a JSON object and nothing else, such as {"reason": "...", "probability": 0.1}: a \
 reason in one sentence, and the probability from 0 to 1 that the call is risky or not covered."""
 
-_SCHEMA: Final[dict[str, Any]] = {
+_SCHEMA: Final[dict[str, object]] = {
     "title": "RiskJudgement",
     "description": "How risky a tool call is.",
     "type": "object",
@@ -177,7 +177,7 @@ def document_of(request: ToolCallRequest) -> str:
     return json.dumps(document, default=str, ensure_ascii=False, indent=1)
 
 
-def judgement(answer: Any) -> tuple[float, str]:
+def judgement(answer: object) -> tuple[float, str]:
     """The probability and the reason in an answer; ValueError if it has no probability."""
     fields = structured_answer(answer, "{}")
     probability: Any = fields.get("probability") if isinstance(fields, Mapping) else None

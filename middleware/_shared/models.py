@@ -69,7 +69,7 @@ _DATA_KEYS = {
 """
 
 
-def given_model(argument: str, model: Any) -> Any:
+def given_model(argument: str, model: object) -> Any:
     """The chat model that a user passed as an `argument`, which may be a "provider:name"."""
     if not isinstance(model, str | Runnable):
         raise TypeError(f"{argument} must be a chat model or 'provider:name', got {model!r}.")
@@ -93,14 +93,14 @@ def text_of(answer: object) -> str:
     return answer.strip()
 
 
-def unbound(model: Any) -> object:
+def unbound(model: object) -> object:
     """The chat model inside its bindings."""
     while isinstance(model, RunnableBinding):
         model = model.bound
     return model
 
 
-def model_name(model: Any) -> str | None:
+def model_name(model: object) -> str | None:
     """The name that a chat model has at its provider; None if it has none."""
     names = (getattr(model, key, None) for key in ("model_name", "model", "model_id"))
     return next((name for name in names if isinstance(name, str)), None)

@@ -49,7 +49,7 @@ _Steps = tuple[tuple[str, Free], ...]
 class _Ladder:
     """The steps of all layers around one model call, the outermost layer's first."""
 
-    state: Any  # the state of the call: a nested agent has another one, and so its own ladder
+    state: object  # the state of the call: a nested agent has another one, and so its own ladder
     steps: _Steps = ()
     done: tuple[str, ...] = ()
     rounds: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -65,9 +65,9 @@ def list_messages(messages: Sequence[AnyMessage]) -> str:
     return "\n".join(lines)
 
 
-def whole_text(message: BaseMessage, content: Any) -> str:
+def whole_text(message: BaseMessage, content: object) -> str:
     """Everything that a message says, as text: strings as they are, the rest as JSON."""
-    calls: dict[str, Any] = {}
+    calls: dict[str, object] = {}
     if isinstance(message, AIMessage):
         for key in ("tool_calls", "invalid_tool_calls"):
             if raw := getattr(message, key):

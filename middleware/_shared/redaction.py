@@ -461,7 +461,7 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
         return Detector(find, settle)
     if isinstance(detector, str | re.Pattern):
         regex = require("regex", "A regular expression as a detector")
-        source: Any = detector if isinstance(detector, str) else detector.pattern
+        source: object = detector if isinstance(detector, str) else detector.pattern
         if not isinstance(source, str):
             raise ValueError(f"detector of {pii_type!r} must match strings, got {source!r}.")
         # The two packages number their flags differently.

@@ -46,7 +46,7 @@ NOT_TRANSIENT: Final = (AgentFactoryError, ContextOverflowError, ToolInvocationE
 that do not fit, a conversation that is too long. A base class such as Exception does not cover
 them; naming their class, or a predicate, does."""
 
-_DEPRECATED: Final[Mapping[Any, Literal["continue", "error"]]] = {
+_DEPRECATED: Final[Mapping[object, Literal["continue", "error"]]] = {
     "raise": "error",
     "return_message": "continue",
 }

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 
-def structured_model(model: Any, schema: dict[str, Any]) -> tuple[Any, bool]:
+def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:
     """The model with structured output, or the model itself and False if it has none."""
     try:
         return model.with_structured_output(schema, include_raw=True), True

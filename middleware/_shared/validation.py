@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 
-def check_count(name: str, value: Any, least: int = 0, *, required: bool = False) -> None:
+def check_count(name: str, value: object, least: int = 0, *, required: bool = False) -> None:
     """Check that an argument is a whole number; None passes unless it is required."""
     if value is None and not required:
         return

@@ -293,7 +293,7 @@ class LedgerHandler(BaseCallbackHandler):
             self._prices.cost(model, usage_of(1, 1))
         self._calls[run_id] = model, messages
 
-    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: object) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Record the response; counts of tokens that the model does not report are estimated."""
         model, messages = self._calls.pop(run_id, (ModelName("", None), []))
         count = count_tokens_approximately

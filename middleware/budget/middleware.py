@@ -580,7 +580,7 @@ def _output_tokens_left(account: Account, need: Spent, price: float) -> float | 
     return max(min(left), 0) if left else None
 
 
-def _checked_answer(minimum: Mapping[str, float], response: Any) -> Any:
+def _checked_answer(minimum: Mapping[str, float], response: Any) -> object:
     """The answer to a BudgetRequest, if it raises every limit that is used up and no other."""
     if response["type"] == "stop":
         return response

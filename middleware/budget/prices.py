@@ -158,7 +158,7 @@ class Prices:
             price = self._prices.get(model.name)
             return price.of(usage) if price else _listed_cost(model, usage)
         try:
-            cost: Any = self._prices(model.name, usage)
+            cost: object = self._prices(model.name, usage)
         except LookupError:
             return None
         if cost is None:

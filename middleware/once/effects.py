@@ -183,7 +183,7 @@ def check_released(earlier: Effect, attempt: str) -> None:
         )
 
 
-def stored(operation: Callable[..., object], *args: Any) -> Flow[Any]:
+def stored(operation: Callable[..., object], *args: object) -> Flow[Any]:
     """Call a method of a store; its failure is not one of the tool."""
     try:
         return (yield Invoke(Called(operation), args))

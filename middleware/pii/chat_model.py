@@ -73,7 +73,7 @@ class GuardedChatModel(BaseChatModel):
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
         """Return the other model's own, without the guard: its result is parsed, not text."""
-        structured: Runnable[object, object] = self.inner.with_structured_output(schema, **kwargs)
+        structured: Runnable[Any, Any] = self.inner.with_structured_output(schema, **kwargs)
         return structured
 
     def get_token_ids(self, text: str) -> list[int]:

@@ -131,7 +131,7 @@ def redact_message(message: MessageT, redact: Redact) -> MessageT:
     return message.model_copy(update=changed) if changed else message
 
 
-def redact_value(value: Any, redact: Redact) -> Any:
+def redact_value(value: object, redact: Redact) -> Any:
     """Redact every string in a JSON value, including the keys of dicts."""
     if isinstance(value, str):
         return redact(value)

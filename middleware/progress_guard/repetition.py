@@ -21,7 +21,7 @@ class Turn(NamedTuple):
     """The calls of a turn, and where its results are; an answer is a call without a name."""
 
     calls: Sequence[Any]
-    messages: Sequence[Any]
+    messages: Sequence[object]
     at: int
 
     def result(self, call: Any) -> ToolMessage | None:

@@ -128,7 +128,7 @@ class Session(threading.Thread):
             if self._sessions.get(self._key) is self:
                 self._sessions.pop(self._key, None)  # `discard`, without the lock, may be first
 
-    def _next_job(self) -> Job[Any] | None:
+    def _next_job(self) -> Job[object] | None:
         """Wait for the next job; return None if the session is idle, retired or abandoned."""
         policy = self._supervisor.settings.policy
         deadline = time.monotonic() + policy.idle_timeout

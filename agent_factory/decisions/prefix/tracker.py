@@ -236,7 +236,7 @@ def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
     return before[:-1] == after[: len(before) - 1] and messages == new[0].messages[: len(messages)]
 
 
-def _key(runtime: Runtime[Any]) -> Any:
+def _key(runtime: Runtime[Any]) -> object:
     """Return what identifies the thread of a graph; without one, its run."""
     info = runtime.execution_info
     if info is None or info.thread_id is None:
