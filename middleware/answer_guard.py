@@ -59,13 +59,13 @@ class UnusableAnswerError(TurnError):
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """What is wrong with an answer."""
+    """Fault of an answer."""
 
     kind: Literal["empty", "cut", "malformed"]
     reason: str
 
     def remark(self, message: AIMessage) -> str:
-        """What the model reads when it is asked again."""
+        """Remark that the model reads when it is asked again."""
         calls = [*message.tool_calls, *message.invalid_tool_calls]
         if self.kind == "empty":
             return "[Your last answer was empty. Give your answer in text, or call a tool.]"
@@ -83,7 +83,7 @@ class _Fault:
         return f"[{cut}. Answer again, in at most half the length.]"
 
     def note(self, times: int) -> str:
-        """What the user reads if no answer was usable."""
+        """Note that the user reads if no answer was usable."""
         if self.kind == "cut":
             return "[The answer was cut off at the limit of output tokens.]"
         what = "gave no answer" if self.kind == "empty" else "made a call that could not be read"
@@ -92,7 +92,7 @@ class _Fault:
         )
 
 
-class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     """Asks the model again if its answer is empty, cut off or unreadable.
 
     - *Empty* is an answer without text, calls and other content. Models give one after tool
@@ -156,14 +156,14 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.on_failure = on_failure
         self.keep_failed = keep_failed
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the model until an answer is usable, or no retry is left."""
-        asked, written = request, ""  # the text so far, if cut answers are continued
+        next_request, text_so_far = request, ""  # the second if cut answers are continued
         failed: list[dict[str, Any]] = []
         longest = ""
         while True:
             try:
-                response: ModelResponse[Any] = yield asked
+                response: ModelResponse = yield next_request
             except OutputError as error:  # a cut answer does not fit the schema either
                 if (message := error.ai_message) is None or (fault := _fault(message)) is None:
                     raise
@@ -180,7 +180,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
             failed.append({**record, "usage_metadata": message.usage_metadata})
             if self.keep_failed:
                 failed[-1] |= {"text": str(message.text), "tool_calls": message.tool_calls}
-            longest = max(longest, written + message.text, key=len)
+            longest = max(longest, text_so_far + message.text, key=len)
             if len(failed) > self.max_retries:
                 return self._ended(message, fault, longest, failed)
             may_continue = self.on_cut == "continue" and request.response_format is None
@@ -188,44 +188,44 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState[Any], Any]):
             continues = fault.kind == "cut" and may_continue and message.text and not has_calls
             messages = request.messages
             if continues:
-                written += message.text
-            if written:
+                text_so_far += message.text
+            if text_so_far:
                 remark = HumanMessage(_CONTINUE, additional_kwargs={"lc_source": _SOURCE})
-                messages = [*messages, AIMessage(written), remark]
+                messages = [*messages, AIMessage(text_so_far), remark]
             if not continues:
                 messages = with_remark(messages, fault.remark(message), _SOURCE)
-            asked = request.override(messages=messages)
+            next_request = request.override(messages=messages)
         if not failed:
             return response
         times = f"{len(failed)} time{'s'[: len(failed) - 1]}"
         set_reason(f"asked again {times}, the last for {failed[-1]['reason']}")
-        if written:
-            content: Any = f"{written}{message.text}"
+        if text_so_far:
+            content: Any = f"{text_so_far}{message.text}"
             if isinstance(message.content, list):
-                content = [{"type": "text", "text": written}, *message.content]
-            joined: Any = message.model_copy(update={"content": content})
-            result = [joined if other is message else other for other in response.result]
+                content = [{"type": "text", "text": text_so_far}, *message.content]
+            whole_answer: Any = message.model_copy(update={"content": content})
+            result = [whole_answer if other is message else other for other in response.result]
             response = ModelResponse(result, response.structured_response)
         return with_metadata(response, lambda data: {**data, "failed_answers": failed})
 
     def _ended(
-        self, message: AIMessage, fault: _Fault, text: str, failed: list[dict[str, Any]]
-    ) -> ModelResponse[Any]:
+        self, message: AIMessage, fault: _Fault, text: str, failed: list[dict[str, object]]
+    ) -> ModelResponse:
         """The answer that ends the run although no answer was usable."""
         set_reason(f"no usable answer, the last for {fault.reason}")
         if self.on_failure == "error":
             raise UnusableAnswerError(message, failed)
         # OpenAI's integration repeats the calls in `additional_kwargs`.
-        repeated = ("tool_calls", "function_call")
-        kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in repeated}
+        call_keys = ("tool_calls", "function_call")
+        kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in call_keys}
         update = {
             "content": "\n\n".join(filter(None, [text, fault.note(len(failed))])),
             "additional_kwargs": kwargs,
             "tool_calls": [],
             "invalid_tool_calls": [],
         }
-        ended = ModelResponse([message.model_copy(update=update)])
-        return with_metadata(ended, lambda data: {**data, "failed_answers": failed})
+        last_response = ModelResponse([message.model_copy(update=update)])
+        return with_metadata(last_response, lambda data: {**data, "failed_answers": failed})
 
 
 _CONTINUE = (
@@ -235,11 +235,11 @@ _CONTINUE = (
 
 
 def _fault(message: AIMessage) -> _Fault | None:
-    """What is wrong with an answer; None if it is usable, or refused."""
+    """Fault of an answer; None if it is usable, or refused."""
     if refusal_of(message) is not None:
         return None
-    if (found := fault_of(message)) is not None:
-        return _Fault(*found)
+    if (fault := fault_of(message)) is not None:
+        return _Fault(*fault)
     if message.tool_calls or message.invalid_tool_calls or message.text.strip():
         return None
     kwargs = message.additional_kwargs

@@ -35,7 +35,7 @@ other means. Go on without it, or ask the user."""
 _SOURCE = "auto_mode"
 
 
-class AutoModeMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     """Has a model judge tool calls before they run, and blocks those that are too risky.
 
     Before a listed tool runs, the classifier is asked for the probability that the call is risky,

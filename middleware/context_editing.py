@@ -42,7 +42,7 @@ from agent_factory import (
 
 from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
 from ._shared.models import with_update
-from ._shared.overflow import Freed, call_recovering, plural
+from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import how_to_recall, recall_tool
 from ._shared.summaries import with_summaries
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
@@ -55,13 +55,13 @@ __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware", "Cont
 
 
 class ContextEdits(TypedDict):
-    """What edits have changed in the requests of a thread."""
+    """Changes that edits have made in the requests of a thread."""
 
     changed: list[Any]  # pairs: fields with their new values, and ids of the messages with them
     removed: list[str]  # ids of messages
 
 
-class ContextEditingState(AgentState[Any]):
+class ContextEditingState(AgentState):
     """The state of an agent whose requests are edited.
 
     Attributes:
@@ -156,7 +156,7 @@ class ClearToolUsesEdit:
             return messages
         calls = calls_of_results(messages)
         later = max(self.clear_at_least, self.trigger // 4)
-        marked = {i for i in results if is_cleared(cast(ToolMessage, messages[i]))}
+        cleared_indexes = {i for i in results if is_cleared(cast(ToolMessage, messages[i]))}
         history = _History(
             messages=messages,
             results=results,
@@ -165,17 +165,17 @@ class ClearToolUsesEdit:
             left=[
                 i
                 for i in results
-                if i not in marked
+                if i not in cleared_indexes
                 and messages[i].name not in self.exclude_tools
                 and not (i in calls and calls[i][1]["name"] in self.exclude_tools)
             ],
-            least=later if marked else self.clear_at_least,
+            least=later if cleared_indexes else self.clear_at_least,
         )
         # Each call so far is decided once more, in order: a history that is sent again, without the
         # marks of cleared results, is cleared at the same places. What is before a mark is settled.
-        settled = max(marked, default=-1)
+        last_cleared = max(cleared_indexes, default=-1)
         ends = (*history.answers, len(messages))
-        history.ends = [i for i in ends if i > settled and history.clearable(i, self.keep)]
+        history.ends = [i for i in ends if i > last_cleared and history.clearable(i, self.keep)]
         while (edit := self._next_edit(history, count_tokens)) is not None:
             history.make(edit)
             history.least = later
@@ -193,6 +193,7 @@ class ClearToolUsesEdit:
             if not (old := history.clearable(end, self.keep)):
                 continue
             start = min([*old[:1], *(history.calls[i][0] for i in old if i in history.calls)])
+            # From the first message that changes: what is before it counts the same on both sides.
             shorter = messages[start:end]
             for index in old:
                 result = cast(ToolMessage, messages[index])
@@ -319,54 +320,58 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         check_bool("keep_thread", keep_thread)
         check_state_schema(self, ContextEditingState)
         self.edits = edits
-        excluded = [getattr(edit, "exclude_tools", ()) for edit in edits]
-        self.expected_tools = tuple(dict.fromkeys(name for names in excluded for name in names))
+        name_groups = [getattr(edit, "exclude_tools", ()) for edit in edits]
+        self.expected_tools = tuple(dict.fromkeys(name for names in name_groups for name in names))
         self.token_count_method = token_count_method
         self.token_counter = token_counter
         self.keep_thread = keep_thread
         if not keep_thread:
             self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Call the model with the edited conversation, and store what was edited."""
         state: Any = request.state
-        stored: ContextEdits | None = (state.get("context_edits") or {}).get(self.name)
-        given = with_summaries(request)  # what is summarized need not be cleared
-        earlier = edited_again(given, stored) if stored else given
+        last_edits: ContextEdits | None = (state.get("context_edits") or {}).get(self.name)
+        original = with_summaries(request)  # what is summarized need not be cleared
+        earlier = edited_again(original, last_edits) if last_edits else original
         messages = self._edited(request, earlier)
-        forced: dict[str | None, AnyMessage] = {}
+        overflow_edits: dict[str | None, AnyMessage] = {}
 
-        def free(inner: ModelRequest[Any], _: Any) -> Flow[Freed]:
+        def free(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Clear what may be cleared, whatever the triggers are."""
             yield from ()
-            cleared = self._all_cleared(inner)
-            if not cleared:
+            cleared_results = self._all_cleared(inner)
+            if not cleared_results:
                 return None
-            forced.update(cleared)
-            count = sum(isinstance(message, ToolMessage) for message in cleared.values())
-            hinted = {m.id: m for m in with_hints(list(cleared.values()), self._tool(inner))}
-            smaller = [hinted.get(message.id, message) for message in inner.messages]
+            overflow_edits.update(cleared_results)
+            count = sum(isinstance(message, ToolMessage) for message in cleared_results.values())
+            with_hint = {
+                m.id: m for m in with_hints(list(cleared_results.values()), self._tool(inner))
+            }
+            smaller = [with_hint.get(message.id, message) for message in inner.messages]
             return smaller, f"cleared {plural(count, 'tool result')}"
 
-        is_edited = bool(stored) or messages is not given
-        shown = with_hints(messages, self._tool(request)) if is_edited else messages
-        asked = request if shown is request.messages else request.override(messages=shown)
-        response: ModelResponse[Any] = yield from call_recovering(asked, clear=free)
-        if not forced and messages is earlier and (self.keep_thread or not stored):
+        is_edited = bool(last_edits) or messages is not original
+        visible = with_hints(messages, self._tool(request)) if is_edited else messages
+        edited_request = (
+            request if visible is request.messages else request.override(messages=visible)
+        )
+        response: ModelResponse = yield from call_recovering(edited_request, clear=free)
+        if not overflow_edits and messages is earlier and (self.keep_thread or not last_edits):
             return response
         # Messages that the thread does not hold are for this call only, and so is their order.
         thread = {message.id for message in state.get("messages", ()) if message.id}
-        before = {message.id: message for message in given if message.id in thread}
-        after = {message.id: forced.get(message.id, message) for message in messages}
+        before = {message.id: message for message in original if message.id in thread}
+        after = {message.id: overflow_edits.get(message.id, message) for message in messages}
         changed = [m for key, m in after.items() if key in before and m is not before[key]]
-        removed = [str(key) for key in before if key not in after]
+        removed_ids = [str(key) for key in before if key not in after]
         if self.keep_thread:
-            made = recorded_edits(before, changed, removed)
-            return with_update(request, response, {"context_edits": {self.name: made}})
+            edits = recorded_edits(before, changed, removed_ids)
+            return with_update(request, response, {"context_edits": {self.name: edits}})
         update: dict[str, Any] = {
-            "messages": [*changed, *(RemoveMessage(id=id_) for id_ in removed)]
+            "messages": [*changed, *(RemoveMessage(id=id_) for id_ in removed_ids)]
         }
-        if stored:  # by an instance that kept the thread
+        if last_edits:  # by an instance that kept the thread
             update["context_edits"] = {self.name: ContextEdits(changed=[], removed=[])}
         return with_update(request, response, update)
 
@@ -383,27 +388,28 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         )
         return partial(tokens_sent, request, count=counter)
 
-    def _edited(self, request: ModelRequest[Any], given: list[AnyMessage]) -> list[AnyMessage]:
+    def _edited(self, request: ModelRequest[Any], original: list[AnyMessage]) -> list[AnyMessage]:
         """The messages after all edits; the same list if nothing has changed."""
-        count_tokens, messages = self._count(request), given
+        count_tokens, messages = self._count(request), original
         for edit in self.edits:
-            passed = list(messages)
-            result = edit.apply(passed, count_tokens=count_tokens)
-            edited: Any = passed if result is None else result
-            if isinstance(edited, list) and _is_same(edited, messages):
+            draft = list(messages)
+            result = edit.apply(draft, count_tokens=count_tokens)
+            new_messages: object = draft if result is None else result
+            if isinstance(new_messages, list) and _is_same(new_messages, messages):
                 continue
-            if not isinstance(edited, list | tuple) or not all(
-                isinstance(message, BaseMessage) for message in edited
+            if not isinstance(new_messages, list | tuple) or not all(
+                isinstance(message, BaseMessage) for message in new_messages
             ):
                 raise TypeError(
-                    f"{type(edit).__name__}.apply must return messages or None, got {edited!r}."
+                    f"{type(edit).__name__}.apply must return messages or None, "
+                    f"got {new_messages!r}."
                 )
-            messages = list(edited)
-        if messages is given or _is_same(messages, given):
-            return given
-        one, other = (sum(map(_is_cleared_result, some)) for some in (messages, given))
-        cleared = f"cleared {plural(one - other, 'tool result')}"
-        set_reason(cleared if one > other else "edited the conversation")
+            messages = list(new_messages)
+        if messages is original or _is_same(messages, original):
+            return original
+        count, count_before = (sum(map(_is_cleared_result, some)) for some in (messages, original))
+        reason = f"cleared {plural(count - count_before, 'tool result')}"
+        set_reason(reason if count > count_before else "edited the conversation")
         return messages
 
     def _all_cleared(self, request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
@@ -411,13 +417,13 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         count_tokens = self._count(request)
         changed: dict[str | None, AnyMessage] = {}
         for keeps_newest in (True, False):
-            cleared = list(request.messages)
+            messages = list(request.messages)
             for edit in self.edits:
                 if isinstance(edit, ClearToolUsesEdit):
                     keep = edit.keep if keeps_newest else 0
                     edit = replace(edit, trigger=0, clear_at_least=1, keep=keep)
-                    cleared = edit.apply(cleared, count_tokens=count_tokens)
-            pairs = zip(cleared, request.messages, strict=True)
+                    messages = edit.apply(messages, count_tokens=count_tokens)
+            pairs = zip(messages, request.messages, strict=True)
             changed.update((new.id, new) for new, old in pairs if new.id and new is not old)
             if changed:
                 break
@@ -445,25 +451,25 @@ def with_hints(messages: list[AnyMessage], tool: str | None) -> list[AnyMessage]
 
 
 def recorded_edits(
-    before: dict[str | None, AnyMessage], changed: Sequence[AnyMessage], removed: list[str]
+    before: dict[str | None, AnyMessage], changed: Sequence[AnyMessage], removed_ids: list[str]
 ) -> ContextEdits:
-    """What has to be stored to make the same edits again."""
-    groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    """Return what has to be stored to make the same edits again."""
+    groups: dict[str, tuple[dict[str, object], list[str]]] = {}
     for message in changed:
         old = before[message.id]
         names = type(message).model_fields.keys()
         fields = {n: v for n in names if (v := getattr(message, n)) != getattr(old, n, None)}
         # Most cleared results differ from what they were in the same way.
         groups.setdefault(repr(fields), (fields, []))[1].append(str(message.id))
-    return ContextEdits(changed=[list(group) for group in groups.values()], removed=removed)
+    return ContextEdits(changed=[list(group) for group in groups.values()], removed=removed_ids)
 
 
-def edited_again(messages: list[AnyMessage], stored: ContextEdits) -> list[AnyMessage]:
+def edited_again(messages: list[AnyMessage], edits: ContextEdits) -> list[AnyMessage]:
     """The messages with edits that were made in an earlier request."""
-    fields = {id_: changed for changed, ids in stored["changed"] for id_ in ids}
-    removed = set(stored["removed"])
+    fields = {id_: changed for changed, ids in edits["changed"] for id_ in ids}
+    removed_ids = set(edits["removed"])
     return [
         message.model_copy(update=fields[message.id]) if message.id in fields else message
         for message in messages
-        if message.id not in removed
+        if message.id not in removed_ids
     ]

@@ -105,7 +105,7 @@ DEFAULT_EDIT_NOTICE: Final = (
     "Go on from it, and do not repeat the original call.]"
 )
 
-_DENIED: Final = (
+_DENIAL: Final = (
     "Error: the policy of this agent does not allow this call of {name}, so it did not run. "
     "{reason}Do not make it again; find another way, or ask the user."
 )
@@ -119,7 +119,7 @@ MOST_QUESTIONS: Final = 100
 
 
 class InterruptOnConfig(TypedDict, total=False):
-    """How the calls of one tool are reviewed.
+    """Review of the calls of one tool.
 
     Attributes:
         allowed_decisions: The decisions that may be made; default: all four.
@@ -137,7 +137,7 @@ class InterruptOnConfig(TypedDict, total=False):
     when: When
 
 
-class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     """Interrupt the run when the model calls certain tools, until people have decided.
 
     It needs a checkpointer. Approved calls run. An edited call runs as edited; the thread then
@@ -206,15 +206,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             self.policy = interrupt_on
             self.covered_tools = interrupt_on.covered
         elif isinstance(interrupt_on, Mapping):
-            given = {tool: config for tool, config in interrupt_on.items() if config is not False}
-            asks = {tool: rule_of(tool, config) for tool, config in given.items()}
+            configs = {tool: config for tool, config in interrupt_on.items() if config is not False}
+            asks = {tool: rule_of(tool, config) for tool, config in configs.items()}
             self.policy = ToolPolicy(*asks.values(), Rule("*", "allow"))
             interrupt_on = {
                 tool: {
                     **(cast("InterruptOnConfig", {}) if config is True else config),
                     "allowed_decisions": [*asks[tool].allowed_decisions],
                 }
-                for tool, config in given.items()
+                for tool, config in configs.items()
             }
         else:
             raise ValueError(
@@ -238,8 +238,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         ordering, judge = self.ordering, self.policy.judge
         self._judge = judge if isinstance(judge, RiskJudge | None) else RiskJudge(judge)
         if judge is not None:
-            sent = ("user_messages", "answers", "tool_calls", "tool_results")
-            ordering = replace(ordering, sends_to_model=sent)
+            message_kinds = ("user_messages", "answers", "tool_calls", "tool_results")
+            ordering = replace(ordering, sends_to_model=message_kinds)
         if any(_asks(rule) and "edit" in rule.allowed_decisions for rule in rules):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
         hooks = {type(self).after_model, type(self).aafter_model}
@@ -259,9 +259,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return None
         return run(self._review_turn(state, runtime or Runtime()))
 
-    async def aafter_model(
-        self, state: AgentState[Any], runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
+    async def aafter_model(self, state: AgentState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Async variant of `after_model`, which a subclass may override alone."""
         if type(self).after_model is not HumanInTheLoopMiddleware.after_model:
             return self.after_model(state, runtime)
@@ -270,7 +268,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return await arun(self._review_turn(state, runtime or Runtime()))
 
     def _may_ask(self, messages: Sequence[AnyMessage]) -> bool:
-        """Whether the last message of the model has calls that may need a decision."""
+        """Return True if the last message of the model has calls that may need a decision."""
         for message in reversed(messages):
             if isinstance(message, AIMessage):
                 for call in message.tool_calls:  # noqa: SIM110  # runs at each turn
@@ -280,15 +278,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return False
 
     def _review_turn(
-        self, state: AgentState[Any], runtime: Runtime[Any]
-    ) -> Flow[dict[str, Any] | None]:
+        self, state: AgentState, runtime: Runtime[Any]
+    ) -> Flow[dict[str, object] | None]:
         tools = get_tools()
         message, tail = last_turn(state["messages"])
         if self.interrupt_mode != "batched" or message is None:
             return None
         # A hook may have written calls that share an id: each needs its own decision.
         message = with_distinct_ids(message)
-        asked: list[tuple[ToolCallRequest, Rule]] = []
+        questions: list[tuple[ToolCallRequest, Rule]] = []
         for call in unanswered(message, tail):
             if self.policy.allows(call["name"]):
                 continue
@@ -304,61 +302,65 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             # As a tool layer would get it.
             request = ToolCallRequest(call, tools.get(call["name"]), state, tool_runtime)
             if (rule := self.policy.rule_for(request)).action == "ask":
-                asked.append((request, rule))
-        if not asked:
+                questions.append((request, rule))
+        if not questions:
             return None
         store = approval_store(runtime.store)
-        covered = yield from covered_calls(asked, store)
-        asked = [
-            (request, rule) for request, rule in asked if request.tool_call["id"] not in covered
+        covered_ids = yield from covered_calls(questions, store)
+        questions = [
+            (request, rule)
+            for request, rule in questions
+            if request.tool_call["id"] not in covered_ids
         ]
-        if not asked:
+        if not questions:
             return None
-        reviews = [self._review_of(request, rule, store) for request, rule in asked]
+        reviews = [self._review_of(request, rule, store) for request, rule in questions]
         question = HITLRequest(
             action_requests=[action for action, _ in reviews],
             review_configs=[config for _, config in reviews],
         )
-        requests = [request for request, _ in asked]
+        requests = [request for request, _ in questions]
         judge_one, decisions = self._judge_of(requests), None
         while decisions is None:
             decisions = _ask_reviewer(question, judge_one)
-        decided = [(r.tool_call, decision) for r, decision in zip(requests, decisions, strict=True)]
-        edits, results = split_decisions(decided)
-        approved = {}
-        for (request, rule), decision in zip(asked, decisions, strict=True):
+        call_decisions = [
+            (r.tool_call, decision) for r, decision in zip(requests, decisions, strict=True)
+        ]
+        edits, results = split_decisions(call_decisions)
+        digests = {}
+        for (request, rule), decision in zip(questions, decisions, strict=True):
             call = request.tool_call
             if (edit := edits.get(call["id"])) is not None:
                 request = _edited(request, edit)
                 if not self._holds(rule, call, request):
                     continue
-            approved[call["id"]] = call_digest(request.tool_call, request.tool)
+            digests[call["id"]] = call_digest(request.tool_call, request.tool)
             yield from remember_approval(request, decision, store)
-        return {"messages": [with_review(message, self.name, approved, edits), *results]}
+        return {"messages": [with_review(message, self.name, digests, edits), *results]}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Ask about a call without a decision; report an edit to the model."""
         call, records = request.tool_call, last_records(request.state["messages"])
         original = original_of(call, records) if EDITED in records else None
-        with decisions_of(request, self.name) as made:
+        with decisions_of(request, self.name) as records_of_task:
             # In per_call mode each decision is made here, so that none can be on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
-                made.approved.add(approved_digest(call, records, self.name))
-            undecided = request
+                records_of_task.approved.add(approved_digest(call, records, self.name))
+            open_request = request
             for _ in range(MOST_CHANGES):
                 # Most calls are of tools whose calls all run. Such a call needs no decision, unless
                 # a layer further in makes it a call of another tool, which the guard notices.
-                allowed: str | None = undecided.tool_call["name"]
-                if not self.policy.allows(undecided.tool_call["name"]):
+                allowed: str | None = open_request.tool_call["name"]
+                if not self.policy.allows(open_request.tool_call["name"]):
                     allowed = None
-                    settled = yield from self._settle(undecided, made)
-                    if isinstance(settled, ToolMessage):
-                        return settled
-                    wanted, decided = undecided.tool_call, settled.tool_call
-                    if (wanted["name"], wanted["args"]) != (decided["name"], decided["args"]):
-                        request, original = settled, original or call
+                    outcome = yield from self._settle(open_request, records_of_task)
+                    if isinstance(outcome, ToolMessage):
+                        return outcome
+                    before, after = open_request.tool_call, outcome.tool_call
+                    if (before["name"], before["args"]) != (after["name"], after["args"]):
+                        request, original = outcome, original or call
                 knows_tool = request.tool is not None
-                may_run = partial(self._may_run, made.approved, knows_tool=knows_tool)
+                may_run = partial(self._may_run, records_of_task.approved, knows_tool=knows_tool)
                 try:
                     with Guard(request, self.name, allowed, may_run):
                         result: ToolMessage | Command[Any] = yield request
@@ -366,7 +368,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 except CallChanged as changed:
                     if changed.reviewer != self.name:
                         raise  # for a reviewer further out, which has not decided about it
-                    undecided = changed.request
+                    open_request = changed.request
             else:
                 raise EndlessLoop(
                     call["name"],
@@ -381,15 +383,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return result
 
     def _settle(
-        self, request: ToolCallRequest, made: Decisions
+        self, request: ToolCallRequest, decisions_so_far: Decisions
     ) -> Flow[ToolMessage | ToolCallRequest]:
         """Decide about a call: return its result if it does not run, or else what runs.
 
         The digest of what runs is added to those that are approved.
         """
         first = call_digest(request.tool_call, request.tool)
-        if first in made.settled:  # a layer has begun the call again
-            earlier = made.settled[first]
+        if first in decisions_so_far.settled:  # a layer has begun the call again
+            earlier = decisions_so_far.settled[first]
             return earlier if isinstance(earlier, ToolMessage) else _edited(request, earlier)
         while True:  # each pass asks a person, and no pass asks about a call that is approved
             call, rule = request.tool_call, self.policy.rule_for(request)
@@ -397,12 +399,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 return _denied(call, rule.reason)
             if rule.action == "allow" or self._chooses_calls:
                 return request
-            if (own := call_digest(call, request.tool)) in made.approved:
+            if (digest := call_digest(call, request.tool)) in decisions_so_far.approved:
                 return request
             store = approval_store(request.runtime.store)
             objection = yield from self._objection(request, rule, store)
             if objection is None:
-                made.approved.add(own)
+                decisions_so_far.approved.add(digest)
                 return request
             if not _asks(rule):
                 return _denied(call, objection)
@@ -413,51 +415,51 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             judge_one = self._judge_of([request])
             # The task may have other interrupts: of the tool, or of the same question before a new
             # version of the agent. LangGraph gives the interrupts of a task their answers by order.
-            plain = rule.action == "ask" and not objection and made.approved <= {None}
+            plain = rule.action == "ask" and not objection and decisions_so_far.approved <= {None}
             decisions = _ask_reviewer(question, judge_one) if plain else None
             if decisions is None:
                 decisions = yield from _ask_in_own_graph(question, judge_one)
             (decision,) = decisions
             edits, results = split_decisions([(call, decision)])
             if results:
-                made.settled[first] = results[0]
+                decisions_so_far.settled[first] = results[0]
                 return results[0]
             if edits:
                 request = _edited(request, edits[call["id"]])
                 if not self._holds(rule, call, request):
                     continue
-            made.approved.add(call_digest(request.tool_call, request.tool))
+            decisions_so_far.approved.add(call_digest(request.tool_call, request.tool))
             if request.tool_call is not call:
-                made.settled[first] = request.tool_call
+                decisions_so_far.settled[first] = request.tool_call
             yield from remember_approval(request, decision, store)
             return request
 
     def _objection(
         self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
     ) -> Flow[str | None]:
-        """Why a call must not run unless a person approves it; None if it may run."""
+        """Reason why a call must not run unless a person approves it; None if it may run."""
         call, schema, thread = request.tool_call, tool_digest(request.tool), thread_of(request)
         remembers = store is not None and rule.remember is not None and _asks(rule)
 
-        def look() -> Flow[dict[str, Any]]:
-            found = None
+        def look() -> Flow[dict[str, object]]:
+            approval = None
             if store is not None and remembers:
-                found = yield Invoke(Called(store.find), (call, schema, thread))
-            if found is not None:
-                return {"approval": found.id}
+                approval = yield Invoke(Called(store.find), (call, schema, thread))
+            if approval is not None:
+                return {"approval": approval.id}
             if rule.action == "judge" and self._judge is not None:
                 return {"objection": (yield from self._judge.objection_to(request))}
             return {"objection": ""}
 
         if not remembers and rule.action == "ask":
             return ""
-        found = yield from once_per_task([call_digest(call, request.tool)], look)
-        if "approval" not in found:
-            set_reason(f"rule {rule.tool!r}: {found['objection'] or rule.action}")
-            return cast("str | None", found["objection"])
+        result = yield from once_per_task([call_digest(call, request.tool)], look)
+        if "approval" not in result:
+            set_reason(f"rule {rule.tool!r}: {result['objection'] or rule.action}")
+            return cast("str | None", result["objection"])
         assert store is not None
         # A step that is resumed or repeated may have found it before it was revoked.
-        still = yield Invoke(Called(store.find), (call, schema, thread, found["approval"]))
+        still = yield Invoke(Called(store.find), (call, schema, thread, result["approval"]))
         if still is None:
             return "Its standing approval was revoked or has expired."
         yield Invoke(Called(store.use), (still, call, thread))
@@ -465,26 +467,28 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return None
 
     def _may_run(
-        self, approved: Collection[str | None], ran: ToolCallRequest, *, knows_tool: bool
+        self, digests: Collection[str | None], ran: ToolCallRequest, *, knows_tool: bool
     ) -> bool:
-        """Whether a call that is about to run is one that was decided about."""
+        """Return True if a call that is about to run is one that was decided about."""
         rule = self.policy.rule_for(ran)
         if rule.action == "allow" or (self._chooses_calls and rule.action != "deny"):
             return True
         # A layer may bring the tool: then nobody knew its arguments when the call was approved.
         tool = ran.tool if knows_tool else None
-        return call_digest(ran.tool_call, tool) in approved
+        return call_digest(ran.tool_call, tool) in digests
 
-    def _holds(self, rule: Rule, call: ToolCall, edited: ToolCallRequest) -> bool:
-        """Whether a decision about a call, made by a rule, is also about what it was edited into.
+    def _holds(self, rule: Rule, call: ToolCall, new_request: ToolCallRequest) -> bool:
+        """Return True if a decision about a call by a rule is also about what it was edited into.
 
         Another call of the same tool by the same rule is what those who decide were asked about.
         """
-        new = self.policy.rule_for(edited)
-        return new.action == "allow" or (new == rule and edited.tool_call["name"] == call["name"])
+        new = self.policy.rule_for(new_request)
+        return new.action == "allow" or (
+            new == rule and new_request.tool_call["name"] == call["name"]
+        )
 
     def _judge_of(self, requests: Sequence[ToolCallRequest]) -> Judge:
-        """What judges decisions about these calls."""
+        """Judge of decisions about these calls."""
         by_id = {str(request.tool_call["id"]): request for request in requests}
 
         def judge_one(call: PendingCall, decision: Any) -> Judgement:
@@ -507,7 +511,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         store: ApprovalStore | None,
         objection: str = "",
     ) -> tuple[ActionRequest, ReviewConfig]:
-        """What is asked about a call, and the decisions that may be made."""
+        """Question about a call, and the decisions that may be made."""
         call, description = request.tool_call, rule.description
         if description is None:
             args = json.dumps(call["args"], default=str, ensure_ascii=False)
@@ -540,7 +544,7 @@ def _asks(rule: Rule) -> bool:
 
 def _denied(call: ToolCall, reason: str) -> ToolMessage:
     reason = reason and f"{reason.removesuffix('.')}. "
-    return error_result(call, _DENIED.format(name=call["name"], reason=reason))
+    return error_result(call, _DENIAL.format(name=call["name"], reason=reason))
 
 
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
@@ -551,8 +555,9 @@ def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
     return replace(request, tool_call=edit, tool=tools.get(edit["name"]))
 
 
+# A graph, because its interrupts are counted apart from those of the task.
 @entrypoint()
-def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
+def _ask_again(question: ToolApprovalRequest) -> dict[str, object]:
     if "action_request" not in question:  # of another graph, which had this namespace before
         return {}
     return {"digest": question["action_request"]["digest"], "decision": interrupt(question)}
@@ -560,16 +565,16 @@ def _ask_again(question: ToolApprovalRequest) -> dict[str, Any]:
 
 def _ask_in_own_graph(
     question: ToolApprovalRequest, judge_one: Judge
-) -> Flow[list[dict[str, Any]]]:
+) -> Flow[list[dict[str, object]]]:
     """Ask about a call in a graph, whose interrupts are apart from those of the task."""
     for _ in range(MOST_QUESTIONS):
         # In a task that is resumed, a graph that has ended returns its old state: the decision
         # about what the call was then, or what another graph returned. The next one has another
         # namespace.
         with _judging(judge_one):
-            answered = yield Invoke(_ask_again, question)
-        if answered.get("digest") == question["action_request"]["digest"]:
-            decisions = _judged(question, answered["decision"], judge_one)
+            answer = yield Invoke(_ask_again, question)
+        if answer.get("digest") == question["action_request"]["digest"]:
+            decisions = _judged(question, answer["decision"], judge_one)
             if decisions is not None:
                 return decisions
     name = question["action_request"]["name"]
@@ -594,14 +599,14 @@ def _judging(judge_one: Judge) -> Iterator[None]:
         _judge_now.reset(token)
 
 
-def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
+def interrupt(request: HITLRequest | ToolApprovalRequest) -> object:
     """Interrupt the run with a request, and return the answer. Tests may patch this function."""
     return ask_about(request, _judge_now.get())
 
 
 def _ask_reviewer(
     request: HITLRequest | ToolApprovalRequest, judge_one: Judge
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, object]] | None:
     """The decisions about a request; None if the answer is about what a call was before."""
     with _judging(judge_one):
         answer = interrupt(request)
@@ -609,14 +614,14 @@ def _ask_reviewer(
 
 
 def _judged(
-    request: HITLRequest | ToolApprovalRequest, answer: Any, judge_one: Judge
-) -> list[dict[str, Any]] | None:
+    request: HITLRequest | ToolApprovalRequest, answer: object, judge_one: Judge
+) -> list[dict[str, object]] | None:
     calls = calls_of(request)
-    decisions = [one.decision for one in judge_answer(calls, answer, judge_one)]
+    decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge_one)]
     return decisions if all(map(is_about, calls, decisions)) else None
 
 
-def rule_of(tool: Any, config: Any) -> Rule:
+def rule_of(tool: object, config: object) -> Rule:
     """The rule that says the same as an entry of `interrupt_on`."""
     if not isinstance(tool, str):
         raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")
@@ -627,9 +632,9 @@ def rule_of(tool: Any, config: Any) -> Rule:
             f"interrupt_on[{tool!r}] must be True, False or an InterruptOnConfig, got {config!r}."
         )
     keys = InterruptOnConfig.__annotations__
-    if unknown := config.keys() - keys:
+    if unknown_keys := config.keys() - keys:
         raise ValueError(
-            f"interrupt_on[{tool!r}] has unknown keys {', '.join(map(repr, unknown))}. Use "
+            f"interrupt_on[{tool!r}] has unknown keys {', '.join(map(repr, unknown_keys))}. Use "
             f"{', '.join(keys)}."
         )
     for key, value in config.items():

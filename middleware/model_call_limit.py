@@ -30,7 +30,7 @@ __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCall
 _THREAD_COUNT, _RUN_COUNT = "thread_model_call_count", "run_model_call_count"
 
 
-class ModelCallLimitState(AgentState[Any]):
+class ModelCallLimitState(AgentState):
     """State of an agent with counted model calls.
 
     Attributes:
@@ -64,10 +64,10 @@ class ModelCallLimitExceededError(TurnError):
         self.run_count = run_count
         self.thread_limit = thread_limit
         self.run_limit = run_limit
-        reached = used_up("model calls", thread_count, run_count, thread_limit, run_limit)
+        reason = used_up("model calls", thread_count, run_count, thread_limit, run_limit)
         super().__init__(
             "the model",
-            f"may not be called again: {reached}.",
+            f"may not be called again: {reason}.",
             "Raise the limit, or choose exit_behavior='answer' or 'end'.",
         )
 
@@ -139,7 +139,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Make and count the call; a call at the limit that bypassed `before_model` is not made."""
         state: Any = request.state
         if message := self._final_message(state):
@@ -154,8 +154,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             response = yield from request_final_answer(request, last_because)
         else:
             response = yield request
-        counted = {_THREAD_COUNT: thread + 1, _RUN_COUNT: run + 1}
-        return ExtendedModelResponse(response, Command(update=counted))
+        counts = {_THREAD_COUNT: thread + 1, _RUN_COUNT: run + 1}
+        return ExtendedModelResponse(response, Command(update=counts))
 
     def _final_message(self, state: Any) -> AIMessage | None:
         """The message that ends the run; None if the model may be called."""

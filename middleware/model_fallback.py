@@ -44,7 +44,7 @@ _MODEL_SPECIFIC = ("AF306", "AF347", "AF355")
 answer was usable. Any other error of this library would be raised for another model too."""
 
 
-class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
     """Asks other models, one after the other, if the call of a model raises an exception.
 
     Each call begins with the agent's own model. If all models fail, the exception of the last one
@@ -115,14 +115,15 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """The models to ask after the agent's own; a name is made into a model here."""
         return [alternate.model for alternate in self._models]
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one answers."""
         failures: list[str] = []
-        last: Exception | ModelResponse[Any] | None = None
-        response: ModelResponse[Any]
+        last: Exception | ModelResponse | None = None
+        response: ModelResponse
         for model in (request.model, *self._models):
             if isinstance(model, AlternateModel):
                 try:
+                    # Made here, so that a missing package counts as a failure of this model.
                     _ = model.model
                 except Exception as error:  # a missing package or API key, for instance
                     failures.append(f"{model_label(model)}: {format_error(error)}")
@@ -155,14 +156,14 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         raise last
 
     def _is_left_to_others(self, error: Exception, request: ModelRequest[Any]) -> bool:
-        """Whether a layer further out makes the conversation smaller, which is too long."""
+        """Return True if a layer further out makes the conversation, which is too long, smaller."""
         kinds = self.handle if isinstance(self.handle, tuple) else (self.handle,)
         is_named = any(isinstance(k, type) and issubclass(k, ContextOverflowError) for k in kinds)
         is_overflow = isinstance(error, ContextOverflowError)
         return is_overflow and not is_named and recovers_later(request)
 
     def _covers(self, error: Exception) -> bool:
-        """Whether the next model is asked after this exception."""
+        """Return True if the next model is asked after this exception."""
         if not isinstance(self.handle, type | tuple):
             return bool(self.handle(error))
         if isinstance(error, AgentFactoryError) and not isinstance(error, OutputError):

@@ -59,7 +59,7 @@ class ModelRefusalError(TurnError):
         )
 
 
-class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
     """Asks other models if one refuses to answer.
 
     An answer is a refusal if the provider marks it as one, see `refusal_of`, or if `is_refusal`
@@ -125,13 +125,13 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.is_refusal = is_refusal
         self.on_refusal = on_refusal
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one does not refuse."""
         first: AIMessage | None = None
         refusals: list[dict[str, Any]] = []
         for model in (request.model, *self._models):
             try:
-                response: ModelResponse[Any] = yield request_to(model, request)
+                response: ModelResponse = yield request_to(model, request)
             except OutputError as error:  # a refusal does not fit the schema either
                 message = error.ai_message
                 reason = self._refusal_reason(message)
@@ -157,14 +157,14 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if first.tool_calls or first.invalid_tool_calls:
             # The calls that the refusal had begun must not run. OpenAI's integration repeats them
             # in `additional_kwargs`.
-            repeated = ("tool_calls", "function_call")
-            kwargs = {k: v for k, v in first.additional_kwargs.items() if k not in repeated}
+            call_keys = ("tool_calls", "function_call")
+            kwargs = {k: v for k, v in first.additional_kwargs.items() if k not in call_keys}
             update = {"content": str(first.text), "tool_calls": [], "invalid_tool_calls": []}
             first = first.model_copy(update={**update, "additional_kwargs": kwargs})
         return _with_refusals(ModelResponse([first]), refusals)
 
     def _refusal_reason(self, message: AIMessage | None) -> str | None:
-        """Why a message counts as a refusal; None if it does not."""
+        """Reason why a message counts as a refusal; None if it does not."""
         if message is None:
             return None
         if (reason := refusal_of(message)) is not None:
@@ -172,8 +172,6 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return "is_refusal" if self.is_refusal is not None and self.is_refusal(message) else None
 
 
-def _with_refusals(
-    response: ModelResponse[Any], refusals: list[dict[str, Any]]
-) -> ModelResponse[Any]:
+def _with_refusals(response: ModelResponse, refusals: list[dict[str, object]]) -> ModelResponse:
     """The response with the list of earlier refusals in the metadata of its answer."""
     return with_metadata(response, lambda metadata: {**metadata, "refusals": refusals})

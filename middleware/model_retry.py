@@ -76,10 +76,10 @@ class ModelRetryMiddleware(RetryMiddleware):
         waits = (backoff_factor, initial_delay, max_delay, jitter)
         super().__init__(max_retries, retry_on, on_failure, *waits, name)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Call the model until it answers, or no attempt is left."""
 
-        def reported(error: Exception, text: str) -> ModelResponse[Any]:
+        def reported(error: Exception, text: str) -> ModelResponse:
             message = AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
             return ModelResponse([message])
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, NotRequired
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
 from typing_extensions import TypedDict
@@ -86,7 +86,7 @@ class Route(TypedDict):
     choice: str | None  # the name of the choice; None for the request's own model
 
 
-class ModelRouterState(AgentState[Any]):
+class ModelRouterState(AgentState):
     """The state of an agent whose turns are routed.
 
     Attributes:
@@ -246,23 +246,23 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             return self.classifier
         return _FunctionClassifier(self.classifier)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Ask the model that the turn was sent to."""
         messages = request.state["messages"]
-        asked = last_user_message(messages)
-        turn = None if asked is None else messages[asked].id
+        index = last_user_message(messages)
+        turn = None if index is None else messages[index].id
         routes: Mapping[str, Route] = request.state.get("model_routes") or {}  # type: ignore[assignment]
-        stored = routes.get(self.name)
+        route = routes.get(self.name)
         # The choices may have changed since the thread was saved. If no user message is left, a
         # summary has replaced it, and the turn goes on.
         is_valid = (
-            stored is not None
-            and stored["choice"] in (None, *self._models)
-            and turn in (None, stored["turn"])
+            route is not None
+            and route["choice"] in (None, *self._models)
+            and turn in (None, route["turn"])
         )
-        choice = stored["choice"] if stored and is_valid else (yield from self._classify(request))
+        choice = route["choice"] if route and is_valid else (yield from self._classify(request))
         model = request.model if choice is None else self._models[choice]
-        response: ModelResponse[Any] = yield request_to(model, request)
+        response: ModelResponse = yield request_to(model, request)
         response = mark_writer(response, request, model)
         if is_valid:
             return response
@@ -276,7 +276,9 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             if not isinstance(choice, str) or choice not in self._models:
                 raise RoutingError(self.name, choice, tuple(self._models))
             return choice
-        listed = "\n".join(f"- {name}: {choice.criteria}" for name, choice in self.choices.items())
+        choices_text = "\n".join(
+            f"- {name}: {choice.criteria}" for name, choice in self.choices.items()
+        )
         instructions = self.instructions
         if "{choices}" not in instructions:
             instructions = f"{instructions}\n\nThe choices:\n{{choices}}"
@@ -286,7 +288,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             for text in texts
         )
         prompt: Sequence[AnyMessage] = [
-            SystemMessage(instructions.replace("{choices}", listed)),
+            SystemMessage(instructions.replace("{choices}", choices_text)),
             HumanMessage(f"<conversation>\n{conversation}\n</conversation>"),
         ]
         answer = yield Invoke(self._classifier, prompt, _CLASSIFIER_CONFIG)
@@ -303,11 +305,11 @@ def named_choice(text: str, names: Collection[str]) -> str | None:
     """
     if text.strip() in names:
         return text.strip()
-    found = [
+    matches = [
         name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
     ]
     # "large" is also found in "large-math", which then is the name that was meant.
-    longest = [n for n in found if not any(n != m and n.lower() in m.lower() for m in found)]
+    longest = [n for n in matches if not any(n != m and n.lower() in m.lower() for m in matches)]
     return longest[0] if len(longest) == 1 else None
 
 
@@ -317,7 +319,7 @@ class _FunctionClassifier:
 
     function: Callable[[Any], Any]
 
-    def invoke(self, input: Any, config: Any = None) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         if not is_async(self.function):
             result = self.function(input)
             if not isawaitable(result):
@@ -329,7 +331,7 @@ class _FunctionClassifier:
             "astream, or pass a plain function."
         )
 
-    async def ainvoke(self, input: Any, config: Any = None) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         if is_async(self.function):
             return await self.function(input)
         result = await asyncio.to_thread(self.function, input)

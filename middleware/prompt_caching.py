@@ -32,7 +32,7 @@ _MARK: Final = "cache_control"
 _MOST_MARKS: Final = 4  # that Anthropic accepts in a request
 
 
-class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
     """Marks the tools, the system prompt and the messages for the cache of Anthropic's models.
 
     The marks are at the last tool, at the end of what stays of the system prompt, at the last
@@ -99,9 +99,9 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.provider = provider
         self._mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
         self._tools = MarkedTools(_MARK, self._mark)
-        self._last_prompt: Sequence[Any] | None = None
+        self._last_prompt: Sequence[object] | None = None
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Call the model with a marked request."""
         provider = self.provider or known_provider(request.model)
         if provider == "anthropic":
@@ -113,7 +113,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 key = sha256(info.thread_id.encode()).hexdigest()[:32]
                 settings = {"prompt_cache_key": key, **request.model_settings}
                 request = request.override(model_settings=settings)
-        response: ModelResponse[Any] = yield request
+        response: ModelResponse = yield request
         return response
 
     def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -125,7 +125,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return tokens_sent(part, messages, count_tokens_approximately) >= self.min_tokens
 
         system, messages = request.system_message, list(request.messages)
-        changes: dict[str, Any] = {}
+        changes: dict[str, object] = {}
         for index in message_marks(request)[: max(0, left)]:
             if is_long(messages[: index + 1], system):
                 changes["messages"] = messages
@@ -150,11 +150,11 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         )
         has_mark = any(mark_of(tool, _MARK) for tool in tools)
         if left > 0 and last_tool is not None and not has_mark and is_long([], None):
-            marked = self._tools.copy_of(last_tool)
-            changes["tools"] = [marked if tool is last_tool else tool for tool in tools]
+            tool_with_mark = self._tools.copy_of(last_tool)
+            changes["tools"] = [tool_with_mark if tool is last_tool else tool for tool in tools]
         return request.override(**changes) if changes else request
 
-    def _blocks(self, content: Any) -> list[Any]:
+    def _blocks(self, content: object) -> list[object]:
         """Content as blocks, with a mark at the last one."""
         *before, last = _as_blocks(content)
         return [*before, {**last, _MARK: self._mark}]
@@ -162,7 +162,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
 def message_marks(request: ModelRequest[Any]) -> list[int]:
     """The messages to mark: the newest one that lasts, and the last one of the request before."""
-    own = {id(message) for message in request.state.get("messages", ())}
+    thread_ids = {id(message) for message in request.state.get("messages", ())}
     messages = request.messages
     can = [
         index
@@ -173,14 +173,14 @@ def message_marks(request: ModelRequest[Any]) -> list[int]:
     ]
     answers = [index for index, message in enumerate(messages) if isinstance(message, AIMessage)]
     before = [index for index in can if answers and index < answers[-1]]
-    newest = [index for index in can if id(messages[index]) in own]
+    newest = [index for index in can if id(messages[index]) in thread_ids]
     # A layer may rewrite all messages, the same way each time.
-    found = [*newest[-1:], *before[-1:]]
-    return list(dict.fromkeys(found))
+    indexes = [*newest[-1:], *before[-1:]]
+    return list(dict.fromkeys(indexes))
 
 
 def marks_of(request: ModelRequest[Any]) -> int:
-    """How many marks a request has."""
+    """Count the marks of a request."""
     parts = [request.system_message] if request.system_message else []
     contents = [message.content for message in [*parts, *request.messages]]
     blocks = [block for content in contents if not isinstance(content, str) for block in content]
@@ -191,15 +191,17 @@ def marks_of(request: ModelRequest[Any]) -> int:
 def _as_blocks(content: Any) -> list[Any]:
     if isinstance(content, str):
         content = [content]
-    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in content]
+    return [
+        {"type": "text", "text": block} if isinstance(block, str) else block for block in content
+    ]
 
 
 def _can_be_marked(block: Any) -> bool:
-    """Whether a block is text that is not empty, and has no mark."""
+    """Return True if a block is text that is not empty, and has no mark."""
     text = block.get("text") if block.get("type") == "text" else None
     return isinstance(text, str) and bool(text.strip()) and _MARK not in block
 
 
 def is_function(tool: Any) -> bool:
-    """Whether a tool is a dict in the form of OpenAI's functions."""
+    """Return True if a tool is a dict in the form of OpenAI's functions."""
     return isinstance(tool, Mapping) and tool.get("type") == "function"

@@ -42,7 +42,7 @@ SEARCH_TOOLS: Final[dict[str, dict[str, Any]]] = {
 _MARK = "defer_loading"
 
 
-class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
     """Marks tools for deferred loading and adds the search tool of the model's provider.
 
     The provider keeps deferred tools out of the prompt until its model has searched for them. The
@@ -90,29 +90,33 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.expected_tools = self.searchable_tool_names
         self.provider = provider
         self.on_unsupported = on_unsupported
-        self._marked = MarkedTools(_MARK, True)
-        self._warned: set[str] = set()
+        self._copies = MarkedTools(_MARK, True)
+        self._warned_models: set[str] = set()
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Offer the tools in the form in which the provider searches among them."""
-        marked, unmarked = set(), set()
+        with_mark, without_mark = set(), set()
         for tool in request.tools:
             if (name := getattr(tool, "name", None)) is None:
                 continue  # a tool of the provider, as a dict
             mark = mark_of(tool, _MARK)
             if mark:
-                marked.add(name)
+                with_mark.add(name)
             elif mark is None:
-                unmarked.add(name)
-        chosen = self.searchable_tool_names
-        deferred = marked | (unmarked & chosen) if chosen else marked or unmarked
-        if deferred:
-            deferred.discard(forced_tool(request.tool_choice))
-        provider = self._provider_of(request.model) if deferred else None
+                without_mark.add(name)
+        searchable = self.searchable_tool_names
+        hidden_names = (
+            with_mark | (without_mark & searchable) if searchable else with_mark or without_mark
+        )
+        if hidden_names:
+            hidden_names.discard(forced_tool(request.tool_choice))
+        provider = self._provider_of(request.model) if hidden_names else None
         if provider is not None:
             tools: list[Any] = [
-                self._marked.copy_of(tool)
-                if isinstance(tool, BaseTool) and tool.name in deferred and not mark_of(tool, _MARK)
+                self._copies.copy_of(tool)
+                if isinstance(tool, BaseTool)
+                and tool.name in hidden_names
+                and not mark_of(tool, _MARK)
                 else tool
                 for tool in request.tools
             ]
@@ -121,10 +125,10 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 # The same object each time, because models are bound again for other tools.
                 tools.append(SEARCH_TOOLS[provider])
             request = request.override(tools=tools)
-        response: ModelResponse[Any] = yield request
+        response: ModelResponse = yield request
         return response
 
-    def _provider_of(self, model: Any) -> str | None:
+    def _provider_of(self, model: object) -> str | None:
         """The provider whose search is used; None if the model has no supported provider."""
         if self.provider is not None:
             return self.provider
@@ -138,7 +142,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         )
         if self.on_unsupported == "error":
             raise TurnError(self.name, reason, hint)
-        if cls.__name__ not in self._warned:
-            self._warned.add(cls.__name__)
+        if cls.__name__ not in self._warned_models:
+            self._warned_models.add(cls.__name__)
             warnings.warn(f"{self.name} {reason} {hint}", stacklevel=2)
         return None

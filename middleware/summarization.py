@@ -57,7 +57,7 @@ from agent_factory import (
 
 from ._shared.errors import is_async
 from ._shared.models import given_model, is_model, text_of, with_update
-from ._shared.overflow import Freed, call_recovering, plural
+from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import LIST, recall_tool
 from ._shared.summaries import (
     HEADING,
@@ -146,7 +146,7 @@ _BOUNDARY = 5
 are removed from the thread, the next one counts."""
 
 
-class SummarizationState(AgentState[Any]):
+class SummarizationState(AgentState):
     """The state of an agent whose older messages are summarized.
 
     Attributes:
@@ -324,21 +324,22 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             return None
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *shorter]}
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Summarize if the trigger is reached, and call the model with the shorter conversation."""
         call = _Call(self, request, self.keep_thread)
         if old := self._messages_to_summarize(call):
             yield from self._replace(call, old)
 
-        def summarize(inner: ModelRequest[Any], _: Any) -> Flow[Freed]:
+        def summarize(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Summarize half of the request."""
             call.request = inner
             older = self._older_half(call)
             smaller = (yield from self._replace(call, older)) if older else None
             return None if smaller is None else (smaller, call.done)
 
-        def cut(inner: ModelRequest[Any], _: Any) -> Flow[Freed]:
+        def cut(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Leave half of the request out."""
+            # A flow like the step before it, though it calls no model.
             yield from ()
             call.request = inner
             older = self._older_half(call)
@@ -347,7 +348,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             text = call.text_of(older[0])
             return call.replace(older, text, read=1 if text else 0), call.done
 
-        response: ModelResponse[Any] = yield from call_recovering(
+        response: ModelResponse = yield from call_recovering(
             call.request, summarize=summarize, cut=cut
         )
         return with_update(request, response, call.update) if call.update else response
@@ -387,8 +388,8 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     def _older_half(self, call: _Call) -> list[AnyMessage]:
         """The messages to replace so that about half of the request remains."""
         messages = call.request.messages
-        sent = tokens_sent(call.request, messages, self.token_counter)
-        budget = self.token_counter(messages) - sent * (1 - _SHARE)
+        tokens = tokens_sent(call.request, messages, self.token_counter)
+        budget = self.token_counter(messages) - tokens * (1 - _SHARE)
         return call.replaceable(cut_by_tokens(messages, max(0, budget), self.token_counter))
 
     def _replace(self, call: _Call, old: list[AnyMessage]) -> Flow[list[AnyMessage] | None]:
@@ -420,6 +421,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
                     at = first + offset
                     before = f"{HEADING}{summary}\n\nWhat followed:\n\n" if summary else ""
                     if "{messages}" in self.summary_prompt:
+                        # Not by `format`: all other braces of the prompt are the user's.
                         prompt = self.summary_prompt.replace("{messages}", before + page)
                     else:
                         prompt = f"{self.summary_prompt}\n\n{before}{page}"
@@ -457,25 +459,25 @@ class _Call:
         self.left_out: list[list[int]] = []
         self.update: dict[str, Any] = {}
         self.done = ""
-        self._given = request
-        self._removed: list[str] = []  # ids of messages of the thread
+        self._original = request
+        self._removed_ids: list[str] = []  # ids of messages of the thread
 
     @cached_property
     def _stored(self) -> dict[str, Summary]:
-        return {content_of(summary): summary for summary in stored_summaries(self._given)}
+        return {content_of(summary): summary for summary in stored_summaries(self._original)}
 
     @cached_property
     def _numbers(self) -> Numbers:
-        return Numbers(self._given)
+        return Numbers(self._original)
 
     def _stored_as(self, message: AnyMessage) -> Summary | None:
         return self._stored.get(str(message.content)) if is_summary(message) else None
 
     def is_foreign_summary(self, message: AnyMessage) -> bool:
-        """Whether a summary is neither stored nor in the thread."""
+        """Return True if a summary is neither stored nor in the thread."""
         if not is_summary(message) or self._stored_as(message):
             return False
-        thread = self._given.state.get("messages", ())
+        thread = self._original.state.get("messages", ())
         return not any(m.id == message.id and m.content == message.content for m in thread)
 
     def replaceable(self, cut: int) -> list[AnyMessage]:
@@ -494,8 +496,8 @@ class _Call:
         """The text of a message if it is a summary, or else an empty string."""
         if not is_summary(message):
             return ""
-        stored = self._stored_as(message)
-        return stored["text"] if stored else str(message.text).removeprefix(HEADING)
+        summary = self._stored_as(message)
+        return summary["text"] if summary else str(message.text).removeprefix(HEADING)
 
     def replace(self, old: list[AnyMessage], text: str, read: int) -> list[AnyMessage]:
         """Replace messages by a summary of the first of them; the others are left out."""
@@ -507,51 +509,53 @@ class _Call:
             self.left_out.append([left[0], left[-1]])
         until = [id_ for summary in earlier for id_ in summary["until"]]
         until += [message.id for message in replaced_now if message.id]
-        made = Summary(
+        new_summary = Summary(
             text=text.removeprefix(HEADING),  # a function may return an earlier summary
             note=self._note(self._numbers.of(replaced_now[-1]) if replaced_now else 0),
             until=until[-_BOUNDARY:],
             left_out=self.left_out,
         )
-        self._stored[content_of(made)] = made
+        self._stored[content_of(new_summary)] = new_summary
         count = sum(not is_summary(message) for message in old[:read])
-        done = [f"summarized {plural(count, 'message')}"] if count else []
+        notes = [f"summarized {plural(count, 'message')}"] if count else []
         if left:
-            done.append(f"left out {plural(len(left), 'message')}")
-        self.done = ", ".join(done)
+            notes.append(f"left out {plural(len(left), 'message')}")
+        self.done = ", ".join(notes)
         set_reason(self.done)
         # Nothing is removed from the thread that no summary includes.
         keeps = self.keep_thread or bool(self.left_out)
         if not keeps:
-            self._removed += [*self._hidden_by(earlier), *(m.id for m in replaced_now if m.id)]
-        ids = [] if keeps else self._removed
+            self._removed_ids += [*self._hidden_by(earlier), *(m.id for m in replaced_now if m.id)]
+        ids = [] if keeps else self._removed_ids
         # In the thread, the summary takes the id, and so the position, of the first message.
         # Replacing the whole list instead would drop what others write to it in this step.
-        shown = summary_message(made, ids[0] if ids else None)
-        messages = replaced(self.request.messages, old, shown)
+        new_message = summary_message(new_summary, ids[0] if ids else None)
+        messages = replaced(self.request.messages, old, new_message)
         self.request = self.request.override(messages=messages)
-        self.update = {"summaries": {self._owner: made}} if keeps else {}
+        self.update = {"summaries": {self._owner: new_summary}} if keeps else {}
         if ids:
-            self.update["messages"] = [shown, *(RemoveMessage(id=id_) for id_ in ids[1:])]
-        if not keeps and stored_summaries(self._given):  # of an instance that kept the thread
+            self.update["messages"] = [new_message, *(RemoveMessage(id=id_) for id_ in ids[1:])]
+        if not keeps and stored_summaries(self._original):  # of an instance that kept the thread
             self.update["summaries"] = {self._owner: _NONE}
         return messages
 
     def _hidden_by(self, summaries: Sequence[Summary]) -> list[str]:
         """The ids of the messages of the thread that stored summaries stand for."""
-        thread: Sequence[AnyMessage] = self._given.state.get("messages", ())
+        thread: Sequence[AnyMessage] = self._original.state.get("messages", ())
         until = {id_ for summary in summaries for id_ in summary["until"]}
         end = max((at for at, message in enumerate(thread, 1) if message.id in until), default=0)
-        shown = {message.id for message in self.request.messages}
-        hidden = (m for m in thread[:end] if m.id not in shown and m.id not in self._removed)
+        visible_ids = {message.id for message in self.request.messages}
+        hidden = (
+            m for m in thread[:end] if m.id not in visible_ids and m.id not in self._removed_ids
+        )
         return [message.id for message in hidden if message.id]
 
     def _note(self, last: int) -> str:
-        """What the model reads about the messages that a summary replaces."""
+        """Note to the model about the messages that a summary replaces."""
         notes = []
         if self.left_out:
-            listed = ", ".join(f"#{first} to #{end}" for first, end in self.left_out)
-            notes.append(f"Left out here, because they are too long for a summary: {listed}.")
+            ranges = ", ".join(f"#{first} to #{end}" for first, end in self.left_out)
+            notes.append(f"Left out here, because they are too long for a summary: {ranges}.")
         keeps = self.keep_thread or self.left_out
         if last and keeps and (tool := recall_tool(self.request.tools)):
             notes.append(
@@ -564,7 +568,7 @@ class _Call:
 _NONE = Summary(text="", note="", until=[], left_out=[])
 
 
-def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
+def as_runnable(summarizer: object) -> Runnable[Any, Any]:
     """A summarizer as a runnable that can be invoked sync and async."""
     if isinstance(summarizer, str):
         return init_model(summarizer)
@@ -578,7 +582,7 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
     if not is_async(summarizer):
         return RunnableLambda(summarizer)
 
-    def raise_in_sync_run(messages: Any) -> str:
+    def raise_in_sync_run(messages: object) -> str:
         raise TypeError(
             "The summarizer is a coroutine function, and this run is synchronous. Use ainvoke or "
             "astream, or pass a plain function."
@@ -587,7 +591,7 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
     return RunnableLambda(raise_in_sync_run, afunc=summarizer)
 
 
-def trigger_clauses(trigger: Any) -> list[dict[str, float]]:
+def trigger_clauses(trigger: object) -> list[dict[str, float]]:
     """A trigger as a list of alternatives; all thresholds of one alternative must be reached."""
     if trigger is None:
         return []
@@ -607,7 +611,7 @@ def trigger_clauses(trigger: Any) -> list[dict[str, float]]:
     return clauses
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
 
 
@@ -657,8 +661,8 @@ def safe_cuts(messages: Sequence[AnyMessage]) -> list[int]:
 
 def cut_by_count(messages: Sequence[AnyMessage], keep: int) -> int:
     """The last safe cut that keeps at least `keep` messages; 0 if there is nothing to cut."""
-    wanted = len(messages) - keep
-    return max((cut for cut in safe_cuts(messages) if cut <= wanted), default=0)
+    last_cut = len(messages) - keep
+    return max((cut for cut in safe_cuts(messages) if cut <= last_cut), default=0)
 
 
 def cut_by_tokens(
@@ -670,5 +674,6 @@ def cut_by_tokens(
     cuts = safe_cuts(messages)
     if not cuts:
         return 0
+    # The rest only gets smaller from cut to cut, so few of them have to be counted.
     first = bisect_left(cuts, True, key=lambda cut: count(messages[cut:]) <= budget)
     return cuts[min(first, len(cuts) - 1)]

@@ -74,7 +74,7 @@ _SECOND_CALL = (
     "the list should change."
 )
 
-_MALFORMED = (
+_FORMAT_ERROR = (
     "Error: the list was not written. {problems}. Send the whole list again, each item with a "
     "content (text) and a status (pending, in_progress or completed)."
 )
@@ -90,7 +90,7 @@ class Todo(TypedDict):
     status: Literal["pending", "in_progress", "completed"]
 
 
-class PlanningState(AgentState[Any]):
+class PlanningState(AgentState):
     """The state of an agent with a to-do list.
 
     Attributes:
@@ -158,10 +158,10 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         # Cached, because both are usually the same objects in each turn.
         system, prompt, cached = request.system_message, self.system_prompt, self._cached
         if cached is None or cached[0] is not system or cached[1] != prompt:
-            instructed = system
+            message = system
             if prompt:
-                instructed = _append(system, prompt) if system else SystemMessage(prompt)
-            cached = self._cached = system, prompt, instructed
+                message = _append(system, prompt) if system else SystemMessage(prompt)
+            cached = self._cached = system, prompt, message
         messages = request.messages
         state: Any = request.state
         if todos := state.get("todos"):
@@ -187,10 +187,10 @@ def write_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolM
         return result(_SECOND_CALL, "error")
     if empty := [index for index, todo in enumerate(todos) if not todo["content"].strip()]:
         problems = f"todos.{empty[0]}.content: it is empty"
-        return result(_MALFORMED.format(problems=problems), "error")
-    done = sum(todo["status"] == "completed" for todo in todos)
-    written = result(f"The list is written: {done} of {len(todos)} completed.", "success")
-    return Command(update={"todos": todos, "messages": [written]})
+        return result(_FORMAT_ERROR.format(problems=problems), "error")
+    count = sum(todo["status"] == "completed" for todo in todos)
+    answer = result(f"The list is written: {count} of {len(todos)} completed.", "success")
+    return Command(update={"todos": todos, "messages": [answer]})
 
 
 async def awrite_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
@@ -202,14 +202,14 @@ def _report_malformed(error: ValidationError) -> str:
     problems = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
     rest = len(problems) - _MAX_PROBLEMS
     more = f"; and {rest} more" if rest > 0 else ""
-    return _MALFORMED.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
+    return _FORMAT_ERROR.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
 
 
 def _append(message: Any, text: str) -> Any:
     """A copy of the message with a text at its end."""
     content = message.content
     if isinstance(content, str):
-        extended: Any = f"{content}\n\n{text}" if content else text
+        content_after: object = f"{content}\n\n{text}" if content else text
     else:
-        extended = [*content, {"type": "text", "text": text}]
-    return message.model_copy(update={"content": extended})
+        content_after = [*content, {"type": "text", "text": text}]
+    return message.model_copy(update={"content": content_after})

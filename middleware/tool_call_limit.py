@@ -94,7 +94,7 @@ class _Stop(TypedDict):
     done: bool  # the run has its last message
 
 
-class ToolCallLimitState(AgentState[Any]):
+class ToolCallLimitState(AgentState):
     """State of an agent with counted tool calls.
 
     Attributes:
@@ -133,26 +133,26 @@ class Limit:
         return thread.get(self.tool_name, 0), run.get(self.tool_name, 0)
 
     def refuses(self, tool: str, counts: Counts) -> bool:
-        """Whether one more call of the tool would exceed the limit."""
+        """Return True if one more call of the tool would exceed the limit."""
         return self.tool_name in (None, tool) and not has_room(self, counts, 1)
 
     def reason(self, thread_count: int, run_count: int) -> str:
-        """What is used up, as half a sentence; empty if nothing is."""
+        """Describe what is used up, as half a sentence; empty if nothing is."""
         what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
         return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
 
-    def refusal(self, call: ToolCall, used: tuple[int, int]) -> ToolMessage:
+    def refusal(self, call: ToolCall, counts: tuple[int, int]) -> ToolMessage:
         """The error that the model reads as the result of a refused call."""
         return error_result(
             call,
-            f"Limit reached: {self.reason(*used)}. This call of {call['name']} did not run. Do not "
-            f"call {self.tool_name or 'any tool'} again; go on with what you have.",
+            f"Limit reached: {self.reason(*counts)}. This call of {call['name']} did not run. "
+            f"Do not call {self.tool_name or 'any tool'} again; go on with what you have.",
             response_metadata={_REFUSED_BY: self.name},
         )
 
 
 def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int) -> bool:
-    """Whether so many more of the calls that a limit counts may run."""
+    """Return True if so many more of the calls that a limit counts may run."""
     tool = limit.tool_name
     for key, most in ((_THREAD_COUNTS, limit.thread_limit), (_RUN_COUNTS, limit.run_limit)):
         if most is not None:
@@ -164,7 +164,7 @@ def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int)
 
 _LIMIT_RECORDS = TypeAdapter(dict[str, Limit])
 
-Refused = dict[str | None, tuple[Limit, tuple[int, int]]]
+Refusals = dict[str | None, tuple[Limit, tuple[int, int]]]
 """By the id of a refused call: the limit that refuses it, and the counts it had reached."""
 
 
@@ -291,6 +291,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = self._own_stop(state) if _STOP in state else None
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
+        # Providers refuse a history in which a call has no result.
         messages: list[Any] = results_of_pending_calls(state["messages"])
         if not stop["done"]:
             counts = stop["thread_count"], stop["run_count"]
@@ -307,11 +308,11 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Ask for the last answer if the run must end; otherwise refuse calls that can't run."""
         stop = self._own_stop(request.state) if _STOP in request.state else None
         if stop is None:
-            response: ModelResponse[Any] = yield request
+            response: ModelResponse = yield request
             calls: list[ToolCall] = []
             for message in response.result:
                 if isinstance(message, AIMessage):
@@ -322,25 +323,25 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             return self._without_impossible_calls(request, response)
         reason = self._limit.reason(stop["thread_count"], stop["run_count"])
         response = yield from request_final_answer(request, reason)
-        done = not asks_for_retry(response)
-        return ExtendedModelResponse(response, Command(update={_STOP: {**stop, "done": done}}))
+        is_done = not asks_for_retry(response)
+        return ExtendedModelResponse(response, Command(update={_STOP: {**stop, "done": is_done}}))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run and count the call, or refuse it."""
         call, counts = request.tool_call, request.state
         message, tail = last_turn(counts["messages"])
-        refused: Refused = {}
+        refusals_now: Refusals = {}
         # One more than the message has calls, for a call that a layer has replaced.
         most = 1 + (len(message.tool_calls) if message else 0)
         has_records = message is not None and _LIMITS in message.response_metadata
         if has_records or not has_room(self, counts, most):
             limits = limits_on(message, self._limit)
             if not all(has_room(limit, counts, most) for limit in limits):
-                refused = refusals(calls_in_order(call, message, tail), limits, counts)
-        update: dict[str, Any] = _stop_update(refused) if refused else {}
-        if call["id"] in refused:
-            limit, used = refused[call["id"]]
-            return Command(update={"messages": [limit.refusal(call, used)], **update})
+                refusals_now = refusals(calls_in_order(call, message, tail), limits, counts)
+        update: dict[str, object] = _stop_update(refusals_now) if refusals_now else {}
+        if call["id"] in refusals_now:
+            limit, counts_then = refusals_now[call["id"]]
+            return Command(update={"messages": [limit.refusal(call, counts_then)], **update})
         with ToolCallRecorder() as recorder:
             result = yield request
         # A ToolMessage, the usual result of a tool, writes no counts.
@@ -349,14 +350,14 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             return result  # Another limit further in has counted the call, and decided the same.
         # No tool has started if an inner layer refused the call, or ran a tool without LangChain
         # callbacks; then a result that is not an error counts.
-        started = recorder.names
-        if started or not any(
+        names = recorder.names
+        if names or not any(
             isinstance(m, ToolMessage) and m.tool_call_id == call["id"] and m.status == "error"
             for key, value in _writes(result)
             if key == "messages"
             for m in (value if isinstance(value, list) else [value])
         ):
-            ran = call["name"] if not started or call["name"] in started else started[0]
+            ran = call["name"] if not names or call["name"] in names else names[0]
             update |= {_THREAD_COUNTS: {ran: 1}, _RUN_COUNTS: {ran: 1}}
         if not update:
             return result
@@ -365,13 +366,13 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
     def _own_stop(self, state: Any) -> _Stop | None:
-        """What ends this run, if this middleware has to do it."""
+        """Return the stop of this run, if this middleware has to make it."""
         stop: _Stop | None = state.get(_STOP)
         return stop if stop and stop["by"] == self.name else None
 
     def _without_impossible_calls(
-        self, request: ModelRequest[Any], response: ModelResponse[Any]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        self, request: ModelRequest[Any], response: ModelResponse
+    ) -> ModelResponse | ExtendedModelResponse:
         """The response with a record of this limit; calls that can't run need no review."""
         result: list[Any] = response.result
         message, tail = last_turn(result)
@@ -379,43 +380,43 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         limit, counts = self._limit, request.state
         metadata = message.response_metadata
         metadata = {**metadata, _LIMITS: {**metadata.get(_LIMITS, {}), limit.name: asdict(limit)}}
-        recorded = message.model_copy(update={"response_metadata": metadata})
-        result = [recorded if m is message else m for m in result]
+        message_with_record = message.model_copy(update={"response_metadata": metadata})
+        result = [message_with_record if m is message else m for m in result]
         # What another limit has refused is still a call over this one, and may end the run.
         others = [m for m in tail if _REFUSED_BY not in m.response_metadata]
         # Structured answers look like tool calls, but the request does not offer them as tools.
-        offered = {getattr(tool, "name", None) for tool in request.tools}
-        refused: Refused = {
+        tool_names = {getattr(tool, "name", None) for tool in request.tools}
+        refusals_now: Refusals = {
             call["id"]: (limit, limit.used(counts))
             for call in unanswered(message, others)
-            if call["name"] in offered and limit.refuses(call["name"], counts)
+            if call["name"] in tool_names and limit.refuses(call["name"], counts)
         }
-        open_calls = [call for call in unanswered(message, tail) if call["id"] in refused]
+        open_calls = [call for call in unanswered(message, tail) if call["id"] in refusals_now]
         result += [limit.refusal(call, limit.used(counts)) for call in open_calls]
-        limited = ModelResponse(result, response.structured_response)
-        stop = _stop_update(refused)
-        return ExtendedModelResponse(limited, Command(update=stop)) if stop else limited
+        last_response = ModelResponse(result, response.structured_response)
+        stop = _stop_update(refusals_now)
+        return ExtendedModelResponse(last_response, Command(update=stop)) if stop else last_response
 
 
-def _stop_update(refused: Refused) -> dict[str, Any]:
+def _stop_update(refusals_now: Refusals) -> dict[str, object]:
     """The update that ends the run; empty if every refusal lets it continue."""
-    for limit, (thread, run) in refused.values():
+    for limit, (thread, run) in refusals_now.values():
         if limit.exit_behavior != "continue":
             stop = _Stop(by=limit.name, thread_count=thread, run_count=run, done=False)
             return {_STOP: stop}
     return {}
 
 
-def limits_on(message: AIMessage | None, own: Limit) -> list[Limit]:
-    """All limits on the calls of a message, outermost first; `own` replaces its record."""
+def limits_on(message: AIMessage | None, limit_of_caller: Limit) -> list[Limit]:
+    """All limits on the calls of a message, outermost first; the caller brings its own."""
     records = message.response_metadata.get(_LIMITS) if message else None
-    if not records or (isinstance(records, Mapping) and records.keys() <= {own.name}):
-        return [own]
+    if not records or (isinstance(records, Mapping) and records.keys() <= {limit_of_caller.name}):
+        return [limit_of_caller]
     try:
-        limits = _LIMIT_RECORDS.validate_python(records)
+        limits: dict[str, Limit] = _LIMIT_RECORDS.validate_python(records)
     except ValidationError:  # somebody else's metadata under our key
         limits = {}
-    return list(reversed({**limits, own.name: own}.values()))
+    return list(reversed({**limits, limit_of_caller.name: limit_of_caller}.values()))
 
 
 def calls_in_order(
@@ -436,25 +437,27 @@ def calls_in_order(
     return [*maybe_same, *open_calls[position + 1 :], call]
 
 
-def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts) -> Refused:
+def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts) -> Refusals:
     """The calls of a turn that may not run. Earlier calls use up the limits before later ones."""
     # Whether the run ends must not depend on the order in which the limits are asked.
-    ranked = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
-    refused: Refused = {}
+    limits_in_order = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
+    result: Refusals = {}
     for call in calls:
-        limit = next((limit for limit in ranked if limit.refuses(call["name"], counts)), None)
+        limit = next(
+            (limit for limit in limits_in_order if limit.refuses(call["name"], counts)), None
+        )
         if limit is not None:
-            refused[call["id"]] = limit, limit.used(counts)
+            result[call["id"]] = limit, limit.used(counts)
             continue
         counts = {
             key: add_counts(counts.get(key) or {}, {call["name"]: 1})
             for key in (_THREAD_COUNTS, _RUN_COUNTS)
         }
-    return refused
+    return result
 
 
-def _writes(result: Any) -> Iterator[tuple[str, Any]]:
-    """What the result of a call writes to the state: a message, a command, or a list of them."""
+def _writes(result: object) -> Iterator[tuple[str, object]]:
+    """Yield the keys and values that the result of a call writes to the state."""
     for part in result if isinstance(result, list) else [result]:
         if not isinstance(part, Command):
             yield "messages", part

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
@@ -46,7 +47,7 @@ OnError = Callable[[Exception, ToolCallRequest], Answer]
 AOnError = Callable[[Exception, ToolCallRequest], Awaitable[Answer]]
 
 
-class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
     """Turns the exception of a tool into a result with status "error", which the model reads.
 
     Outside of a ToolRetryMiddleware it handles the last failure, also if that one's `on_failure` is
@@ -172,7 +173,9 @@ class _Handler:
     on_error: OnError | None
     aon_error: AOnError | None
 
-    def invoke(self, input: tuple[Exception, ToolCallRequest] | None, config: Any = None) -> Any:
+    def invoke(
+        self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
+    ) -> Any:
         if self.on_error is None:
             raise TurnError(
                 self.owner,
@@ -183,7 +186,7 @@ class _Handler:
         return None if input is None else self.on_error(*input)
 
     async def ainvoke(
-        self, input: tuple[Exception, ToolCallRequest] | None, config: Any = None
+        self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
     ) -> Any:
         if input is None:
             return None

@@ -43,7 +43,7 @@ from agent_factory import (
 from ._shared.invocable import Called
 from ._shared.messages import is_cleared
 from ._shared.models import with_update
-from ._shared.overflow import Freed, call_recovering, plural
+from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import (
     LIST,
     RECALLS,
@@ -78,7 +78,7 @@ Place = Literal["thread", "store"] | str | os.PathLike[str]
 """Where the content of large results is kept: in the thread, in the run's store, or in a folder."""
 
 
-class OffloadState(AgentState[Any]):
+class OffloadState(AgentState):
     """The state of an agent whose large tool results are offloaded.
 
     Attributes:
@@ -218,7 +218,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             )
         ]
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Call the model with the beginnings of large results."""
         if self.place == "store" and request.runtime is not None and request.runtime.store is None:
             raise ValueError(
@@ -226,32 +226,32 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 "create_agent(..., store=InMemoryStore()), or leave `place` out."
             )
         state: Any = request.state
-        kept: list[str] = (state.get("offloaded_results") or {}).get(self.name, [])
-        chosen, limit = set(kept), inf if self.threshold is None else self.threshold
-        written: dict[str, ToolMessage] = {}
+        offloaded_ids: list[str] = (state.get("offloaded_results") or {}).get(self.name, [])
+        ids, limit = set(offloaded_ids), inf if self.threshold is None else self.threshold
+        replacements: dict[str, ToolMessage] = {}
         sizes: list[int] = []
 
         def shorten(message: AnyMessage) -> Flow[AnyMessage]:
-            short, stored = yield from self._offload(request, message)
-            if stored:
-                written[str(message.id)] = short
+            short, is_stored = yield from self._offload(request, message)
+            if is_stored:
+                replacements[str(message.id)] = short
             sizes.append(text_size(message))
             return short
 
-        messages = given = with_summaries(request)  # what is summarized need not be shortened
-        for index, message in enumerate(given):
-            if not chosen and isinstance(message.content, str) and len(message.content) <= limit:
+        messages = source = with_summaries(request)  # what is summarized need not be shortened
+        for index, message in enumerate(source):
+            if not ids and isinstance(message.content, str) and len(message.content) <= limit:
                 continue  # nearly all messages, at each call: so without a call of a function
-            if isinstance(message, ToolMessage) and self._is_large(message, chosen, limit):
-                if messages is given:
-                    messages = list(given)
+            if isinstance(message, ToolMessage) and self._is_large(message, ids, limit):
+                if messages is source:
+                    messages = list(source)
                 messages[index] = yield from shorten(message)
         if sizes:
             set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
 
         def free(
             inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
-        ) -> Flow[Freed]:
+        ) -> Flow[Reduction]:
             """Offload the largest results until the request fits."""
             originals = {message.id: message for message in request.messages}
             left = [
@@ -261,29 +261,29 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 and message.id
                 and self._is_large(message, (), max(_LEAST, 2 * self.preview))
             ]
-            smaller, done = list(inner.messages), 0
+            smaller, count = list(inner.messages), 0
             for _, index in sorted(left, reverse=True):
-                if done and fits(smaller):
+                if count and fits(smaller):
                     break
-                chosen.add(str(smaller[index].id))
+                ids.add(str(smaller[index].id))
                 smaller[index] = yield from shorten(
                     originals.get(smaller[index].id, smaller[index])
                 )
-                done += 1
-            return (smaller, f"offloaded {plural(done, 'tool result')}") if done else None
+                count += 1
+            return (smaller, f"offloaded {plural(count, 'tool result')}") if count else None
 
-        asked = request if messages is request.messages else request.override(messages=messages)
-        response: ModelResponse[Any] = yield from call_recovering(asked, offload=free)
+        shorter = request if messages is request.messages else request.override(messages=messages)
+        response: ModelResponse = yield from call_recovering(shorter, offload=free)
         update: dict[str, Any] = {}
-        if written:
-            update["messages"] = list(written.values())
-        if new := chosen.difference(kept, written):
-            update["offloaded_results"] = {self.name: [*kept, *sorted(new)]}
+        if replacements:
+            update["messages"] = list(replacements.values())
+        if new := ids.difference(offloaded_ids, replacements):
+            update["offloaded_results"] = {self.name: [*offloaded_ids, *sorted(new)]}
         return with_update(request, response, update) if update else response
 
-    def _is_large(self, message: ToolMessage, chosen: Any, limit: float) -> bool:
-        """Whether a result is to be offloaded: it is larger than a limit, or chosen by its id."""
-        if message.id not in chosen and text_size(message) <= limit:
+    def _is_large(self, message: ToolMessage, ids: Any, limit: float) -> bool:
+        """Return True if a result is to be offloaded: it is too large, or chosen by its id."""
+        if message.id not in ids and text_size(message) <= limit:
             return False
         is_short = _MARK in message.response_metadata or is_cleared(message)
         return not is_short and message.name != self.tool_name
@@ -309,13 +309,14 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 store: Any = request.runtime.store
                 yield Invoke(Called(store.put), (tuple(where["namespace"]), key, {"content": data}))
         text = "\n".join(_texts(message.content))[: self.preview]
-        shown = text.encode(errors="replace")[: self.preview].decode(errors="ignore")
+        # The preview is counted in bytes: half a character at its end is dropped.
+        beginning = text.encode(errors="replace")[: self.preview].decode(errors="ignore")
         size = len(whole_text(message, message.content))
         notice = (
-            f"{shown}\n[This is the beginning of a result of {size:,} characters. "
+            f"{beginning}\n[This is the beginning of a result of {size:,} characters. "
             f"{how_to_recall(self.tool_name, message)} returns it in pages.]"
         )
-        content: Any = notice
+        content: object = notice
         if isinstance(message.content, list):
             media = [block for block in message.content if is_media(block)]
             content = [{"type": "text", "text": notice}, *media] if media else notice
@@ -330,7 +331,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         start: int = 0,
         length: int = 10_000,
         block: int | None = None,
-    ) -> Any:
+    ) -> object:
         return run(self._page(runtime, id, start, length, block))
 
     async def _arecall(
@@ -340,16 +341,16 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         start: int = 0,
         length: int = 10_000,
         block: int | None = None,
-    ) -> Any:
+    ) -> object:
         return await arun(self._page(runtime, id, start, length, block))
 
     def _page(
         self, runtime: ToolRuntime[Any, Any], id_: str, start: int, length: int, block: int | None
-    ) -> Flow[tuple[Any, dict[str, Any]]]:
+    ) -> Flow[tuple[object, dict[str, object]]]:
         """A part of a message's text, and where it begins and ends."""
         messages = runtime.state.get("messages", ())
         message = find_message(messages, id_)
-        content: Any = None
+        content: object = None
         if message is not None:
             content = message.content
             if where := message.response_metadata.get(_MARK):
@@ -383,7 +384,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         rest = f"[Characters {start:,} to {end:,} of {len(text):,}. Go on with start={end}.]"
         return f"{page}\n{rest}", artifact
 
-    def _read(self, runtime: ToolRuntime[Any, Any], message: AnyMessage, where: Any) -> Flow[Any]:
+    def _read(
+        self, runtime: ToolRuntime[Any, Any], message: AnyMessage, where: Any
+    ) -> Flow[object]:
         """The content of a result that is kept outside of the thread."""
         key = str(where.get("key"))
         data, problem = None, "its name is not valid"
@@ -430,8 +433,8 @@ def _texts(content: Any) -> Iterator[str]:
             yield json.dumps(block, ensure_ascii=False, default=repr)
 
 
-def is_media(block: Any) -> bool:
-    """Whether a block holds something that is not text: an image, for example."""
+def is_media(block: object) -> bool:
+    """Return True if a block holds something that is not text: an image, for example."""
     return isinstance(block, dict) and (
         block.get("type") in _MEDIA or not _MEDIA.isdisjoint(block.keys())
     )

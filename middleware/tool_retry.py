@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
@@ -109,7 +110,7 @@ class ToolRetryMiddleware(RetryMiddleware):
         self.idempotent_tools = tool_names(idempotent_tools, "idempotent_tools") or frozenset()
         self.expected_tools = (self.tool_names or frozenset()) | self.idempotent_tools
         self.timeout = timeout
-        self._timed: dict[str, tuple[BaseTool, BaseTool]] = {}
+        self._copies: dict[str, tuple[BaseTool, BaseTool]] = {}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the call until it returns a result, or no attempt is left."""
@@ -133,13 +134,13 @@ class ToolRetryMiddleware(RetryMiddleware):
 
     def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
         """A copy of a tool that gives up; one for each tool, because reading signatures is slow."""
-        known = self._timed.get(tool.name)
-        if known is None or known[0] is not tool:
-            timed, limit = tool.model_copy(), _Timeout(tool, seconds)
+        previous = self._copies.get(tool.name)
+        if previous is None or previous[0] is not tool:
+            duplicate, limit = tool.model_copy(), _Timeout(tool, seconds)
             # Pydantic refuses to set what is not a field. In the instance they hide the methods.
-            vars(timed).update(invoke=limit.invoke, ainvoke=limit.ainvoke)
-            known = self._timed[tool.name] = tool, timed
-        return known[1]
+            vars(duplicate).update(invoke=limit.invoke, ainvoke=limit.ainvoke)
+            previous = self._copies[tool.name] = tool, duplicate
+        return previous[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class _Timeout:
     tool: BaseTool
     seconds: float
 
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool in a new thread; a call that takes too long runs on there."""
         future: Future[Any] = Future()
         context = copy_context()
@@ -166,7 +167,7 @@ class _Timeout:
             raise self._error()
         return future.result()
 
-    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool, and cancel a call that takes too long."""
         try:
             async with asyncio.timeout(self.seconds) as limit:

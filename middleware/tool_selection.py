@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 
@@ -55,7 +56,7 @@ _MAX_EARLIER_MESSAGES = 6  # enough for "yes, do that" to mean something
 _MAX_CHARACTERS = 1_000  # of a message, and of a tool's description
 
 _SOURCE = "tool_selection"
-_MODEL_CONFIG: dict[str, Any] = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
+_MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
 
 OnParsingFailure = Literal["error", "all", "none"] | Sequence[str] | Callable[[Any], Sequence[str]]
 
@@ -67,7 +68,7 @@ class Selection(TypedDict):
     tools: list[str]
 
 
-class ToolSelectionState(AgentState[Any]):
+class ToolSelectionState(AgentState):
     """The state of an agent whose tools are chosen by a model.
 
     Attributes:
@@ -175,78 +176,84 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Offer the tools chosen for the user's last message; have them chosen if it is new."""
-        response: ModelResponse[Any]
+        response: ModelResponse
         most = self.max_tools or 1
         if len(request.tools) <= most and not self.always_include:
             response = yield request
             return response
         client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
-        offered = [tool.name for tool in client]
-        if missing := sorted(set(self.always_include).difference(offered)):
+        client_names = [tool.name for tool in client]
+        if missing := sorted(set(self.always_include).difference(client_names)):
             raise ToolSelectionError(
                 self.name,
                 f"always includes {', '.join(map(repr, missing))}, and no such tool is offered; "
-                f"there are {', '.join(offered) or 'none'}.",
+                f"there are {', '.join(client_names) or 'none'}.",
                 "Correct always_include, or put the layer that adds the tool before this one.",
                 "",
-                offered,
+                client_names,
             )
-        kept = {*self.always_include, forced_tool(request.tool_choice)}
-        options = [tool for tool in client if tool.name not in kept]
+        always_names = {*self.always_include, forced_tool(request.tool_choice)}
+        options = [tool for tool in client if tool.name not in always_names]
         names = [tool.name for tool in options]
-        asked = None if len(options) <= most else last_user_message(request.messages)
-        if asked is None:
+        index = None if len(options) <= most else last_user_message(request.messages)
+        if index is None:
             response = yield request
             return response
-        message = request.messages[asked]
+        message = request.messages[index]
         question = [message.id or str(message.text), *names]
         state: Mapping[str, Any] = request.state
         selection: Selection | None = state.get("tool_selections", {}).get(self.name)
         if selection is None or selection["question"] != question:
-            chosen = yield from self._choose(request, options, asked)
-            selection = Selection(question=question, tools=chosen)
-        dropped = set(names) - set(selection["tools"])
-        tools = [tool for tool in request.tools if getattr(tool, "name", None) not in dropped]
+            selected_names = yield from self._choose(request, options, index)
+            selection = Selection(question=question, tools=selected_names)
+        removed_names = set(names) - set(selection["tools"])
+        tools = [tool for tool in request.tools if getattr(tool, "name", None) not in removed_names]
         response = yield request.override(tools=tools)
         return with_update(request, response, {"tool_selections": {self.name: selection}})
 
     def _choose(
-        self, request: ModelRequest[Any], options: list[BaseTool], asked: int
+        self, request: ModelRequest[Any], options: list[BaseTool], last_index: int
     ) -> Flow[list[str]]:
-        """The names of the tools that the choosing model chooses for the message at `asked`."""
+        """The names of the tools that the model chooses for the message at `last_index`."""
         names = [tool.name for tool in options]
-        offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
+        all_names = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
         schema = selection_schema(names, self.max_tools)
         chooser, has_structure = structured_model(self.model or request.model, schema)
         text_format = "" if has_structure else _TEXT_FORMAT
-        listed = "\n".join(f"- {tool.name}: {_shortened(tool.description)}" for tool in options)
+        descriptions = "\n".join(
+            f"- {tool.name}: {_shortened(tool.description)}" for tool in options
+        )
         limit = "" if self.max_tools is None else f"\n\nChoose {self.max_tools} at most."
-        system = SystemMessage(f"{self.system_prompt}\n\nThe tools:\n{listed}{limit}{text_format}")
-        spoken = [m for m in request.messages[:asked] if m.type in ("human", "ai") and m.text]
-        shown = [*spoken[-_MAX_EARLIER_MESSAGES:], request.messages[asked]]
-        conversation = "\n".join(_shortened(render(message)) for message in shown)
+        system = SystemMessage(
+            f"{self.system_prompt}\n\nThe tools:\n{descriptions}{limit}{text_format}"
+        )
+        earlier = [m for m in request.messages[:last_index] if m.type in ("human", "ai") and m.text]
+        visible = [*earlier[-_MAX_EARLIER_MESSAGES:], request.messages[last_index]]
+        conversation = "\n".join(_shortened(render(message)) for message in visible)
         task = f"Choose the tools for the last message of this conversation:\n\n{conversation}"
         text, problem = task, ""
-        answer: Any = None
+        answer: object = None
         for _ in range(self.max_retries + 1):
             answer = yield Invoke(chooser, [system, HumanMessage(text)], _MODEL_CONFIG)
-            chosen, problem = choice_among(parsed_names(answer), names, offered, self.max_tools)
+            selected_names, problem = choice_among(
+                parsed_names(answer), names, all_names, self.max_tools
+            )
             if not problem:
-                return chosen
-            given = answer_text(answer)
-            text = f"{task}\n\n[Your answer was {given!r}. It cannot be used: {problem}]"
+                return selected_names
+            reply = answer_text(answer)
+            text = f"{task}\n\n[Your answer was {reply!r}. It cannot be used: {problem}]"
         instead = self.on_parsing_failure
         if instead == "all":
             return names
         if instead == "none":
             return []
         if instead != "error":
-            wanted = instead(answer) if callable(instead) else instead
-            chosen, problem = choice_among(list(wanted), names, offered, None)
+            alternative = instead(answer) if callable(instead) else instead
+            selected_names, problem = choice_among(list(alternative), names, all_names, None)
             if not problem:
-                return chosen
+                return selected_names
         raise ToolSelectionError(
             self.name,
             f"got no valid choice of tools: {problem}",
@@ -257,9 +264,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         )
 
 
-def selection_schema(names: Sequence[str], most: int | None) -> dict[str, Any]:
+def selection_schema(names: Sequence[str], most: int | None) -> dict[str, object]:
     """The JSON schema of a choice: a list of these names, of this length at most."""
-    chosen = {
+    names_schema = {
         "type": "array",
         "items": {"type": "string", "enum": list(names)},
         "description": "The names of the chosen tools, the most useful first.",
@@ -269,13 +276,13 @@ def selection_schema(names: Sequence[str], most: int | None) -> dict[str, Any]:
         "title": "ToolSelection",
         "description": "The tools that may be needed.",
         "type": "object",
-        "properties": {"tools": chosen},
+        "properties": {"tools": names_schema},
         "required": ["tools"],
         "additionalProperties": False,
     }
 
 
-def answer_text(answer: Any) -> str:
+def answer_text(answer: object) -> str:
     """An answer of the choosing model as text, for errors and for the model itself."""
     if isinstance(answer, Mapping) and "raw" in answer:
         parsed = answer.get("parsed")
@@ -283,23 +290,23 @@ def answer_text(answer: Any) -> str:
     return _shortened(render(answer) if isinstance(answer, BaseMessage) else repr(answer))
 
 
-def parsed_names(answer: Any) -> Any:
+def parsed_names(answer: object) -> object:
     """The names in an answer, not validated; None if there are none."""
     parsed = structured_answer(answer, "[]")
     return parsed.get("tools") if isinstance(parsed, Mapping) else parsed
 
 
 def choice_among(
-    names: Any, options: Sequence[str], offered: Sequence[str], most: int | None
+    names: object, options: Sequence[str], all_names: Sequence[str], most: int | None
 ) -> tuple[list[str], str]:
     """The options that an answer names, the first `most` of them; or why it cannot be used."""
     if not isinstance(names, list):
         return [], "it does not contain a list of names of tools."
-    known = [name for name in names if isinstance(name, str) and name in offered]
-    if names and not known:
-        unknown = _shortened(", ".join(map(repr, names)))
-        return [], f"there is no {unknown} among {', '.join(options)}."
-    return [name for name in dict.fromkeys(known) if name in options][:most], ""
+    valid_names = [name for name in names if isinstance(name, str) and name in all_names]
+    if names and not valid_names:
+        listing = _shortened(", ".join(map(repr, names)))
+        return [], f"there is no {listing} among {', '.join(options)}."
+    return [name for name in dict.fromkeys(valid_names) if name in options][:most], ""
 
 
 def _shortened(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a middleware is written with, under the module name that LangChain uses."""
+"""Names that a middleware is written with, under the module name that LangChain uses."""
 
 from langgraph.prebuilt.tool_node import ToolCallWrapper as ToolCallWrapper
 

@@ -38,7 +38,13 @@ class DecisionFields(TypedDict, total=False):
 
 
 def decision_fields(
-    owner: str, hook: str, outcome: Outcome, detail: str = "", *, request: Any = None, **more: Any
+    owner: str,
+    hook: str,
+    outcome: Outcome,
+    detail: str = "",
+    *,
+    request: object = None,
+    **more: object,
 ) -> DecisionFields:
     """Return the fields of a decision; for a tool call, `request` tells which call it is."""
     call = getattr(request, "tool_call", None)
@@ -59,9 +65,9 @@ def _failed(error: BaseException) -> tuple[Outcome, str]:
 def classify_hook(
     owner: str,
     hook: str,
-    finish: Callable[[Any], Any],
+    finish: Callable[[object], object],
     reads_reason: bool,
-    result: Any,
+    result: object,
     error: BaseException | None,
 ) -> DecisionFields:
     """Return what a node hook decided; `finish` raises if the node refuses the result."""
@@ -83,19 +89,19 @@ def classify_hook(
     return decision_fields(owner, hook, Outcome.WROTE if update else Outcome.PASSED, **more)
 
 
-def _update_of(result: Any) -> dict[str, Any]:
+def _update_of(result: Any) -> dict[str, object]:
     return dict((result.update if isinstance(result, Command) else result) or {})
 
 
-def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
+def _changed(update: Mapping[str, object]) -> tuple[str, ...]:
     changed = []
     for key, value in update.items():
         if key == "messages":
-            written = value if isinstance(value, list) else [value]
-            removals = [message for message in written if isinstance(message, RemoveMessage)]
+            messages = value if isinstance(value, list) else [value]
+            removals = [message for message in messages if isinstance(message, RemoveMessage)]
             every = any(removal.id == REMOVE_ALL_MESSAGES for removal in removals)
-            removed = "all" if every else len(removals)
-            changed.append(f"messages +{len(written) - len(removals)} -{removed}")
+            removal_count = "all" if every else len(removals)
+            changed.append(f"messages +{len(messages) - len(removals)} -{removal_count}")
         elif key != "jump_to":
             changed.append(key)
     return tuple(changed)
@@ -105,13 +111,13 @@ def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
 class HandlerCalls:
     """The calls that a layer made of its handler; `failed` if the last one raised."""
 
-    requests: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, object]] = field(default_factory=list)
     # In parts: a layer may change the list it was given.
-    responses: list[list[Any]] = field(default_factory=list)
+    responses: list[list[object]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
     failed: bool = False
 
-    def ended(self, result: Any, error: BaseException | None) -> None:
+    def ended(self, result: object, error: BaseException | None) -> None:
         """Note what a call returned or raised."""
         self.failed = error is not None
         if error is None:
@@ -120,7 +126,7 @@ class HandlerCalls:
             self.errors.append(error)
 
 
-def fields_of(request: Any) -> dict[str, Any]:
+def fields_of(request: object) -> dict[str, object]:
     """Return the fields of a request as they are now; some are set again later."""
     if isinstance(request, ModelRequest):
         return dict(vars(request))
@@ -128,7 +134,7 @@ def fields_of(request: Any) -> dict[str, Any]:
     return {name: getattr(request, name, None) for name in names}
 
 
-def _parts(result: Any) -> list[Any]:
+def _parts(result: object) -> list[object]:
     """Return a layer's result in parts that compare equal however the result is wrapped."""
     if isinstance(result, ExtendedModelResponse):
         return _parts(result.model_response)
@@ -139,21 +145,21 @@ def _parts(result: Any) -> list[Any]:
     return list(result) if isinstance(result, list) else [result]
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is other:
+def _same(first: object, other: object) -> bool:
+    if first is other:
         return True
     try:
-        return bool(one == other)
+        return bool(first == other)
     except Exception:  # an array, for example: its comparison has no truth value
         return False
 
 
 def classify_layer(
     definition: Layer,
-    request: Any,
-    before: Mapping[str, Any],
+    request: object,
+    before: Mapping[str, object],
     calls: HandlerCalls,
-    result: Any,
+    result: object,
     error: BaseException | None,
 ) -> DecisionFields:
     """Return what a layer decided; `before` has the fields of the request it was given."""
@@ -178,7 +184,7 @@ _LAYER_RESULTS = (ModelResponse, ExtendedModelResponse, AIMessage, ToolMessage, 
 
 
 def _layer_outcome(
-    before: Mapping[str, Any], calls: HandlerCalls, result: Any
+    before: Mapping[str, object], calls: HandlerCalls, result: object
 ) -> tuple[Outcome, str]:
     if not isinstance(result, _LAYER_RESULTS):
         return Outcome.RAISED, BadReturn.__name__
@@ -200,7 +206,7 @@ def _layer_outcome(
 
 
 def classify_run_layer(
-    definition: Layer, flow: Any, update: Mapping[str, Any] | None
+    definition: Layer, flow: Any, update: Mapping[str, object] | None
 ) -> DecisionFields:
     """Return what a layer around a run decided; `flow` is its LayerFlow."""
     owner, method = definition.owner, definition.method
@@ -215,8 +221,8 @@ def classify_run_layer(
         return decision_fields(owner, method, Outcome.ANSWERED, **more)
     if flow.caught is not None:
         return decision_fields(owner, method, Outcome.RECOVERED, type(flow.caught).__name__, **more)
-    given, passed = flow.state, flow.passed
-    fields = [key for key in passed if key not in given or passed[key] is not given[key]]
+    before, after = flow.state, flow.passed
+    fields = [key for key in after if key not in before or after[key] is not before[key]]
     if fields:
         return decision_fields(owner, method, Outcome.CHANGED_REQUEST, ", ".join(fields), **more)
     return decision_fields(owner, method, Outcome.WROTE if update else Outcome.PASSED, **more)
@@ -226,7 +232,7 @@ def classify_tool(
     request: Any,
     reported_errors: Sequence[str],
     before: int,
-    result: Any,
+    result: object,
     error: BaseException | None,
 ) -> DecisionFields | None:
     """Return how a tool call failed; None if it succeeded, or if that is recorded already.
@@ -243,7 +249,7 @@ def classify_tool(
     return decision_fields("", TOOLS, Outcome.ERROR_REPORTED, detail, **more)
 
 
-def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> DecisionFields:
+def classify_repair(before: Sequence[object], after: Sequence[object]) -> DecisionFields:
     """Return how a history was repaired."""
     old, new = ({id(message) for message in messages} for messages in (before, after))
     counts = Counter(added=len(new - old), removed=len(old - new))
@@ -251,18 +257,18 @@ def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> DecisionFiel
     return decision_fields("", MODEL, Outcome.REPAIRED, detail or "reordered")
 
 
-def messages_written(result: Any) -> list[Any]:
+def messages_written(result: Any) -> list[object]:
     """Return the messages with an id, and removals, among what a hook, layer or tool writes."""
     update = result
     if isinstance(result, Command):
         update = result.update if result.graph is None else None
     pairs = update.items() if isinstance(update, Mapping) else update or ()  # may be pairs
-    written: list[Any] = []
+    values: list[object] = []
     with suppress(TypeError, ValueError):  # not an update, which the node refuses
         for key, value in pairs:
             if key == "messages":
-                written += value if isinstance(value, list) else [value]
-    return [one for one in written if isinstance(one, BaseMessage) and one.id]
+                values += value if isinstance(value, list) else [value]
+    return [message for message in values if isinstance(message, BaseMessage) and message.id]
 
 
 def classify_prefix(change: PrefixChange) -> DecisionFields:
@@ -283,12 +289,12 @@ def classify_usage(answer: AIMessage) -> list[DecisionFields]:
     """Return what a provider reports of its cache, as a list of one; empty without a report."""
     usage: Mapping[str, Any] = answer.usage_metadata or {}
     details = usage.get("input_token_details") or {}
-    reported = {key: details[key] for key in ("cache_read", "cache_creation") if key in details}
-    if not reported:
+    cache_tokens = {key: details[key] for key in ("cache_read", "cache_creation") if key in details}
+    if not cache_tokens:
         return []
-    tokens = {"input": usage["input_tokens"], **reported}
-    detail = f"{reported.get('cache_read') or 0:,} of {tokens['input']:,} input tokens read"
-    if created := reported.get("cache_creation"):
+    tokens = {"input": usage["input_tokens"], **cache_tokens}
+    detail = f"{cache_tokens.get('cache_read') or 0:,} of {tokens['input']:,} input tokens read"
+    if created := cache_tokens.get("cache_creation"):
         detail += f", {created:,} written"
     return [decision_fields("", MODEL, Outcome.USED_CACHE, detail, tokens=tokens)]
 
@@ -297,18 +303,18 @@ def classify_route(
     source: str,
     why: Callable[[str, str], str],
     jump: str,
-    chosen: Any,
+    choice: object,
     error: BaseException | None,
 ) -> DecisionFields:
     """Return where a route led: to a node, or to tasks for one."""
     if error is not None:
         return decision_fields("", source, *_failed(error), contents=error)
-    target, detail = chosen, str(chosen)
+    target, detail = choice, str(choice)
     calls: list[Any] = []
-    if isinstance(chosen, list):
-        for task in chosen:  # of create_react_agent a task is a dict, with one call
+    if isinstance(choice, list):
+        for task in choice:  # of create_react_agent a task is a dict, with one call
             calls += task.arg if isinstance(task.arg, list) else [task.arg["tool_call"]]
-        target = chosen[0].node
-        detail = f"{target} ({len(chosen)} task{'s' * (len(chosen) != 1)})"
+        target = choice[0].node
+        detail = f"{target} ({len(choice)} task{'s' * (len(choice) != 1)})"
     more = {"reason": why(str(target), jump), "calls": tuple(str(call["name"]) for call in calls)}
     return decision_fields("", source, Outcome.ROUTED, detail, **more)

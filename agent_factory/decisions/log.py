@@ -26,7 +26,7 @@ from agent_factory.upstream import run_identity
 
 
 class Outcome(StrEnum):
-    """What was decided."""
+    """Kinds of decisions."""
 
     PASSED = "passed"
     """It changed nothing."""
@@ -126,7 +126,7 @@ class Decision:
 
     def to_data(self) -> dict[str, Any]:
         """Return the record as plain values for JSON; contents become their repr."""
-        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        data = {part.name: getattr(self, part.name) for part in fields(self)}
         contents, tokens = data.pop("contents"), data.pop("tokens")
         lists = {name: list(data[name]) for name in ("changed", "namespace", "calls")}
         data.update(lists, outcome=str(self.outcome))
@@ -288,14 +288,14 @@ _lock = Lock()
 
 def _run_id(runtime: Runtime[Any] | None) -> str:
     """Return the id of a run: the same for all agents and logs that the run reaches."""
-    given = runtime.execution_info.run_id if runtime and runtime.execution_info else None
+    run_id = runtime.execution_info.run_id if runtime and runtime.execution_info else None
     if runtime is None or (run := run_identity(runtime)) is None:
-        return given or ""
+        return run_id or ""
     with _lock:
         ids = _ids_of(run)
         if not ids:
-            ids.append(given or str(uuid4()))
-        return given or ids[0]
+            ids.append(run_id or str(uuid4()))
+        return run_id or ids[0]
 
 
 def decision_log(value: Any) -> DecisionLog | None:

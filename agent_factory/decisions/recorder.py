@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class _Place(NamedTuple):
-    """Where in a run something is decided."""
+    """Place in a run where something is decided."""
 
     runtime: Runtime[Any] | None
     step: int = 0
@@ -94,18 +94,18 @@ def _enter(place: _Place | None, reasons: list[str] | None) -> _Context:
     return before
 
 
-Ended = Callable[[Any, BaseException | None], None]
+OnEnd = Callable[[Any, BaseException | None], None]
 """Function of what a call has returned, or of the exception that it has raised."""
 
 
 def _observe(
     place: _Place,
     reasons: list[str] | None,
-    ended: Ended,
+    on_end: OnEnd,
     call: Callable[..., Any],
-    *arguments: Any,
-) -> Any:
-    """Make a call, sync or async, and pass its result or exception to `ended`.
+    *arguments: object,
+) -> object:
+    """Make a call, sync or async, and pass its result or exception to `on_end`.
 
     Inside it, `_here` knows the place where the context is lost, and reasons are added to a list.
     """
@@ -116,25 +116,25 @@ def _observe(
         finally:
             _enter(*before)  # not by a token: see `setting`
     except BaseException as error:
-        ended(None, error)
+        on_end(None, error)
         raise
     if result is None or not is_awaitable(result):  # nearly each hook returns None
-        ended(result, None)
+        on_end(result, None)
         return result
 
-    async def awaited() -> Any:
+    async def awaited() -> object:
         before = _enter(place, reasons)
         try:
             return await result
         finally:
             _enter(*before)
 
-    def finish(value: Any) -> Any:
-        ended(value, None)
+    def finish(value: object) -> object:
+        on_end(value, None)
         return value
 
-    def fail(error: BaseException) -> Any:
-        ended(None, error)
+    def fail(error: BaseException) -> object:
+        on_end(None, error)
         raise error
 
     return then(awaited(), finish, fail)
@@ -148,7 +148,7 @@ Classify = Callable[[Any, BaseException | None], DecisionFields | None]
 class _ToolCall:
     """The tool call that is running, with the types of the exceptions reported to the model."""
 
-    request: Any
+    request: object
     reported_errors: list[str]
 
 
@@ -168,14 +168,14 @@ class RunLayerRecord:
         self._reasons: list[str] = []
         self._start = perf_counter()
 
-    def advance(self, call: Callable[[Any], _T], value: Any) -> _T:
+    def advance(self, call: Callable[[object], _T], value: object) -> _T:
         """Call a method of the flow, which may give a reason."""
         if self._record is None:
             return call(value)
         with setting(_reasons, self._reasons):
             return call(value)
 
-    def ended(self, flow: Any, update: Mapping[str, Any] | None = None) -> None:
+    def ended(self, flow: object, update: Mapping[str, object] | None = None) -> None:
         """Record what the flow has done, and the update that it has returned."""
         if self._record is not None:
             fields = classify_run_layer(self._definition, flow, update)
@@ -197,6 +197,7 @@ class Recorder:
         self._agent = agent or ""
         self._jumps: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._model_layers: dict[int, Culprit] = {}
+        # Exact positions need the bytes of prompts, which only a log with contents may keep.
         self._prefixes = PrefixTracker(exact=log.contents) if log is not None else None
 
     def _record(
@@ -225,6 +226,7 @@ class Recorder:
             at=time(),
             **fields,
         )
+        # Where the context was lost, the log still finds the config of the call.
         if current_config.get() is config:
             log.send(decision)
         else:
@@ -232,13 +234,13 @@ class Recorder:
                 log.send(decision)
 
     def _recorded(
-        self, classify: Classify, place: _Place, call: Callable[..., Any], *arguments: Any
+        self, classify: Classify, place: _Place, call: Callable[..., object], *arguments: object
     ) -> Any:
         """Make a call, sync or async, and record the decision that `classify` finds in it."""
         reasons: list[str] = []
         start = perf_counter()
 
-        def ended(result: Any, error: BaseException | None) -> None:
+        def ended(result: object, error: BaseException | None) -> None:
             seconds = perf_counter() - start
             if (fields := classify(result, error)) is not None:
                 self._record(fields, place, seconds, reasons)
@@ -250,13 +252,14 @@ class Recorder:
         if not self.enabled:
             return bound
         owner, name = bound.definition.owner, str(bound.definition.phase)
-        passed = decision_fields(owner, name, Outcome.PASSED)
+        # Made once: nearly each call of a hook passes.
+        decision = decision_fields(owner, name, Outcome.PASSED)
 
         def classify(
-            state: Any, place: _Place, result: Any, error: BaseException | None
+            state: object, place: _Place, result: object, error: BaseException | None
         ) -> DecisionFields:
             if result is None and error is None:
-                return passed
+                return decision
             finish_here = partial(finish, state)
             fields = classify_hook(owner, name, finish_here, reads_reason, result, error)
             if fields["outcome"] is Outcome.JUMPED:
@@ -265,7 +268,7 @@ class Recorder:
                 self._note_edit(place, Culprit(owner, name), state, result)
             return fields
 
-        def recorded(method: Method, state: Any, runtime: Any) -> Any:
+        def recorded(method: Method, state: object, runtime: Any) -> object:
             config = current_config.get()
             place = _Place(runtime, super_step(config), config) if config else _here(runtime)
             return self._recorded(partial(classify, state, place), place, method, state, runtime)
@@ -275,10 +278,10 @@ class Recorder:
 
     def _note_edit(self, place: _Place, culprit: Culprit, state: Any, result: Any) -> None:
         """Note who changed or removed messages of the thread, if a result does so."""
-        if (written := messages_written(result)) and place.runtime is not None:
+        if (new_messages := messages_written(result)) and place.runtime is not None:
             assert self._prefixes is not None  # see `_record`
             messages = state.get("messages") or ()
-            self._prefixes.edited(place.runtime, culprit, messages, written)
+            self._prefixes.edited(place.runtime, culprit, messages, new_messages)
 
     def _remember_jump(self, place: _Place, reason: str) -> None:
         if place.runtime is None or (info := place.runtime.execution_info) is None:
@@ -293,12 +296,12 @@ class Recorder:
         if not self.enabled:
             return pending
 
-        def recorded(state: Any, rules: Any) -> Any:
-            if passed := pending(state, rules):
+        def recorded(state: object, rules: object) -> object:
+            if exits := pending(state, rules):
                 reason, place = why(state, rules), _here()
                 self._remember_jump(place, reason)
                 self._record(decision_fields(owner, hook, Outcome.SKIPPED, reason=reason), place)
-            return passed
+            return exits
 
         return recorded
 
@@ -311,16 +314,16 @@ class Recorder:
         if is_model:
             self._model_layers[index] = culprit
 
-        def recorded(request: Any, handler: Callable[[Any], Any]) -> Any:
+        def recorded(request: Any, handler: Callable[[object], object]) -> object:
             place, calls, before = _here(request.runtime), HandlerCalls(), fields_of(request)
 
-            def call_handler(request: Any) -> Any:
+            def call_handler(request: Any) -> object:
                 if is_model and (trail := _trail.get()) is not None:
                     trail.passed[index] = request
                 calls.requests.append(fields_of(request))
                 return _observe(place, None, calls.ended, handler, request)
 
-            def classify(result: Any, error: BaseException | None) -> DecisionFields:
+            def classify(result: object, error: BaseException | None) -> DecisionFields:
                 command = getattr(result, "command", None)
                 if is_model and command is not None:
                     self._note_edit(place, culprit, request.state, command)
@@ -344,11 +347,11 @@ class Recorder:
         if not self.enabled:
             return call
 
-        def recorded(request: Any) -> Any:
+        def recorded(request: Any) -> object:
             # Never reset: ToolNode calls its error handler later, in this context.
             _tool_call.set(_ToolCall(request, []))
 
-            def finish(result: Any) -> Any:
+            def finish(result: object) -> object:
                 for part in result if isinstance(result, list) else [result]:
                     if isinstance(part, Command):
                         culprit = Culprit("", TOOLS, str(request.tool_call["name"]))
@@ -364,10 +367,10 @@ class Recorder:
         if not self.enabled:
             return execute
 
-        def recorded(request: Any) -> Any:
+        def recorded(request: Any) -> object:
             running = _tool_call.get()
-            reported = running.reported_errors if running else []
-            classify = partial(classify_tool, request, reported, len(reported))
+            errors = running.reported_errors if running else []
+            classify = partial(classify_tool, request, errors, len(errors))
             place = _here(request.runtime)
             return self._recorded(classify, place, execute, request)
 
@@ -397,9 +400,9 @@ class Recorder:
         if not self.enabled:
             return refuse
 
-        def recorded(call: Mapping[str, Any], *more: Any) -> ToolMessage:
-            known = {"tool": str(call["name"]), "call_id": str(call["id"])}
-            fields = decision_fields("", node, Outcome.ERROR_REPORTED, reason, **known)
+        def recorded(call: Mapping[str, object], *more: object) -> ToolMessage:
+            tool_fields = {"tool": str(call["name"]), "call_id": str(call["id"])}
+            fields = decision_fields("", node, Outcome.ERROR_REPORTED, reason, **tool_fields)
             self._record(fields, _here())
             return refuse(call, *more)
 
@@ -410,18 +413,18 @@ class Recorder:
         if not self.enabled:
             return repair
 
-        def recorded(messages: Sequence[Any], start: int = 0) -> Repair | None:
-            repaired = repair(messages, start)
-            if repaired is not None:
-                self._record(classify_repair(messages, repaired.messages), _here())
-            return repaired
+        def recorded(messages: Sequence[object], start: int = 0) -> Repair | None:
+            history_repair = repair(messages, start)
+            if history_repair is not None:
+                self._record(classify_repair(messages, history_repair.messages), _here())
+            return history_repair
 
         return recorded
 
-    def begins(self, given: Sequence[Any], request: Any, layers: int) -> None:
+    def begins(self, messages: Sequence[Any], request: Any, layers: int) -> None:
         """Note the request of a model call that begins, and its messages before a repair."""
         # Never reset: the context is that of the node's task.
-        _trail.set(Trail(given, request, layers))
+        _trail.set(Trail(messages, request, layers))
 
     def asks(self, request: Any, strategy: Strategy, messages: Sequence[Any]) -> SentRequest | None:
         """Return what is sent to the model, for `answered`; None if it is not known who asks."""
@@ -430,18 +433,18 @@ class Recorder:
         # In a thread that a layer started, the context is lost, or that of another call.
         if trail.request.runtime is not request.runtime or None in trail.passed:
             return None
-        passed: Any = (trail.request, *trail.passed)
-        return SentRequest(trail.given, passed, strategy, messages)
+        requests: Any = (trail.request, *trail.passed)
+        return SentRequest(trail.given, requests, strategy, messages)
 
-    def answered(self, sent: SentRequest, answer: Any) -> None:
+    def answered(self, sent_request: SentRequest, answer: object) -> None:
         """Record what the request has changed of the prefix, and what the provider's cache held."""
         if not isinstance(answer, AIMessage):  # the model node raises BadReturn
             return
         assert self._prefixes is not None  # see `_record`
-        changes = self._prefixes.answered(sent, answer, self._model_layers)
+        changes = self._prefixes.answered(sent_request, answer, self._model_layers)
         if not changes and not answer.usage_metadata:
             return  # nearly always
-        place = _here(sent.passed[0].runtime)
+        place = _here(sent_request.passed[0].runtime)
         for fields in (*map(classify_prefix, changes), *classify_usage(answer)):
             self._record(fields, place)
 
@@ -461,15 +464,15 @@ class Recorder:
         if not self.enabled:
             return choose
 
-        def recorded(state: Any, config: RunnableConfig | None = None) -> str | list[Send]:
+        def recorded(state: object, config: RunnableConfig | None = None) -> str | list[Send]:
             # LangGraph passes the config to a route and does not make it current.
             with setting(current_config, config):
                 place = _here()
                 info = place.runtime.execution_info if place.runtime else None
                 jump = self._jumps.pop((info.task_id, place.step), "") if info else ""
                 classify = partial(classify_route, source, partial(why, state), jump)
-                chosen: str | list[Send] = self._recorded(classify, place, choose, state)
-            return chosen
+                choice: str | list[Send] = self._recorded(classify, place, choose, state)
+            return choice
 
         return recorded
 

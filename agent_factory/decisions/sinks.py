@@ -118,5 +118,7 @@ class DecisionSpanEvents:
             **{f"agent_factory.{field}": data.get(field) for field in _OWN},
             **{f"agent_factory.tokens.{what}": count for what, count in decision.tokens.items()},
         }
-        given = {name: value for name, value in attributes.items() if value not in (None, "", [])}
-        span.add_event(self.NAME, given)
+        non_empty = {
+            name: value for name, value in attributes.items() if value not in (None, "", [])
+        }
+        span.add_event(self.NAME, non_empty)

@@ -166,9 +166,9 @@ class LocalChatModel(BaseChatModel):
         Raises:
             ValueError: a tool cannot be used, or `tool_choice` names none of them.
         """
-        described = openai_tools(tools)
-        offered_tools(described, tool_choice)
-        return self.bind(tools=described, tool_choice=tool_choice, **kwargs)
+        functions = openai_tools(tools)
+        offered_tools(functions, tool_choice)
+        return self.bind(tools=functions, tool_choice=tool_choice, **kwargs)
 
     def with_structured_output(
         self,
@@ -200,12 +200,12 @@ class LocalChatModel(BaseChatModel):
             return super().with_structured_output(schema, include_raw=include_raw)
         if method != "json_schema":
             raise ValueError(f"method must be 'json_schema' or 'function_calling', got {method!r}.")
-        described = json_schema_of(schema)
-        name = str(described.get("title", "answer"))
+        json_schema = json_schema_of(schema)
+        name = str(json_schema.get("title", "answer"))
         model = self.bind(
             response_format={
                 "type": "json_schema",
-                "json_schema": {"name": name, "schema": described},
+                "json_schema": {"name": name, "schema": json_schema},
             },
             ls_structured_output_format={"kwargs": {"method": method}, "schema": schema},
             **kwargs,
@@ -293,12 +293,12 @@ class LocalChatModel(BaseChatModel):
         messages: Sequence[BaseMessage],
         stop: str | Sequence[str] | None,
         options: Mapping[str, Any],
-    ) -> tuple[AIMessage | None, dict[str, Any], UsageMetadata]:
+    ) -> tuple[AIMessage | None, dict[str, object], UsageMetadata]:
         """A tool call or a question; without one, the request for an answer. And the usage."""
         turn = read_turn(messages)
         schema = response_schema(options.get("response_format"))
-        copied = requests.grounded_answer(turn, schema) if self.grounded else None
-        request = copied or requests.free_answer(messages, turn, schema)
+        grounded_request = requests.grounded_answer(turn, schema) if self.grounded else None
+        request = grounded_request or requests.free_answer(messages, turn, schema)
         stops = [stop] if isinstance(stop, str) else list(stop or ())
         settings = {
             "temperature": self.temperature,
@@ -308,10 +308,10 @@ class LocalChatModel(BaseChatModel):
             **sampling(options),
         }
         caller = ToolCaller(self._engine, self.examples, self.reply_examples, self.seed)
-        functions, forced = offered_tools(options.get("tools"), options.get("tool_choice"))
+        functions, must_call = offered_tools(options.get("tools"), options.get("tool_choice"))
         decision = None
-        if functions and (forced or not turn.results):
-            decision = caller.decide(turn, functions, forced)
+        if functions and (must_call or not turn.results):
+            decision = caller.decide(turn, functions, must_call)
         # With a response_format, an answer without a call must be JSON, not a question in prose.
         if decision is None or (schema is not None and not decision.tool_calls):
             return None, {**request, **settings}, caller.usage
@@ -320,25 +320,27 @@ class LocalChatModel(BaseChatModel):
         return decision, {}, caller.usage
 
 
-def json_schema_of(schema: Any) -> dict[str, Any]:
+def json_schema_of(schema: Any) -> dict[str, object]:
     """The JSON schema of a class, or a JSON schema unchanged."""
     try:
-        described = convert_to_json_schema(schema)
+        json_schema = convert_to_json_schema(schema)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
             "pydantic model, a dataclass, a TypedDict or a JSON schema with a title."
         ) from error
-    requests.bounded(described)  # refuses a type that JSON Schema does not have
-    return described
+    requests.bounded(json_schema)  # refuses a type that JSON Schema does not have
+    return json_schema
 
 
-def response_schema(response_format: Any) -> Mapping[str, Any] | None:
+def response_schema(response_format: object) -> Mapping[str, object] | None:
     """The JSON schema in a `response_format` setting; None for plain text."""
     if response_format is None or response_format == {"type": "text"}:
         return None
-    described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
-    schema = described.get("schema") if isinstance(described, Mapping) else None
+    format_options = (
+        response_format.get("json_schema") if isinstance(response_format, Mapping) else None
+    )
+    schema = format_options.get("schema") if isinstance(format_options, Mapping) else None
     if not isinstance(schema, Mapping):
         raise ValueError(
             f"response_format={response_format!r} is not supported. Pass {{'type': "
@@ -348,20 +350,22 @@ def response_schema(response_format: Any) -> Mapping[str, Any] | None:
     return schema
 
 
-def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
+def sampling(options: Mapping[str, object]) -> dict[str, object]:
     """The settings for the engine; refuse an unknown one."""
-    known = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
-    unknown = [name for name in options if name not in known and not name.startswith("ls_")]
-    if unknown:
+    settings = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
+    unknown_settings = [
+        name for name in options if name not in settings and not name.startswith("ls_")
+    ]
+    if unknown_settings:
         raise ValueError(
-            f"LocalChatModel does not know the setting {unknown[0]!r}. It takes "
+            f"LocalChatModel does not know the setting {unknown_settings[0]!r}. It takes "
             f"{', '.join(sorted(SAMPLING | READ_ELSEWHERE))} and stop."
         )
     return {name: options[name] for name in SAMPLING & options.keys() if options[name] is not None}
 
 
 def answer_message(
-    text: str, finish_reason: str | None, usage: UsageMetadata, about: Mapping[str, Any]
+    text: str, finish_reason: str | None, usage: UsageMetadata, about: Mapping[str, object]
 ) -> AIMessage:
     """Return an answer in prose as a message."""
     return AIMessage(
@@ -375,14 +379,15 @@ def chunks(
     pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, Any]
 ) -> Iterator[ChatGenerationChunk]:
     """The chunks of an answer in prose; their text is that of the whole answer, stripped."""
-    held, started, finish_reason = "", False, None
+    pending_text, has_text, finish_reason = "", False, None
     for piece in pieces:
         finish_reason = piece.finish_reason or finish_reason
         usage = add_usage(usage, piece.usage)
-        held += piece.text if started else piece.text.lstrip()
-        if text := held.rstrip():
+        # White space waits until text follows, because the whole answer would be stripped.
+        pending_text += piece.text if has_text else piece.text.lstrip()
+        if text := pending_text.rstrip():
             yield ChatGenerationChunk(message=AIMessageChunk(content=text))
-            held, started = held[len(text) :], True
+            pending_text, has_text = pending_text[len(text) :], True
     yield last_chunk(answer_message("", finish_reason, usage, about))
 
 
@@ -413,7 +418,7 @@ class Parser:
 
     def __init__(self, schema: Any) -> None:
         typed = isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))
-        self._adapter: TypeAdapter[Any] = TypeAdapter(schema if typed else dict[str, Any])
+        self._adapter: TypeAdapter[object] = TypeAdapter(schema if typed else dict[str, Any])
 
     def __call__(self, message: AIMessage) -> Any:
         try:
@@ -424,7 +429,7 @@ class Parser:
                 llm_output=message.text,
             ) from error
 
-    def with_raw(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def with_raw(self, answer: Mapping[str, Any]) -> dict[str, object]:
         """The message with its value, or with the error."""
         try:
             return {**answer, "parsed": self(answer["raw"]), "parsing_error": None}

@@ -78,10 +78,10 @@ def find_weights() -> Path:
     path = Path(next(iter(spec.submodule_search_locations))) / WEIGHTS_FILE
     if not path.is_file():
         raise LocalModelError(f"{path} is missing. Install the weights again: {GET_WEIGHTS}")
-    found = _sha256(path, path.stat().st_mtime_ns)
-    if found != WEIGHTS_SHA256:
+    digest = _sha256(path, path.stat().st_mtime_ns)
+    if digest != WEIGHTS_SHA256:
         raise LocalModelError(
-            f"{path} has the SHA-256 {found}, not {WEIGHTS_SHA256}: it is damaged or another "
+            f"{path} has the SHA-256 {digest}, not {WEIGHTS_SHA256}: it is damaged or another "
             f"version. Install it again with: {GET_WEIGHTS} --force-reinstall - or, to use this "
             "file anyway, pass its path as model_path=."
         )
@@ -90,6 +90,7 @@ def find_weights() -> Path:
 
 @functools.cache
 def _sha256(path: Path, _mtime: int) -> str:
+    # The time is part of the key of the cache: a file that was replaced is read again.
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -140,6 +141,7 @@ class Engine:
             parameters = xllamacpp.CommonParams()
             parameters.model.path = str(path)
             parameters.n_ctx = self._n_ctx
+            # One call at a time: llama.cpp divides the context among its slots.
             parameters.n_parallel = 1
             parameters.cpuparams.n_threads = self._n_threads
             parameters.cpuparams_batch.n_threads = self._n_threads
@@ -176,12 +178,12 @@ class Engine:
         unfinished stream blocks no other call.
         """
         streaming = {"stream": True, "stream_options": {"include_usage": True}, **request}
-        abandoned = threading.Event()
-        pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        stop_event = threading.Event()
+        pieces: queue.SimpleQueue[object] = queue.SimpleQueue()
 
-        def receive(piece: Any) -> bool:
+        def receive(piece: object) -> bool:
             pieces.put(piece)
-            return abandoned.is_set()  # true ends the engine's work
+            return stop_event.is_set()  # true ends the engine's work
 
         def produce() -> None:
             try:
@@ -198,7 +200,7 @@ class Engine:
                     raise piece
                 yield read_reply(piece)
         finally:
-            abandoned.set()
+            stop_event.set()
 
     def tokenize(self, text: str) -> list[int]:
         address = urlsplit(self.load().listening_address)
@@ -212,7 +214,7 @@ class Engine:
         finally:
             connection.close()
 
-    def _call(self, request: Mapping[str, Any], *receive: Callable[[Any], bool]) -> Any:
+    def _call(self, request: Mapping[str, object], *receive: Callable[[object], bool]) -> object:
         with self._lock:
             server = self.load()
             chat = "messages" in request
@@ -236,10 +238,14 @@ def read_reply(answer: Any) -> Reply:
     message = choice.get("message") or choice.get("delta") or {}
     scores = (choice.get("logprobs") or {}).get("content") or ()
     counts = answer.get("usage") or {}
-    read, written = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0)
+    input_tokens, output_tokens = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0)
     return Reply(
         text=choice.get("text") or message.get("content") or "",
         finish_reason=choice.get("finish_reason"),
-        usage=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
+        usage=UsageMetadata(
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            total_tokens=input_tokens + output_tokens,
+        ),
         logprobs=tuple(token["logprob"] for token in scores),
     )

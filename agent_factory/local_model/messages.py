@@ -52,8 +52,10 @@ def read_turn(messages: Sequence[BaseMessage]) -> Turn:
                 "Add a HumanMessage."
             )
         return Turn("", results)
-    asked = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest else None
-    return Turn(text_of(messages[newest]), results, asked if isinstance(asked, Mapping) else None)
+    question = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest else None
+    return Turn(
+        text_of(messages[newest]), results, question if isinstance(question, Mapping) else None
+    )
 
 
 def text_of(message: BaseMessage) -> str:
@@ -87,14 +89,14 @@ def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[st
             system.append(text)
     if instruction:
         talk.append(("user", instruction))
-    joined: list[dict[str, str]] = []
+    turns: list[dict[str, str]] = []
     for role, text in talk:
-        if joined and joined[-1]["role"] == role:
-            joined[-1]["content"] = f"{joined[-1]['content']}\n{text}".strip()
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] = f"{turns[-1]['content']}\n{text}".strip()
         elif text or role == "user":
-            joined.append({"role": role, "content": text})
+            turns.append({"role": role, "content": text})
     head = [{"role": "system", "content": "\n".join(system)}] if system else []
-    return head + joined
+    return head + turns
 
 
 def _role(message: BaseMessage) -> str:
@@ -137,7 +139,7 @@ def in_words(result: str) -> str:
     return _spoken(value)
 
 
-def _spoken(value: Any) -> str:
+def _spoken(value: object) -> str:
     match value:
         case dict():
             pairs = (f"{key.replace('_', ' ')}: {_spoken(item)}" for key, item in value.items())

@@ -34,7 +34,7 @@ HEADER = "%llguidance {}\n"
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 # Formats with a fixed end; with others (uri, duration) a small model may write on and on.
 FORMATS = ("date", "date-time", "uuid", "ipv4")
-KEPT = frozenset(  # as words, they read better than as a list: SIM905
+KEYWORDS = frozenset(  # as words, they read better than as a list: SIM905
     "type properties required items prefixItems enum const anyOf allOf $ref $defs definitions "  # noqa: SIM905
     "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern "
     "minItems maxItems additionalProperties".split()
@@ -89,7 +89,7 @@ Answer: We ship to all of Europe.
 """
 
 
-def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, Any]:
+def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, object]:
     """Write the line after the messages that belong to an action: its likelihood is the answer."""
     needs = ", ".join(parameter.replace("_", " ") for parameter in required(action))
     lines = [
@@ -108,7 +108,7 @@ def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, An
     }
 
 
-def argument_filling(function: Function, text: str) -> dict[str, Any]:
+def argument_filling(function: Function, text: str) -> dict[str, object]:
     """Fill in the required parameters of a function from a text."""
     fields = [
         f"  {name}: {schema.get('description') or name.replace('_', ' ')}"
@@ -182,10 +182,10 @@ def arguments(function: Function, text: str) -> str:
     for at, (name, schema) in enumerate(required(function).items()):
         separator = ", " if at else ""
         sequence += [_quote(f"{separator}{_quote(name)}: "), f"v{at}"]
-        offered = candidates(name, schema, text)
-        if offered:
-            rule = " | ".join(map(_quote, offered))
-        elif offered is not None or schema.get("type") != "string" or schema.get("format"):
+        values = candidates(name, schema, text)
+        if values:
+            rule = " | ".join(map(_quote, values))
+        elif values is not None or schema.get("type") != "string" or schema.get("format"):
             rule = _json({**definitions, **schema})
         elif has_words(text):
             longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
@@ -230,28 +230,32 @@ def _json(schema: Schema) -> str:
 def bounded(schema: Schema) -> dict[str, Any]:
     """The schema without what the engine can't follow, and with an end to every value."""
     kinds = schema.get("type", ())
-    unknown = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
-    if unknown:
-        raise ValueError(f"JSON Schema has no type {unknown[0]!r}; it has {', '.join(TYPES)}.")
-    kept = {key: value for key, value in schema.items() if key in KEPT}
-    if "(?" in str(kept.get("pattern", "")).replace("(?:", ""):
-        del kept["pattern"]  # the engine knows no look-around
+    unknown_types = [
+        kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES
+    ]
+    if unknown_types:
+        raise ValueError(
+            f"JSON Schema has no type {unknown_types[0]!r}; it has {', '.join(TYPES)}."
+        )
+    keywords = {key: value for key, value in schema.items() if key in KEYWORDS}
+    if "(?" in str(keywords.get("pattern", "")).replace("(?:", ""):
+        del keywords["pattern"]  # the engine knows no look-around
     if schema.get("oneOf"):
-        kept["anyOf"] = schema["oneOf"]
+        keywords["anyOf"] = schema["oneOf"]
     if schema.get("format") in FORMATS:
-        kept["format"] = schema["format"]
-    for key, value in kept.items():
+        keywords["format"] = schema["format"]
+    for key, value in keywords.items():
         match key:
             case "items" | "additionalProperties" if isinstance(value, Mapping):
-                kept[key] = bounded(value)
+                keywords[key] = bounded(value)
             case "anyOf" | "allOf" | "prefixItems":
-                kept[key] = [bounded(option) for option in value]
+                keywords[key] = [bounded(option) for option in value]
             case "properties" | "$defs" | "definitions":
-                kept[key] = {name: bounded(field) for name, field in value.items()}
-    return kept | _bounds(kept)
+                keywords[key] = {name: bounded(field) for name, field in value.items()}
+    return keywords | _bounds(keywords)
 
 
-def _bounds(schema: Schema) -> dict[str, Any]:
+def _bounds(schema: Schema) -> dict[str, object]:
     """Limits for a value that has none: a small model may never close it."""
     if "enum" in schema or "const" in schema:
         return {}

@@ -45,7 +45,7 @@ def pieces(text: str) -> list[str]:
 
 
 def has_words(text: str) -> bool:
-    """Whether the text has more than spaces and signs."""
+    """Return True if the text has more than spaces and signs."""
     return any(piece.strip(EDGE_SIGNS) for piece in pieces(text))
 
 
@@ -55,11 +55,11 @@ def numbers(text: str) -> list[str]:
     >>> numbers("$1,200.50 for A-1001 and 007, please")
     ['1200.50', '7']
     """
-    found = []
+    matches = []
     for sign, digits in NUMBER.findall(text):
         point = "." if re.fullmatch(r"\d+,\d{1,2}", digits) else ""  # a decimal comma
-        found.append(f"{sign}{Decimal(digits.replace(',', point)):f}")
-    return list(dict.fromkeys(found))
+        matches.append(f"{sign}{Decimal(digits.replace(',', point)):f}")
+    return list(dict.fromkeys(matches))
 
 
 def codes(text: str) -> list[str]:
@@ -78,8 +78,10 @@ def codes(text: str) -> list[str]:
 def marked_codes(text: str) -> list[str]:
     """Words with a letter before a digit, and numbers after a #."""
     after_hash = re.findall(r"(?<=#)\w*\d\w*", text)
-    mixed = [word for word in _words(text) if re.search(r"[^\W\d].*\d", word) and "@" not in word]
-    return list(dict.fromkeys(after_hash + mixed))
+    with_digits = [
+        word for word in _words(text) if re.search(r"[^\W\d].*\d", word) and "@" not in word
+    ]
+    return list(dict.fromkeys(after_hash + with_digits))
 
 
 def _words(text: str) -> list[str]:
@@ -89,12 +91,12 @@ def _words(text: str) -> list[str]:
 def required(function: Function) -> dict[str, Schema]:
     """The required parameters, in their order; `X | None` counts as `X`."""
     parameters = function.get("parameters") or {}
-    wanted = parameters.get("required") or ()
+    names = parameters.get("required") or ()
     properties = parameters.get("properties") or {}
     return {
         name: _plain_schema(schema, parameters)
         for name, schema in properties.items()
-        if name in wanted
+        if name in names
     }
 
 
@@ -136,17 +138,17 @@ def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
 
 
 def is_key(name: str) -> bool:
-    """Whether a parameter is a key: id, order_id, orderId."""
+    """Return True if a parameter is a key: id, order_id, orderId."""
     return name == "id" or name.endswith(("_id", "Id"))
 
 
-def _quoted(values: Iterable[Any]) -> list[str]:
+def _quoted(values: Iterable[object]) -> list[str]:
     return [json.dumps(value, ensure_ascii=False) for value in values]
 
 
 def _matches(name: str, pattern: str, text: str) -> list[str]:
     try:
-        compiled = re.compile(pattern)
+        regex = re.compile(pattern)
     except re.error as error:
         raise ValueError(
             f"The parameter {name!r} has an invalid pattern {pattern!r}: {error}. Correct it in "
@@ -161,7 +163,7 @@ def _matches(name: str, pattern: str, text: str) -> list[str]:
         for end in words[first : first + LONGEST_MATCH]
         if end < start + LONGEST_MATCH
     )
-    return list(dict.fromkeys(run for run in runs if compiled.search(run)))
+    return list(dict.fromkeys(run for run in runs if regex.search(run)))
 
 
 def missing(function: Function, text: str) -> list[str]:
@@ -171,14 +173,14 @@ def missing(function: Function, text: str) -> list[str]:
     ]
 
 
-def fallback_arguments(function: Function, text: str) -> dict[str, Any]:
+def fallback_arguments(function: Function, text: str) -> dict[str, object]:
     """Arguments of the right types without the model: the first values that the text has."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     for name, schema in required(function).items():
-        offered = candidates(name, schema, text)
+        values = candidates(name, schema, text)
         match schema.get("type"):
-            case _ if offered:
-                arguments[name] = json.loads(offered[0])
+            case _ if values:
+                arguments[name] = json.loads(values[0])
             case "integer" | "number":
                 arguments[name] = 0
             case "array":
@@ -208,7 +210,7 @@ def evidence(action: Function, others: Iterable[Function], text: str) -> float:
 
 
 def takes_codes(function: Function) -> bool:
-    """Whether a call must name a key."""
+    """Return True if a call must name a key."""
     return any(is_key(name) or schema.get("pattern") for name, schema in required(function).items())
 
 

@@ -51,9 +51,9 @@ class ToolCaller:
 
     def decide(self, turn: Turn, functions: Sequence[Function], forced: bool) -> AIMessage | None:
         """The message with a call, or with a question for arguments; None to answer in prose."""
-        answered = answered_question(turn, functions)
-        if answered is not None:
-            return self._call(*answered, forced)
+        pending_call = answered_question(turn, functions)
+        if pending_call is not None:
+            return self._call(*pending_call, forced)
         actions = [*functions] if forced else [*functions, REPLY]
         action, line = actions[0], one_line(turn.text, LONGEST_ROUTED)
         if len(actions) > 1 and line:
@@ -65,8 +65,8 @@ class ToolCaller:
     def _call(self, function: Function, text: str, forced: bool) -> AIMessage:
         lacking = missing(function, text)
         if lacking and not forced:
-            asked = {"tool": function["name"], "missing": lacking, "text": text}
-            metadata = {"finish_reason": "stop", ASKED_FOR: asked}
+            question = {"tool": function["name"], "missing": lacking, "text": text}
+            metadata = {"finish_reason": "stop", ASKED_FOR: question}
             return AIMessage(ask_back(function, lacking), response_metadata=metadata)
         arguments: dict[str, Any] = {}
         if required(function):
@@ -79,7 +79,7 @@ class ToolCaller:
         return AIMessage("", tool_calls=[call], response_metadata={"finish_reason": "tool_calls"})
 
     def _score(self, action: Function, line: str, functions: Sequence[Function]) -> float:
-        """How well the line fits the action, in nats."""
+        """Score of an action for a line, in nats: the higher, the better it fits."""
         samples = self.reply_examples
         if action is not REPLY:
             samples = self.examples.get(str(action["name"]), ())
@@ -93,7 +93,7 @@ class ToolCaller:
         others = [function for function in functions if function is not action]
         return likelihood + evidence(action, others, line)
 
-    def _decode(self, request: Mapping[str, Any]) -> Reply:
+    def _decode(self, request: Mapping[str, object]) -> Reply:
         # Temperature 0: the temperature of the prose must not change decisions.
         reply = self.engine.ask({**request, "temperature": 0, "seed": self.seed})
         self.usage = add_usage(self.usage, reply.usage)
@@ -102,25 +102,27 @@ class ToolCaller:
 
 def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
     """Tools of any kind as OpenAI describes them; refuse those of a provider's server."""
-    converted = []
+    functions = []
     for tool in tools:
         try:
-            found = convert_to_openai_tool(tool)
+            function = convert_to_openai_tool(tool)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"LocalChatModel can't use {tool!r} as a tool: {error} Pass a function with type "
                 "hints and a docstring, a BaseTool, a class, or an OpenAI function."
             ) from error
-        if found.get("type") != "function":
+        if function.get("type") != "function":
             raise ValueError(
-                f"LocalChatModel can't run the provider tool {found!r}: it has no server to run "
+                f"LocalChatModel can't run the provider tool {function!r}: it has no server to run "
                 "it. Pass a function, a tool or a schema."
             )
-        converted.append(found)
-    return converted
+        functions.append(function)
+    return functions
 
 
-def offered_tools(tools: Sequence[Any] | None, tool_choice: Any) -> tuple[Sequence[Function], bool]:
+def offered_tools(
+    tools: Sequence[object] | None, tool_choice: object
+) -> tuple[Sequence[Function], bool]:
     """The functions that the model may call, and whether it must."""
     functions = [tool["function"] for tool in openai_tools(tools or ())]
     if tool_choice in ("none", False):
@@ -129,18 +131,18 @@ def offered_tools(tools: Sequence[Any] | None, tool_choice: Any) -> tuple[Sequen
         return functions, False
     if tool_choice in ("any", "required", True):
         return functions, True
-    wanted = tool_choice
-    if isinstance(wanted, Mapping):
-        function = wanted.get("function")
-        wanted = (function if isinstance(function, Mapping) else wanted).get("name")
-    chosen = [function for function in functions if function["name"] == wanted]
-    if not chosen:
+    choice = tool_choice
+    if isinstance(choice, Mapping):
+        function = choice.get("function")
+        choice = (function if isinstance(function, Mapping) else choice).get("name")
+    matches = [function for function in functions if function["name"] == choice]
+    if not matches:
         names = ", ".join(str(function["name"]) for function in functions)
         raise ValueError(
             f"tool_choice must be one of {names}, 'auto', 'any', 'required' or 'none', "
             f"got {tool_choice!r}."
         )
-    return chosen, True
+    return matches, True
 
 
 def answered_question(turn: Turn, functions: Sequence[Function]) -> tuple[Function, str] | None:
@@ -148,17 +150,17 @@ def answered_question(turn: Turn, functions: Sequence[Function]) -> tuple[Functi
 
     A message without any of the missing arguments has changed the subject.
     """
-    asked = turn.asked
-    if asked is None:
+    question = turn.asked
+    if question is None:
         return None
     for function in functions:
-        if function["name"] == asked["tool"]:
-            answered = set(asked["missing"]) - set(missing(function, turn.text))
-            return (function, f"{asked['text']} {turn.text}") if answered else None
+        if function["name"] == question["tool"]:
+            new_names = set(question["missing"]) - set(missing(function, turn.text))
+            return (function, f"{question['text']} {turn.text}") if new_names else None
     return None
 
 
-def parsed_arguments(text: str, function: Function, message: str) -> dict[str, Any]:
+def parsed_arguments(text: str, function: Function, message: str) -> dict[str, object]:
     """The arguments that the model wrote; where they are cut off, the values of the message."""
     try:
         arguments = json.loads(text)
@@ -173,8 +175,8 @@ def ask_back(function: Function, missing: Sequence[str]) -> str:
     fields = (function.get("parameters") or {}).get("properties") or {}
     names = []
     for name in missing:
-        described = str((fields.get(name) or {}).get("description") or "").strip().rstrip(".")
-        names.append(f"the {name.replace('_', ' ')}" + (f" ({described})" if described else ""))
+        description = str((fields.get(name) or {}).get("description") or "").strip().rstrip(".")
+        names.append(f"the {name.replace('_', ' ')}" + (f" ({description})" if description else ""))
     if len(names) == 1:
         return f"What is {names[0]}?"
     return f"What are {', '.join(names[:-1])} and {names[-1]}?"

@@ -53,18 +53,18 @@ if TYPE_CHECKING:
 
 def react_spec(
     *,
-    model: Any,
+    model: object,
     tools: Any,
     prompt: Any,
-    response_format: Any,
-    hooks: Mapping[str, Any],
-    state_schema: Any,
+    response_format: object,
+    hooks: Mapping[str, object],
+    state_schema: object,
     together: bool,
     name: str | None,
     nodes: Mapping[str, Any],
 ) -> AgentSpec:
     """Decide how an agent of these arguments works."""
-    structured, hooked = response_format is not None, hooks["pre_model_hook"] is not None
+    structured, has_hook = response_format is not None, hooks["pre_model_hook"] is not None
     schema = chosen_schema(state_schema, structured=structured)
     if isinstance(tools, ToolNode):
         toolbox = Toolbox(dict(tools.tools_by_name), (), {}, node=tools)
@@ -81,7 +81,7 @@ def react_spec(
         toolbox.direct,
         view=view,
         together=together,
-        hooked=hooked,
+        hooked=has_hook,
         reviewed=hooks["post_model_hook"] is not None,
         structured=structured,
     )
@@ -94,9 +94,9 @@ def react_spec(
         end = Extraction(model, response_format, view)
         hook_nodes.append(bound("generate_structured_response", end))
     message = SystemMessage(prompt) if isinstance(prompt, str) else prompt
-    fixed = message is None or isinstance(message, SystemMessage)
-    prompts = None if fixed else invocable(message, "prompt", "Prompt")
-    layer = ModelCalls(model, prompts, View(model_schema(schema, hooked=hooked)), rules)
+    is_fixed = message is None or isinstance(message, SystemMessage)
+    prompts = None if is_fixed else invocable(message, "prompt", "Prompt")
+    layer = ModelCalls(model, prompts, View(model_schema(schema, hooked=has_hook)), rules)
     topology = plan(
         Shape(
             hooks=tuple(node.definition for node in hook_nodes),
@@ -108,13 +108,13 @@ def react_spec(
     raise_all([*unknown_nodes(nodes, topology)])
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
-        system_message=message if fixed else None,
+        system_message=message if is_fixed else None,
         hooks=tuple(hook_nodes),
         model_layers=tuple(layers_of(layer)),
         tool_layers=(),
         toolbox=toolbox,
         response_format=None,
-        schemas=schemas_of(schema, has_tools=has_tools, hooked=hooked),
+        schemas=schemas_of(schema, has_tools=has_tools, hooked=has_hook),
         topology=topology,
         handle_tool_errors=None,
         name=name,
@@ -232,8 +232,8 @@ def create_react_agent(
         "interrupt_after": interrupt_after,
         "node_policies": node_policies,
     }
-    given = [] if isinstance(tools, ToolNode) else tools
-    raise_all([*wrong_types(given, None, nodes, name)])
+    tool_list = [] if isinstance(tools, ToolNode) else tools
+    raise_all([*wrong_types(tool_list, None, nodes, name)])
     spec = react_spec(
         model=model,
         tools=tools,

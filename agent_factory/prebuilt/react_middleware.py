@@ -50,6 +50,7 @@ class UserHook:
         """Call the hook and return its update, without the managed `remaining_steps`."""
         result = yield Invoke(self.function, self.view(state))
         if isinstance(result, BaseModel):
+            # Only the fields that were set: the defaults of the others would overwrite the state.
             result = {key: getattr(result, key) for key in result.model_fields_set}
         if isinstance(result, Mapping):
             return {key: value for key, value in result.items() if key != STEPS}
@@ -61,7 +62,7 @@ class Extraction:
     """The call that asks for the structured response, once, after the loop."""
 
     model: CanInvoke | ChosenModel
-    response_format: Any  # a schema, or a pair of system prompt and schema
+    response_format: object  # a schema, or a pair of system prompt and schema
     view: View
 
     def __post_init__(self) -> None:
@@ -81,12 +82,14 @@ class Extraction:
         return {"structured_response": answer}
 
 
-def bound(name: str, given: UserHook | Extraction) -> Bound[Hook]:
+def bound(name: str, user_hook: UserHook | Extraction) -> Bound[Hook]:
     """The hook of a node of this name, sync and async."""
 
-    def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, Any], runtime: Any) -> Any:
+    def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, object], runtime: Any) -> Any:
         # Hook nodes disable token streaming; these nodes are the user's own, so it stays on.
-        return call_with_streaming(lambda known: driver(given.flow(known, runtime)), state)
+        return call_with_streaming(
+            lambda state_now: driver(user_hook.flow(state_now, runtime)), state
+        )
 
     hook = Hook(name, REACT_HOOKS[name], at=name)
     return Bound(hook, AgentMiddleware(name=name), partial(call, run), partial(call, arun))
@@ -107,33 +110,35 @@ class ReactRules(Rules):
     ) -> str | list[Send]:
         """The tools node with all calls, or a task for each call without an answer."""
         # A post_model_hook may write an answer anywhere in the history.
-        answered = answers_of(state["messages"] if self.reviewed else tail)
-        calls = [call for call in message.tool_calls if call["id"] not in answered]
+        answered_ids = answers_of(state["messages"] if self.reviewed else tail)
+        calls = [call for call in message.tool_calls if call["id"] not in answered_ids]
         if not calls:
             return []
         # One run of the node takes all calls of the message, answered ones included.
         if self.together and len(calls) == len(message.tool_calls):
             return TOOLS
-        shown = self.view(state)
+        visible_state = self.view(state)
         # The task carries the whole state: remaining_steps, say, is in no channel it could read.
         return [
             Send(
                 TOOLS,
-                ToolCallWithContext(__type="tool_call_with_context", tool_call=call, state=shown),
+                ToolCallWithContext(
+                    __type="tool_call_with_context", tool_call=call, state=visible_state
+                ),
             )
             for call in calls
         ]
 
     def answered(self, state: State) -> bool:
-        """Whether the structured response is there: never, since it is made after the loop."""
+        """Return whether the structured response is there: never, it is made after the loop."""
         return False
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a turn whose calls are answered is the last: no result is left to read."""
+        """Return True if a turn whose calls are answered is the last: no result is left to read."""
         return not (tail and isinstance(tail[-1], ToolMessage))
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a return_direct tool is among those of this turn."""
+        """Return True if a return_direct tool is among those of this turn."""
         for answer in reversed(tail):
             if not isinstance(answer, ToolMessage):
                 return False
@@ -146,7 +151,7 @@ class ReactRules(Rules):
         return any(call["name"] in self.direct for call in message.tool_calls)
 
     def steps_needed(self, message: AIMessage) -> int:
-        """How many super-steps it takes to run the calls of a message and end the run."""
+        """Count the super-steps that run the calls of a message and end the run."""
         to_return = 2 + self.reviewed  # the model that wrote the message, its hook, the tools
         if self._calls_direct(message):
             return to_return
@@ -164,7 +169,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         self._view = view
         self._rules = rules
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any] | AIMessage]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse | AIMessage]:
         """Ask the model, and replace tool calls that there are no steps for."""
         state = self._view(request.state)  # a pydantic state validates itself here
         if isinstance(self._model, ChosenModel):  # it has its tools bound
@@ -173,18 +178,18 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         messages = self._messages(request.state, state)
         request = request.override(messages=messages, state={**request.state, "messages": messages})
         if self._prompt is not None:
-            prompted = yield Invoke(self._prompt, self._view(request.state))
-            several = isinstance(prompted, PromptValue | Sequence) and not isinstance(prompted, str)
+            prompt = yield Invoke(self._prompt, self._view(request.state))
+            several = isinstance(prompt, PromptValue | Sequence) and not isinstance(prompt, str)
             try:
-                messages = convert_to_messages(prompted if several else [prompted])
+                messages = convert_to_messages(prompt if several else [prompt])
             except (NotImplementedError, TypeError, ValueError) as error:
                 raise BadReturn(
                     "prompt",
-                    f"must return messages, got {describe(prompted)}: {error}.",
+                    f"must return messages, got {describe(prompt)}: {error}.",
                     "Return a list of messages.",
                 ) from error
             request = request.override(messages=messages)
-        response: ModelResponse[Any] = yield request
+        response: ModelResponse = yield request
         message = response.result[0]
         left: Any = request.state.get(STEPS)
         if left is None or not isinstance(message, AIMessage) or not message.tool_calls:
@@ -194,27 +199,27 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         # The same id, so that this message replaces the one whose calls will not run.
         return AIMessage(NEED_MORE_STEPS, id=message.id, name=message.name)
 
-    def _messages(self, values: Mapping[str, Any], state: Any) -> Sequence[BaseMessage]:
+    def _messages(self, values: Mapping[str, object], state: Any) -> Sequence[BaseMessage]:
         """The messages of the state, or `llm_input_messages` where a hook wrote them."""
-        hooked = self._rules.hooked
-        chosen = values.get(MODEL_INPUT) if hooked else None
-        messages: Any = chosen or values.get("messages")
+        has_hook = self._rules.hooked
+        model_input = values.get(MODEL_INPUT) if has_hook else None
+        messages: Any = model_input or values.get("messages")
         if messages is None:
-            keys = f"'{MODEL_INPUT}' or 'messages'" if hooked else "'messages'"
+            keys = f"'{MODEL_INPUT}' or 'messages'" if has_hook else "'messages'"
             raise ReactHistoryError(
                 "messages",
                 f"Expected input to call_model to have {keys} key, but got {state}",
                 "Pass messages in the input.",
             )
-        if chosen:  # no reducer has converted what a hook wrote
+        if model_input:  # no reducer has converted what a hook wrote
             messages = convert_to_messages(messages)
         # Providers refuse a history with an unanswered tool call.
-        answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-        asked = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
-        if unanswered := [call for call in asked if call["id"] not in answered]:
+        answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+        calls = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
+        if open_calls := [call for call in calls if call["id"] not in answered_ids]:
             text = (
                 "Found AIMessages with tool_calls that do not have a corresponding ToolMessage. "
-                f"Here are the first few of those tool calls: {unanswered[:3]}.\n\n"
+                f"Here are the first few of those tool calls: {open_calls[:3]}.\n\n"
                 "Every tool call (LLM requesting to call a tool) in the message history MUST have "
                 "a corresponding ToolMessage (result of a tool invocation to return to the LLM) - "
                 "this is required by most LLM providers."

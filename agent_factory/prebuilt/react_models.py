@@ -23,7 +23,7 @@ from agent_factory.prebuilt.react_errors import (
     ReactPathNotSupported,
 )
 
-_INJECTED: Mapping[str, Callable[[], Any]] = {
+_INJECTED: Mapping[str, Callable[[], object]] = {
     "config": get_config,
     "runtime": get_runtime,
     "store": lambda: get_runtime().store,
@@ -63,19 +63,19 @@ class StateFunction:
         call = self._call(input)
         return await (call() if self._asynchronous else run_in_executor(None, call))
 
-    def _call(self, input: Any) -> Callable[[], Any]:
+    def _call(self, input: object) -> Callable[[], Any]:
         return partial(self._function, input, **{name: _INJECTED[name]() for name in self._wants})
 
 
-def invocable(given: Any, argument: str, name: str) -> CanInvoke:
+def invocable(value: object, argument: str, name: str) -> CanInvoke:
     """A hook or prompt, a function of the state or a runnable, as something to invoke."""
-    if isinstance(given, Runnable):
-        return given.with_config(run_name=name)
-    if callable(given):
-        return StateFunction(given, name)
+    if isinstance(value, Runnable):
+        return value.with_config(run_name=name)
+    if callable(value):
+        return StateFunction(value, name)
     raise ReactArgumentError(
         argument,
-        f"Got unexpected type for `{argument}`: {type(given)}",
+        f"Got unexpected type for `{argument}`: {type(value)}",
         "Pass a function of the state, or a runnable; as `prompt`, also a string or a "
         "SystemMessage.",
     )
@@ -89,11 +89,11 @@ class ChosenModel(StateFunction):
         "agent.astream(), or provide a sync model callable."
     )
 
-    def _call(self, input: Any) -> Callable[[], Any]:
+    def _call(self, input: Any) -> Callable[[], object]:
         return partial(self._function, *input)
 
 
-def choose_model(models: ChosenModel, state: Any, runtime: Any) -> Flow[Runnable[Any, Any]]:
+def choose_model(models: ChosenModel, state: object, runtime: object) -> Flow[Runnable[Any, Any]]:
     """Ask the function for the model of a call."""
     model = yield Invoke(models, (state, runtime))
     if isinstance(model, Runnable):
@@ -105,32 +105,34 @@ def choose_model(models: ChosenModel, state: Any, runtime: Any) -> Flow[Runnable
     )
 
 
-def read_model(given: Any) -> Runnable[Any, Any] | ChosenModel:
+def read_model(value: object) -> Runnable[Any, Any] | ChosenModel:
     """The model, or the function that chooses one."""
-    if isinstance(given, str):
-        return init_model(given)
-    if isinstance(given, Runnable):
-        return given
-    if callable(given) and not isinstance(given, type):
-        return ChosenModel(given, "model")
+    if isinstance(value, str):
+        return init_model(value)
+    if isinstance(value, Runnable):
+        return value
+    if callable(value) and not isinstance(value, type):
+        return ChosenModel(value, "model")
     raise ReactArgumentError(
         "model",
-        f"`model` must be a chat model, got {describe(given)}",
+        f"`model` must be a chat model, got {describe(value)}",
         "Pass a chat model, 'provider:name', or a function (state, runtime) that returns a model.",
     )
 
 
-def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: int) -> bool:
-    """Whether the agent binds the tools to the model; otherwise they are bound already.
+def takes_tools(
+    model: Runnable[Any, Any], tools: Sequence[BaseTool], provider_tool_count: int
+) -> bool:
+    """Return True if the agent binds the tools to the model; otherwise they are bound already.
 
-    Of `provided` more tools, which the provider runs, only the number is compared.
+    Of the `provider_tool_count` tools that the provider runs, only the number is compared.
     """
     step = _model_step(model)
     if not isinstance(step, RunnableBinding) or "tools" not in step.kwargs:
         # A binding, or a configurable model, delegates to the model inside.
         method = getattr(type(model), "bind_tools", None) or getattr(model, "bind_tools", None)
         binds = callable(method) and method is not BaseChatModel.bind_tools
-        if (tools or provided) and not binds:
+        if (tools or provider_tool_count) and not binds:
             raise ModelTakesNoTools(
                 "model",
                 f"{type(model).__name__!r} object has no attribute 'bind_tools': no tools can be "
@@ -139,17 +141,17 @@ def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: 
             )
         return True
     bound = step.kwargs["tools"]
-    if len(tools) != len(bound) - provided:
+    if len(tools) != len(bound) - provider_tool_count:
         raise ReactArgumentError(
             "model",
             "Number of tools in the model.bind_tools() and tools passed to create_react_agent "
-            f"must match Got {len(tools)} tools, expected {len(bound) - provided}",
+            f"must match Got {len(tools)} tools, expected {len(bound) - provider_tool_count}",
             "Pass the tools that are bound, or a model without tools.",
         )
     # In the forms of OpenAI and Anthropic; other forms have no name to compare.
     dicts = [tool for tool in bound if isinstance(tool, dict)]
-    named = [tool["function"] if tool.get("type") == "function" else tool for tool in dicts]
-    if missing := {tool.name for tool in tools} - {tool.get("name") for tool in named}:
+    functions = [tool["function"] if tool.get("type") == "function" else tool for tool in dicts]
+    if missing := {tool.name for tool in tools} - {tool.get("name") for tool in functions}:
         raise ReactArgumentError(
             "model",
             f"Missing tools '{missing}' in the model.bind_tools()",
@@ -158,7 +160,7 @@ def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: 
     return False
 
 
-def _model_step(model: Any) -> Any:
+def _model_step(model: object) -> object:
     """The step of a chain that holds the model."""
     if not isinstance(model, RunnableSequence):
         return model
@@ -166,7 +168,7 @@ def _model_step(model: Any) -> Any:
     return next(models, model)
 
 
-def chat_model_of(model: Any) -> Any:
+def chat_model_of(model: object) -> Any:
     """The chat model inside chains and bindings."""
     inner = _model_step(model)
     while isinstance(inner, RunnableBinding):

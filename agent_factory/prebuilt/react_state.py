@@ -50,11 +50,11 @@ class AgentStateWithStructuredResponsePydantic(AgentStatePydantic):
     structured_response: dict[str, Any] | BaseModel | None = None
 
 
-def chosen_schema(given: Any, *, structured: bool) -> type[Any]:
+def chosen_schema(schema: Any, *, structured: bool) -> type[object]:
     """The user's schema, or the default one."""
-    if given is None:
+    if schema is None:
         return AgentStateWithStructuredResponse if structured else AgentState
-    keys = keys_of(given)
+    keys = keys_of(schema)
     required = {"messages", STEPS} | ({"structured_response"} if structured else set())
     if missing := required - keys.keys():
         raise ReactArgumentError(
@@ -62,10 +62,10 @@ def chosen_schema(given: Any, *, structured: bool) -> type[Any]:
             f"Missing required key(s) {missing} in state_schema",
             "Extend agent_factory.prebuilt.AgentState.",
         )
-    return given  # type: ignore[no-any-return]
+    return schema  # type: ignore[no-any-return]
 
 
-def keys_of(schema: Any) -> dict[str, Any]:
+def keys_of(schema: object) -> dict[str, object]:
     """The keys of a schema with their type hints."""
     hint = "Pass a TypedDict, a dataclass or a pydantic model."
     try:
@@ -77,19 +77,20 @@ def keys_of(schema: Any) -> dict[str, Any]:
         reason = f"{describe(schema)} cannot be read as a state schema: it is of another kind"
         raise ReactArgumentError("state_schema", reason, hint)
     fields = getattr(schema, "model_fields", hints)
+    # The hints of a pydantic model include its class variables and private attributes.
     return {key: hint for key, hint in hints.items() if key in fields}
 
 
-def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
+def schemas_of(schema: type[object], *, has_tools: bool, hooked: bool) -> Schemas:
     """The schemas of the graph, of its hooks, and of its input and output."""
     make: Any = TypedDict
     keys = keys_of(schema)
-    own = engine_hints(TOOL_SIGNALS) if has_tools else {}
+    channels = engine_hints(TOOL_SIGNALS) if has_tools else {}
     if hooked:
         # Ephemeral: the messages of one call do not reach the next.
-        own[MODEL_INPUT] = NotRequired[Annotated[list[AnyMessage], EphemeralValue(list)]]
+        channels[MODEL_INPUT] = NotRequired[Annotated[list[AnyMessage], EphemeralValue(list)]]
     return Schemas(
-        state=make("ReactTurn", {**own, **keys}),
+        state=make("ReactTurn", {**channels, **keys}),
         hook=make("ReactHook", keys),
         input=schema,
         output=schema,
@@ -97,18 +98,18 @@ def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
     )
 
 
-def model_schema(schema: type[Any], *, hooked: bool) -> type[Any]:
+def model_schema(schema: type[object], *, hooked: bool) -> type[Any]:
     """The schema that a prompt and a choice of models get: with the messages a hook wrote."""
     if not hooked or MODEL_INPUT in keys_of(schema):
         return schema
-    name, made = "CallModelInputSchema", list[AnyMessage]
+    name, messages_type = "CallModelInputSchema", list[AnyMessage]
     if is_typeddict(schema):
         make: Any = TypedDict
-        return make(name, {**keys_of(schema), MODEL_INPUT: made})  # type: ignore[no-any-return]
+        return make(name, {**keys_of(schema), MODEL_INPUT: messages_type})  # type: ignore[no-any-return]
     if is_dataclass(schema):
-        chosen: Any = (MODEL_INPUT, made, field(default_factory=list))
-        return make_dataclass(name, [chosen], bases=(schema,))
-    fields: Any = {MODEL_INPUT: (made, [])}
+        definition: Any = (MODEL_INPUT, messages_type, field(default_factory=list))
+        return make_dataclass(name, [definition], bases=(schema,))
+    fields: Any = {MODEL_INPUT: (messages_type, [])}
     return create_model(name, __base__=schema, **fields)
 
 

@@ -80,10 +80,10 @@ def agent_tool(agent: Any, *, name: str | None = None, description: str) -> Base
         own_config = {**config, "run_name": own_name or name, "metadata": metadata}
         return then(invoke({"messages": [HumanMessage(request)]}, own_config), final_answer)
 
-    def ask(request: str, config: RunnableConfig) -> Any:
+    def ask(request: str, config: RunnableConfig) -> object:
         return run(agent.invoke, request, config)
 
-    async def aask(request: str, config: RunnableConfig) -> Any:
+    async def aask(request: str, config: RunnableConfig) -> object:
         return await run(agent.ainvoke, request, config)
 
     return StructuredTool(

@@ -79,31 +79,31 @@ class ValidationNode(Runnable[Any, Any]):
                 "schemas", f"must be a list, got {describe(schemas)}.", "Pass a list of schemas."
             )
         self.schemas_by_name: dict[str, Schema] = {}
-        taken = []
-        for given in schemas:
-            if isinstance(given, BaseTool):
-                key, schema = given.name, _schema_of_tool(given)
-            elif isinstance(given, type) and is_basemodel_subclass(given):
-                key, schema = given.__name__, given
-            elif isroutine(given):
-                key = given.__name__
+        clashes = []
+        for entry in schemas:
+            if isinstance(entry, BaseTool):
+                key, schema = entry.name, _schema_of_tool(entry)
+            elif isinstance(entry, type) and is_basemodel_subclass(entry):
+                key, schema = entry.__name__, entry
+            elif isroutine(entry):
+                key = entry.__name__
                 try:
-                    made: Any = create_schema_from_function("Validation", given)
+                    args_schema: Any = create_schema_from_function("Validation", entry)
                 except (TypeError, ValueError, NameError) as error:
-                    reason = f"No schema can be made of {describe(given)}: {error}"
+                    reason = f"No schema can be made of {describe(entry)}: {error}"
                     raise _unusable(reason) from error
-                tool = StructuredTool(name="Validation", func=given, args_schema=made)
+                tool = StructuredTool(name="Validation", func=entry, args_schema=args_schema)
                 schema = _schema_of_tool(tool)
             else:
                 raise _unusable(
                     "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
-                    f"Got: {type(given)}."
+                    f"Got: {type(entry)}."
                 )
             if self.schemas_by_name.setdefault(key, schema) is not schema:
-                taken.append(
+                clashes.append(
                     SpecError(key, "is the name of two schemas.", "Rename one.", code="AF113")
                 )
-        raise_all(taken)
+        raise_all(clashes)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Check the calls of the last message.
@@ -125,7 +125,7 @@ class ValidationNode(Runnable[Any, Any]):
     def _tagged(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(config, {"tags": self.tags or []})
 
-    def _answer(self, input: Any, config: RunnableConfig) -> Any:
+    def _answer(self, input: object, config: RunnableConfig) -> object:
         if isinstance(input, list):
             messages = input
         elif isinstance(input, Mapping):
@@ -143,6 +143,7 @@ class ValidationNode(Runnable[Any, Any]):
                 f"Last message is not an AIMessage: {describe(message)}.",
                 "Put the node right after the model.",
             )
+        # Its threads get the context of the run, and `max_concurrency` of the config limits them.
         with get_executor_for_config(config) as executor:
             results = list(executor.map(self._check, message.tool_calls))
         for call in message.invalid_tool_calls:
@@ -155,15 +156,15 @@ class ValidationNode(Runnable[Any, Any]):
     def _check(self, call: ToolCall) -> ToolMessage:
         schema = self.schemas_by_name.get(call["name"])
         if schema is None:
-            known = ", ".join(self.schemas_by_name)
-            text = f"Error: {call['name']} is not a valid tool, try one of [{known}].\n\n{_FIX}"
+            names = ", ".join(self.schemas_by_name)
+            text = f"Error: {call['name']} is not a valid tool, try one of [{names}].\n\n{_FIX}"
             return _refused(call, text)
-        validated: Any = schema
+        model: Any = schema
         try:
             if is_pydantic_v1_subclass(schema):
-                content = validated.validate(call["args"]).json()
+                content = model.validate(call["args"]).json()
             else:
-                content = validated.model_validate(call["args"]).model_dump_json()
+                content = model.model_validate(call["args"]).model_dump_json()
             return ToolMessage(content, name=call["name"], tool_call_id=call["id"])
         except (ValidationError, ValidationErrorV1) as error:
             if self._format_error is None:
@@ -172,7 +173,7 @@ class ValidationNode(Runnable[Any, Any]):
 
 
 def _schema_of_tool(tool: BaseTool) -> Schema:
-    schema: Any = tool.args_schema
+    schema: object = tool.args_schema
     if schema is None:
         raise _unusable(f"Tool {tool.name} does not have an args_schema defined.")
     if not (isinstance(schema, type) and is_basemodel_subclass(schema)):
@@ -180,9 +181,9 @@ def _schema_of_tool(tool: BaseTool) -> Schema:
             "Validation node only works with tools that have a pydantic BaseModel args_schema. "
             f"Got {tool.name} with args_schema: {schema}."
         )
-    shown: Any = tool.tool_call_schema
+    call_schema: Any = tool.tool_call_schema
     # The model cannot write injected arguments, so they are not asked of it.
-    return schema if _fields(shown) == _fields(schema) else shown
+    return schema if _fields(call_schema) == _fields(schema) else call_schema
 
 
 def _fields(schema: Any) -> set[str]:
@@ -193,7 +194,7 @@ def _unusable(reason: str) -> ArgumentError:
     return ArgumentError("schemas", reason, "Pass a model class, a tool or a function.")
 
 
-def _refused(call: Mapping[str, Any], content: str) -> ToolMessage:
+def _refused(call: Mapping[str, object], content: str) -> ToolMessage:
     return ToolMessage(
         content,
         name=call["name"],

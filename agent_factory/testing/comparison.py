@@ -36,7 +36,7 @@ _MESSAGE_FIELDS = (
 _MAX_CHARACTERS = 60  # of a value in the description of a difference
 
 
-def normalize(value: Any) -> Any:
+def normalize(value: object) -> Any:
     """The value as plain data that is equal for runs that did the same.
 
     >>> from langchain_core.messages import AIMessage
@@ -50,7 +50,7 @@ def normalize(value: Any) -> Any:
     return replace_strings(plain, names)
 
 
-def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
+def replace_strings(value: object, names: Mapping[str, str]) -> Any:
     """Plain data with some strings replaced, at any depth."""
     if isinstance(value, str):
         return names.get(value, value)
@@ -60,7 +60,7 @@ def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
     return [replace_strings(item, names) for item in value] if isinstance(value, list) else value
 
 
-def _plain(value: Any, ids: dict[str, None]) -> Any:
+def _plain(value: object, ids: dict[str, None]) -> object:
     """Plain data; the ids of its tool calls are added to `ids`."""
     if isinstance(value, AIMessage):
         ids.update(dict.fromkeys(call_ids(value)))
@@ -79,28 +79,28 @@ def _plain(value: Any, ids: dict[str, None]) -> Any:
 
 
 @singledispatch
-def _parts(value: Any) -> Any:
-    """What is compared of a value."""
+def _parts(value: object) -> object:
+    """Parts of a value that are compared."""
     if is_dataclass(value) and not isinstance(value, type):
         return _not_empty({f.name: getattr(value, f.name) for f in fields(value) if f.repr})
     return value
 
 
 @_parts.register
-def _(message: BaseMessage) -> Any:
-    found: dict[str, Any] = {"type": message.type}
+def _(message: BaseMessage) -> object:
+    parts: dict[str, object] = {"type": message.type}
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
         if value or name == "content":
-            found[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
+            parts[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
     if getattr(message, "status", "success") != "success":
-        found["status"] = "error"
-    return found
+        parts["status"] = "error"
+    return parts
 
 
 @_parts.register
-def _(request: ModelRequest) -> Any:
-    found = {
+def _(request: ModelRequest) -> object:
+    parts = {
         "model": type(request.model).__name__,
         "messages": request.messages,
         "system": request.system_prompt,
@@ -108,18 +108,18 @@ def _(request: ModelRequest) -> Any:
         "tool_choice": request.tool_choice,
         "settings": request.model_settings,
     }
-    return _not_empty(found)
+    return _not_empty(parts)
 
 
-def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _tool_call(call: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in call.items() if key != "type"}
 
 
-def _not_empty(items: dict[str, Any]) -> dict[str, Any]:
+def _not_empty(items: dict[str, object]) -> dict[str, object]:
     return {name: item for name, item in items.items() if item not in (None, (), [], {})}
 
 
-_PARTS: dict[type[Any], Callable[[Any], Any]] = {
+_PARTS: dict[type[object], Callable[[Any], object]] = {
     RemoveMessage: lambda _: {"type": "remove"},
     ToolCallRequest: lambda request: _tool_call(request.tool_call),
     Interrupt: lambda interrupt: {"interrupt": interrupt.value},
@@ -142,28 +142,28 @@ _MISSING = _Missing()
 """Stands for a part that only the other value has."""
 
 
-def difference(one: Any, other: Any, labels: tuple[str, str], path: str = "") -> str:
+def difference(first: object, other: object, labels: tuple[str, str], path: str = "") -> str:
     """The first difference of two normalized values as text; empty if they are equal.
 
     >>> difference({"a": [1, 2]}, {"a": [1, 3]}, ("before", "after"))
     'a[1]: 2 before, 3 after'
     """
-    if isinstance(one, list) and isinstance(other, list):
-        steps = {index: f"{path}[{index}]" for index in range(max(len(one), len(other)))}
-        one, other = dict(enumerate(one)), dict(enumerate(other))
-    elif isinstance(one, dict) and isinstance(other, dict):
-        steps = {key: f"{path}.{key}" if path else str(key) for key in [*one, *other]}
-    elif one is other or one == other:
+    if isinstance(first, list) and isinstance(other, list):
+        steps = {index: f"{path}[{index}]" for index in range(max(len(first), len(other)))}
+        first, other = dict(enumerate(first)), dict(enumerate(other))
+    elif isinstance(first, dict) and isinstance(other, dict):
+        steps = {key: f"{path}.{key}" if path else str(key) for key in [*first, *other]}
+    elif first is other or first == other:
         return ""
     else:
         texts = [
             text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
-            for text in (repr(one), repr(other))
+            for text in (repr(first), repr(other))
         ]
         where = f"{path}: " if path else ""
         return f"{where}{texts[0]} {labels[0]}, {texts[1]} {labels[1]}"
     for key, step in steps.items():
-        found = difference(one.get(key, _MISSING), other.get(key, _MISSING), labels, step)
-        if found:
-            return found
+        text_of_part = difference(first.get(key, _MISSING), other.get(key, _MISSING), labels, step)
+        if text_of_part:
+            return text_of_part
     return ""

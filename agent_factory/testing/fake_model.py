@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, Self
 from uuid import uuid4
 
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
 from langchain_core.messages.tool import tool_call_chunk
@@ -25,6 +26,8 @@ Step = str | AIMessage | Sequence[Any] | Exception | BaseModel | Callable[[list[
 
 Messages = list[BaseMessage]
 Stop = list[str] | None
+RunManager = CallbackManagerForLLMRun | None
+AsyncRunManager = AsyncCallbackManagerForLLMRun | None
 
 
 class ScriptError(AssertionError):
@@ -177,7 +180,7 @@ class FakeChatModel(BaseChatModel):
         """Fail unless the requests were those that the model expects."""
 
     @abstractmethod
-    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
+    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, object]) -> FakeResponse:
         """The response to one request."""
 
     def __enter__(self) -> Self:
@@ -186,10 +189,12 @@ class FakeChatModel(BaseChatModel):
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         # LangChain writes every model into its traces, and compares each field with its default
         # for that, which takes longer than the answer.
-        given = self.model_fields_set
-        return [(k, v) for k, v in BaseModel.__repr_args__(self) if k in given and v is not None]
+        fields_set = self.model_fields_set
+        return [
+            (k, v) for k, v in BaseModel.__repr_args__(self) if k in fields_set and v is not None
+        ]
 
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.assert_done()
 
@@ -208,28 +213,36 @@ class FakeChatModel(BaseChatModel):
         return self.bind(tools=schemas, **kwargs)
 
     def _generate(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
     ) -> ChatResult:
         response = self._respond(messages, stop, kwargs)
         time.sleep(response.reply.delay)
         return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     async def _agenerate(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> ChatResult:
         response = self._respond(messages, stop, kwargs)
         await asyncio.sleep(response.reply.delay)
         return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     def _stream(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         response = self._respond(messages, stop, kwargs)
         time.sleep(response.reply.delay)
         yield from response.stream()
 
     async def _astream(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         response = self._respond(messages, stop, kwargs)
         await asyncio.sleep(response.reply.delay)

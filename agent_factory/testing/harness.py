@@ -59,13 +59,13 @@ DONE = "Done."
 
 def in_langgraph(
     work: Callable[[RunnableConfig], Any],
-    context: Any = None,
+    context: object = None,
     store: BaseStore | None = None,
     config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
-) -> Flow[Any]:
+    resume: Sequence[object] = (),
+) -> Flow[object]:
     """Call `work`, sync or async, in a LangGraph run, and again for each answer in `resume`."""
-    outcome: Any = None
+    outcome: object = None
 
     def attempt() -> Flow[None]:
         nonlocal outcome
@@ -75,40 +75,41 @@ def in_langgraph(
             outcome = error
             raise
 
-    def harness(_: Any) -> None:
+    def harness(_: object) -> None:
         drive(attempt(), work, throw_signals=True)
 
-    async def aharness(_: Any) -> None:
+    async def aharness(_: object) -> None:
         await adrive(attempt(), work, throw_signals=True)
 
     # Only a run that is resumed needs a checkpointer, which takes half of the time.
     saver = InMemorySaver() if resume else None
     node = aharness if iscoroutinefunction(work) else harness
     graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
-    given = dict(config or {})
-    given["configurable"] = {"thread_id": "harness", **given.get("configurable", {})}
-    yield Invoke(graph, {}, given)
+    run_config = dict(config or {})
+    run_config["configurable"] = {"thread_id": "harness", **run_config.get("configurable", {})}
+    yield Invoke(graph, {}, run_config)
     for answer in resume:
         if not isinstance(outcome, GraphInterrupt):
             break
-        yield Invoke(graph, Command(resume=answer), given)
+        yield Invoke(graph, Command(resume=answer), run_config)
     # LangGraph does not raise an interrupt to the caller.
     if isinstance(outcome, GraphInterrupt):
         raise outcome
     return outcome
 
 
-def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
+def run_coroutine(work: Coroutine[object, object, R]) -> R:
     """Run a coroutine from synchronous code, also while an event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
+    # A loop runs in this thread, and `asyncio.run` refuses to start a second one in it.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, work).result()
 
 
-def usable_middleware(middleware: Any) -> Middleware:
+def usable_middleware(middleware: object) -> Middleware:
     """The middleware as `create_agent` would take it, with the same checks."""
     member = from_langchain_middleware(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
@@ -122,14 +123,14 @@ def usable_middleware(middleware: Any) -> Middleware:
     return member
 
 
-def as_state(state: Any) -> dict[str, Any]:
+def as_state(state: object) -> dict[str, Any]:
     """A state, or only its messages, as a hook receives it: messages are objects with ids."""
-    given = dict(state) if isinstance(state, Mapping) else {"messages": state or []}
-    messages = given.get("messages", [])
+    values = dict(state) if isinstance(state, Mapping) else {"messages": state or []}
+    messages = values.get("messages", [])
     if not isinstance(messages, list):
         messages = [messages]
     try:
-        return {**given, "messages": add_messages([], messages)}
+        return {**values, "messages": add_messages([], messages)}
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ArgumentError(
             "messages",
@@ -175,8 +176,8 @@ def run_hook(
     >>> run_hook(count, "before_model", "Hello")
     {'messages': [('ai', '1 so far')]}
     """
-    node, given = hook_node(middleware, hook, state)
-    return drive(in_langgraph(partial(node.invoke, given), context, store, config, resume))
+    node, input_state = hook_node(middleware, hook, state)
+    return drive(in_langgraph(partial(node.invoke, input_state), context, store, config, resume))
 
 
 async def arun_hook(
@@ -193,11 +194,15 @@ async def arun_hook(
 
     The async function of a hook, such as `abefore_model`, is preferred if there is one.
     """
-    node, given = hook_node(middleware, hook, state)
-    return await adrive(in_langgraph(partial(node.ainvoke, given), context, store, config, resume))
+    node, input_state = hook_node(middleware, hook, state)
+    return await adrive(
+        in_langgraph(partial(node.ainvoke, input_state), context, store, config, resume)
+    )
 
 
-def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, dict[str, Any]]:
+def hook_node(
+    middleware: Middleware, hook: str, state: object
+) -> tuple[HookNode, dict[str, object]]:
     """The node that an agent makes of a hook, and the state that it receives."""
     middleware = usable_middleware(middleware)
     hooks = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
@@ -214,14 +219,19 @@ def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, 
             reason = "is not defined, so it never runs."
             hint = f"It has {', '.join(hooks) or 'no node hook'}."
         raise ArgumentError(name, reason, hint)
-    given = as_state(state)
-    keys = {*get_type_hints(middleware.state_schema), *given, "jump_to", "structured_response"}
+    input_state = as_state(state)
+    keys = {
+        *get_type_hints(middleware.state_schema),
+        *input_state,
+        "jump_to",
+        "structured_response",
+    }
     # The hook of another middleware comes first, because a hook that enters the run resets
     # `jump_to` and the structured response of an earlier one.
     first = Hook("outside", Phase.BEFORE_AGENT)
     topology = plan(Shape(hooks=(first, hooks[hook].definition), has_tools=True))
     node = HookNode(hooks[hook], topology, Rules(), keys, copies=_SharedState())
-    return node, given
+    return node, input_state
 
 
 class _SharedState(StateCopies):
@@ -357,7 +367,7 @@ class _LayerTrial:
         self._request = request
         self._state = state
         self._handler = handler
-        self._asked: list[Any] = []
+        self._asked: list[object] = []
 
     def invoke(self, _: RunnableConfig) -> Any:
         """Call the layer in a synchronous run."""
@@ -366,7 +376,7 @@ class _LayerTrial:
     async def ainvoke(self, _: RunnableConfig) -> Any:
         """Call the layer in an asynchronous run."""
 
-        async def inner(request: Any) -> Any:
+        async def inner(request: object) -> object:
             result = self._inner(request)
             return await result if isawaitable(result) else result
 
@@ -376,7 +386,7 @@ class _LayerTrial:
         """Send the request through the layer; what it lacks gets a default."""
         if layer is None:
             raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
-        named, runtime = [(self._bound.definition.name, layer)], get_runtime()
+        layers, runtime = [(self._bound.definition.name, layer)], get_runtime()
         request, state, tool = self._request, self._state, None
         is_call = isinstance(request, Mapping) and "messages" not in request
         if self._is_model:
@@ -384,59 +394,64 @@ class _LayerTrial:
                 reason = f"must be a request to a model, got {describe(request)}."
                 raise ArgumentError("request", reason, "Pass messages.")
             if not isinstance(request, ModelRequest):
-                given: Any = as_state(request if state is None else state)
+                input_state: Any = as_state(request if state is None else state)
                 # Messages are converted once, because their ids are drawn at random.
                 is_same = state is None or request is None
-                messages = given["messages"] if is_same else as_state(request)["messages"]
+                messages = input_state["messages"] if is_same else as_state(request)["messages"]
                 model = ScriptedChatModel()
-                request = ModelRequest(model=model, messages=messages, state=given)
+                request = ModelRequest(model=model, messages=messages, state=input_state)
             if request.runtime is None:
                 request = request.override(runtime=runtime)
-            return compose_model_call(named, inner)(request)
+            return compose_model_call(layers, inner)(request)
         if isinstance(request, ToolCallRequest):
             if request.runtime is not None:
-                return compose_tool_call(named, inner)(request)
+                return compose_tool_call(layers, inner)(request)
             request, tool = request.tool_call, request.tool
         if request is not None and not (isinstance(request, Mapping) and "name" in request):
             reason = f"must be a tool call, got {describe(request)}."
             raise ArgumentError("request", reason, "Pass {'name': ..., 'args': {...}}.")
-        made = tool_call({"id": "call_1", **(request or {"name": "tool"})})
-        given = as_state(state if state is not None else [AIMessage("", tool_calls=[made])])
+        call = tool_call({"id": "call_1", **(request or {"name": "tool"})})
+        input_state = as_state(state if state is not None else [AIMessage("", tool_calls=[call])])
         tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
-            state=given,
+            state=input_state,
             context=runtime.context,
             config=get_config(),
             stream_writer=runtime.stream_writer,
-            tool_call_id=made["id"],
+            tool_call_id=call["id"],
             store=runtime.store,
             execution_info=runtime.execution_info,
         )
-        whole = ToolCallRequest(tool_call=made, tool=tool, state=given, runtime=tool_runtime)
-        return compose_tool_call(named, inner)(whole)
+        whole = ToolCallRequest(tool_call=call, tool=tool, state=input_state, runtime=tool_runtime)
+        return compose_tool_call(layers, inner)(whole)
 
     def whole_run(
         self,
         context: Any,
         store: BaseStore | None,
         config: Mapping[str, Any] | None,
-        resume: Sequence[Any],
+        resume: Sequence[object],
     ) -> Flow[LayerRun]:
         """Make a run of an agent inside the layer, and go on with it for each answer."""
         start: Any = self._bound.func
-        asked = self._asked
+        requests = self._asked
 
         class Layers(AgentMiddleware[Any, Any]):
             state_schema = self._schema
 
             def around_agent(
-                self, state: Any, runtime: Any, config: Any, store: Any, resumed: bool
+                self, state: Any, runtime: object, config: object, store: object, resumed: bool
             ) -> Flow[Any]:
-                given = {"runtime": runtime, "config": config, "store": store, "resumed": resumed}
-                return (yield from start(state, **given))
+                run_config = {
+                    "runtime": runtime,
+                    "config": config,
+                    "store": store,
+                    "resumed": resumed,
+                }
+                return (yield from start(state, **run_config))
 
         class Inner(AgentMiddleware[Any, Any]):
             def around_agent(self, state: Any) -> Flow[Any]:
-                asked.append(state)
+                requests.append(state)
                 return (yield state)
 
         handler, state = self._handler, as_state(self._request)
@@ -452,24 +467,24 @@ class _LayerTrial:
             checkpointer=InMemorySaver() if resume else None,
             store=store,
         ).bind(context=context)
-        given = dict(config or {})
-        given["configurable"] = {"thread_id": "harness", **given.get("configurable", {})}
-        result = yield Invoke(agent, state, given)
+        run_config = dict(config or {})
+        run_config["configurable"] = {"thread_id": "harness", **run_config.get("configurable", {})}
+        result = yield Invoke(agent, state, run_config)
         for answer in resume:
             if "__interrupt__" not in result:
                 break
-            result = yield Invoke(agent, Command(resume=answer), given)
+            result = yield Invoke(agent, Command(resume=answer), run_config)
         if "__interrupt__" in result:
             raise GraphInterrupt(result["__interrupt__"])
         return LayerRun(result, self._asked)
 
-    def as_run(self, result: Any) -> LayerRun:
-        """What the layer returned, with the requests that it sent inward."""
+    def as_run(self, result: object) -> LayerRun:
+        """Result of the layer, with the requests that it sent inward."""
         if isinstance(result, ModelOutcome):
             return LayerRun(result.response, self._asked, result.commands)
         return LayerRun(result, self._asked)
 
-    def _inner(self, request: Any) -> Any:
+    def _inner(self, request: Any) -> object:
         """The inner call; awaitable if the handler is a coroutine function."""
         self._asked.append(request)
         number = len(self._asked)
@@ -483,7 +498,7 @@ class _LayerTrial:
         if callable(answer) and not isinstance(answer, type):
             answer = answer(request)
 
-        def respond(answer: Any) -> Any:
+        def respond(answer: object) -> object:
             if self._is_model:
                 if isinstance(answer, ModelResponse):
                     return ModelOutcome(answer)
@@ -500,7 +515,7 @@ class _LayerTrial:
         return then(answer, respond)
 
 
-def _ask_handler(handler: Callable[[Any], Any], messages: list[Any]) -> Any:
+def _ask_handler(handler: Callable[[object], object], messages: list[object]) -> object:
     """Return the answer of a model for a handler that takes a state."""
     return handler({"messages": messages})
 
@@ -544,38 +559,43 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
         def make() -> Any:
             return first() if is_maker else first
 
-        one = outcome_of(lambda: target(make(), *rest, **kwargs))
-        other = outcome_of(lambda: run_coroutine(_ASYNC[target](make(), *rest, **kwargs)))
+        sync_result = outcome_of(lambda: target(make(), *rest, **kwargs))
+        async_result = outcome_of(lambda: run_coroutine(_ASYNC[target](make(), *rest, **kwargs)))
     elif is_agent or callable(target):
         spec = getattr(getattr(target, "builder", None), "spec", None)
         model = getattr(spec, "model", None) if is_agent else None
         position = model.position if isinstance(model, ScriptedChatModel) else 0
         # The config is the second argument of `invoke`.
         others = (*args[:1], *map(_other_thread, args[1:2]), *args[2:])
-        named = {k: _other_thread(v) if k == "config" else v for k, v in kwargs.items()}
+        keywords = {k: _other_thread(v) if k == "config" else v for k, v in kwargs.items()}
 
         def make() -> Any:
             return target if is_agent else target()
 
-        one = outcome_of(lambda: make().invoke(*args, **kwargs))
+        sync_result = outcome_of(lambda: make().invoke(*args, **kwargs))
         if isinstance(model, ScriptedChatModel):
+            # The second run gets the same answers as the first.
             model.rewind(position)
-        other = outcome_of(lambda: run_coroutine(make().ainvoke(*others, **named)))
+        async_result = outcome_of(lambda: run_coroutine(make().ainvoke(*others, **keywords)))
     else:
         raise ArgumentError(
             "target",
             f"must be an agent or a function that builds one, got {describe(target)}.",
             "Pass something with invoke and ainvoke, or run_hook or run_layer.",
         )
-    found = disagreement(one, other, ("in the synchronous run", "in the asynchronous one"))
-    if found:
-        raise AssertionError(f"The two runs differ: {found}.") from one.error or other.error
-    if one.error is not None:
-        raise one.error
-    return one.value
+    text = disagreement(
+        sync_result, async_result, ("in the synchronous run", "in the asynchronous one")
+    )
+    if text:
+        raise AssertionError(f"The two runs differ: {text}.") from (
+            sync_result.error or async_result.error
+        )
+    if sync_result.error is not None:
+        raise sync_result.error
+    return sync_result.value
 
 
-def _other_thread(config: Any) -> Any:
+def _other_thread(config: Any) -> object:
     configurable = (config or {}).get("configurable", {})
     if "thread_id" not in configurable:
         return config
@@ -603,7 +623,7 @@ class SyncOrAsync:
     def stream(self, agent: Any, *args: Any, **kwargs: Any) -> list[Any]:
         """Collect what the agent's `stream` or `astream` yields."""
 
-        async def collect(*args: Any, **kwargs: Any) -> list[Any]:
+        async def collect(*args: object, **kwargs: object) -> list[object]:
             return [item async for item in agent.astream(*args, **kwargs)]
 
         return list(self._call(agent.stream, collect, *args, **kwargs))
@@ -614,10 +634,10 @@ class SyncOrAsync:
 
     def run_layer(self, *args: Any, **kwargs: Any) -> LayerRun:
         """Call `run_layer` or `arun_layer`."""
-        found: LayerRun = self._call(run_layer, arun_layer, *args, **kwargs)
-        return found
+        run: LayerRun = self._call(run_layer, arun_layer, *args, **kwargs)
+        return run
 
-    def _call(self, sync: Any, asynchronous: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, sync: Any, asynchronous: Any, *args: object, **kwargs: object) -> Any:
         if self.name == "sync":
             return sync(*args, **kwargs)
         return run_coroutine(asynchronous(*args, **kwargs))
@@ -627,18 +647,18 @@ class SyncOrAsync:
 class RunResult:
     """The value that a run returned, or the error that it raised."""
 
-    value: Any = None
+    value: object = None
     error: Exception | None = None
 
     @property
-    def normalized(self) -> Any:
+    def normalized(self) -> object:
         """The value or the error, as `normalize` returns it."""
         if isinstance(self.error, GraphInterrupt):
             return {"interrupts": normalize(list(self.error.args[0]) if self.error.args else [])}
         return normalize(self.error or self.value)
 
 
-def outcome_of(run: Callable[[], Any]) -> RunResult:
+def outcome_of(run: Callable[[], object]) -> RunResult:
     """Call a function, and keep what it returns or raises."""
     try:
         return RunResult(run())
@@ -646,9 +666,9 @@ def outcome_of(run: Callable[[], Any]) -> RunResult:
         return RunResult(error=error)
 
 
-def disagreement(one: RunResult, other: RunResult, runs: tuple[str, str]) -> str:
+def disagreement(first: RunResult, other: RunResult, runs: tuple[str, str]) -> str:
     """The first difference of two outcomes as text; empty if they agree."""
-    if (one.error is None) != (other.error is None):
-        ends = [f"raised {end.error!r}" if end.error else "returned" for end in (one, other)]
+    if (first.error is None) != (other.error is None):
+        ends = [f"raised {end.error!r}" if end.error else "returned" for end in (first, other)]
         return f"{runs[0]} it {ends[0]}, {runs[1]} it {ends[1]}"
-    return difference(one.normalized, other.normalized, runs)
+    return difference(first.normalized, other.normalized, runs)

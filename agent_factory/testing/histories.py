@@ -35,18 +35,18 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
     messages[0] calls add (id '1') and nothing answers it before messages[1]
     """
     __tracebackhide__ = True
-    seen: dict[str, int] = {}
+    index_of: dict[str, int] = {}
     waiting: dict[str, tuple[int, str]] = {}
-    answered: set[str] = set()
+    answered_ids: set[str] = set()
     for index, message in enumerate(messages):
         if not isinstance(message, BaseMessage):
             raise InvalidHistory(
                 f"messages[{index}] must be a message, got {type(message).__name__}. "
                 "Convert it with langchain_core.messages.convert_to_messages."
             )
-        if message.id and seen.setdefault(message.id, index) != index:
+        if message.id and index_of.setdefault(message.id, index) != index:
             raise InvalidHistory(
-                f"messages[{index}] has the id {message.id!r} of messages[{seen[message.id]}]. "
+                f"messages[{index}] has the id {message.id!r} of messages[{index_of[message.id]}]. "
                 "Give each message a unique id, or none: add_messages makes one."
             )
         if not isinstance(message, ToolMessage):
@@ -66,11 +66,11 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
                             "result could belong to any of them. Give each call a unique id."
                         )
                 waiting = {call["id"]: (index, call["name"]) for call in calls}
-                answered = set()
+                answered_ids = set()
         elif (id_ := message.tool_call_id) in waiting:
             del waiting[id_]
-            answered.add(id_)
-        elif id_ in answered:
+            answered_ids.add(id_)
+        elif id_ in answered_ids:
             raise InvalidHistory(
                 f"messages[{index}] answers the call {id_!r} a second time. "
                 "Keep one result for each call."

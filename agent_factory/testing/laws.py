@@ -141,9 +141,9 @@ class LawCase:
     """A middleware and the examples that laws are checked on: arguments of `check_middleware`."""
 
     make: Callable[[], Middleware]  # a plain function, which `both_ways` calls for each run
-    states: Any
+    states: object
     tools: Sequence[str]
-    handler: Any
+    handler: object
     options: Mapping[str, Any]
     max_examples: int
 
@@ -175,8 +175,8 @@ class LawCase:
             except AssertionError as broken:
                 definition = bound.definition
                 place = definition.node if isinstance(definition, Hook) else definition.name
-                tried = f"tried on {_describe(example)}"
-                raise LawViolation(f"{place}: {broken}\n  {tried}") from None
+                trial = f"tried on {_describe(example)}"
+                raise LawViolation(f"{place}: {broken}\n  {trial}") from None
             except Exception:
                 return  # a middleware may refuse a state
 
@@ -195,19 +195,19 @@ class LawCase:
     def hook(
         self, bound: Bound[Hook], state: Any, middleware: Middleware | None = None
     ) -> tuple[Any, Any, Any]:
-        """What a hook returns, synchronously if it can, and its state before and after it ran."""
+        """Run a hook, synchronously if it can: its result, and the state before and after."""
         phase = bound.definition.phase.value
-        node, given = hook_node(middleware or self.make(), phase, deepcopy(state))
-        before = deepcopy(given)
+        node, input_state = hook_node(middleware or self.make(), phase, deepcopy(state))
+        before = deepcopy(input_state)
         if bound.func is not None:
-            result = drive(in_langgraph(partial(node.invoke, given), **self.options))
+            result = drive(in_langgraph(partial(node.invoke, input_state), **self.options))
         else:
-            flow = in_langgraph(partial(node.ainvoke, given), **self.options)
+            flow = in_langgraph(partial(node.ainvoke, input_state), **self.options)
             result = run_coroutine(adrive(flow))
-        return result, before, given
+        return result, before, input_state
 
     def layer(
-        self, bound: Bound[Layer], request: Any, **changes: Any
+        self, bound: Bound[Layer], request: object, **changes: object
     ) -> Iterator[Callable[[], LayerRun]]:
         """A function that runs a layer once, for each of the ways in which it can run."""
         args = (self.make(), deepcopy(request))
@@ -235,7 +235,7 @@ def _describe(example: Any) -> str:
 def sync_equals_async(case: LawCase) -> None:
     """Check that hooks and layers do the same synchronously and asynchronously."""
 
-    def check_hook(hook: Bound[Hook], state: Any) -> None:
+    def check_hook(hook: Bound[Hook], state: object) -> None:
         both_ways(run_hook, case.make, hook.definition.phase.value, state, **case.options)
 
     def check_layer(layer: Bound[Layer], request: Any) -> None:
@@ -256,8 +256,8 @@ def idempotent(case: LawCase) -> None:
         first, second = (
             outcome_of(lambda: case.hook(hook, state, middleware)[0]) for _ in range(2)
         )
-        found = disagreement(first, second, ("the first time", "the second time"))
-        assert not found, f"run twice on one state: {found}"
+        text = disagreement(first, second, ("the first time", "the second time"))
+        assert not text, f"run twice on one state: {text}"
 
     case.for_all(hooks_of(case.make()), check)
 
@@ -265,28 +265,28 @@ def idempotent(case: LawCase) -> None:
 def leaves_states_alone(case: LawCase) -> None:
     """Check that no hook changes its state in place, and no layer its request."""
 
-    def unchanged(what: str, before: Any, after: Any) -> None:
-        found = difference(before, normalize(after), ("before", "after"))
-        assert not found, f"it changed its {what} in place: {found}"
+    def unchanged(what: str, before: object, after: object) -> None:
+        text = difference(before, normalize(after), ("before", "after"))
+        assert not text, f"it changed its {what} in place: {text}"
 
-    def check(hook: Bound[Hook], state: Any) -> None:
+    def check(hook: Bound[Hook], state: object) -> None:
         _, before, after = case.hook(hook, state)
         unchanged("state", normalize(before), after)
 
     def check_layer(layer: Bound[Layer], example: Any) -> None:
-        given, is_model = deepcopy(example), layer.definition.call is Call.MODEL
+        value, is_model = deepcopy(example), layer.definition.call is Call.MODEL
         is_run = layer.definition.call is Call.AGENT
         if is_run:
-            request: Any = given
+            request: Any = value
         elif is_model:
             request = ModelRequest(
                 model=ScriptedChatModel(),
-                messages=given,
-                state={"messages": given.copy()},
+                messages=value,
+                state={"messages": value.copy()},
                 tools=[tool(look_up)],
             )
         else:
-            calls = AIMessage("", tool_calls=[deepcopy(given)], id="1")
+            calls = AIMessage("", tool_calls=[deepcopy(value)], id="1")
             state = {"messages": [HumanMessage("Go on.", id="0"), calls]}
             config: Any = case.options["config"] or {}
             runtime: Any = ToolRuntime(
@@ -294,16 +294,16 @@ def leaves_states_alone(case: LawCase) -> None:
                 context=case.options["context"],
                 config=config,
                 stream_writer=lambda _: None,
-                tool_call_id=given["id"],
+                tool_call_id=value["id"],
                 store=case.options["store"],
             )
-            request = ToolCallRequest(given, None, state, runtime)
+            request = ToolCallRequest(value, None, state, runtime)
 
-        def parts() -> dict[str, Any]:
+        def parts() -> dict[str, object]:
             if is_run:
                 return {"messages": request}
-            own = {"request": request} if is_model else {"tool call": request.tool_call}
-            return {**own, "state": request.state}
+            whole = {"request": request} if is_model else {"tool call": request.tool_call}
+            return {**whole, "state": request.state}
 
         before = {what: normalize(part) for what, part in parts().items()}
         options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
@@ -321,30 +321,30 @@ def leaves_states_alone(case: LawCase) -> None:
 
 def passes_interrupts(case: LawCase) -> None:
     """Check that an interrupt inside a layer propagates at once."""
-    asked: list[Any] = []
+    requests: list[object] = []
 
-    def handler(request: Any) -> str:
-        asked.append(request)
+    def handler(request: object) -> str:
+        requests.append(request)
         return f"The answer was {interrupt('May I?')}."
 
     for layer in layers_of(case.make()):
         name = layer.definition.name
-        request: Any = "Go on."
+        request: object = "Go on."
         if layer.definition.call is Call.TOOL:
             request = {"name": case.tools[0], "args": {}, "id": "call_1"}
         for attempt in case.layer(layer, request, handler=handler, resume=()):
-            asked.clear()
+            requests.clear()
             is_interrupted = isinstance(outcome_of(attempt).error, GraphInterrupt)
-            if asked and not is_interrupted:
+            if requests and not is_interrupted:
                 raise LawViolation(f"{name}: it swallowed an interrupt and went on.")
-            if len(asked) > 1:
-                times = f"it asked {len(asked)} times before it let an interrupt pass."
+            if len(requests) > 1:
+                times = f"it asked {len(requests)} times before it let an interrupt pass."
                 raise LawViolation(f"{name}: {times}")
-            if asked and layer.definition.call is Call.AGENT:
+            if requests and layer.definition.call is Call.AGENT:
                 _check_goes_on(case, layer, handler)
 
 
-def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: Any) -> None:
+def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: object) -> None:
     """Check that a layer around a run goes on with it when what it waits for was answered."""
     for attempt in case.layer(layer, "Go on.", handler=handler, resume=("Yes.",)):
         if (error := outcome_of(attempt).error) is not None:
@@ -373,8 +373,8 @@ def keeps_histories_valid(case: LawCase) -> None:
                 assert_valid_history(result.response["messages"])
                 continue
             if layer.definition.call is Call.MODEL:
-                for asked in result.asked:
-                    assert_valid_history(asked.messages)
+                for model_request in result.asked:
+                    assert_valid_history(model_request.messages)
                 assert_valid_history([*request, *result.response.result], pending=True)
                 continue
             calls = AIMessage("", tool_calls=[dict(request)])
@@ -405,27 +405,27 @@ def leaves_agents_alone(case: LawCase) -> None:
         with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
             return create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
 
-    def messages(*stack: Middleware) -> Any:
-        given = {"messages": [("user", "Where is order A1?")]}
+    def messages(*stack: Middleware) -> object:
+        input_state = {"messages": [("user", "Where is order A1?")]}
         config = {"configurable": {"thread_id": "law"}}
         context = case.options.get("context")
         parts: list[Bound[Any]] = []
         for middleware in stack:
             parts += [*hooks_of(middleware), *layers_of(middleware)]
         mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
-        result = mode.invoke(agent(*stack), given, config, context=context)
+        result = mode.invoke(agent(*stack), input_state, config, context=context)
         return normalize(result["messages"])
 
     middleware = case.make()
-    added = {*topology_of(agent(middleware)).nodes} - {*topology_of(agent()).nodes}
-    foreign = added - {bound.definition.node for bound in hooks_of(middleware)}
+    new_nodes = {*topology_of(agent(middleware)).nodes} - {*topology_of(agent()).nodes}
+    foreign = new_nodes - {bound.definition.node for bound in hooks_of(middleware)}
     if foreign:
         raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(foreign))}.")
     labels = ("without it", "with it")
-    found = difference(messages(), messages(case.make()), labels, "messages")
-    if found:
+    text = difference(messages(), messages(case.make()), labels, "messages")
+    if text:
         raise LawViolation(
-            f"{middleware.name}: it changes a conversation in which it has nothing to do: {found}"
+            f"{middleware.name}: it changes a conversation in which it has nothing to do: {text}"
         )
 
 

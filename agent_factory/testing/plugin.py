@@ -56,7 +56,7 @@ def sync_or_async(request: pytest.FixtureRequest) -> SyncOrAsync:
 
 
 @pytest.fixture
-def agent_stack(request: pytest.FixtureRequest) -> list[Any]:
+def agent_stack(request: pytest.FixtureRequest) -> list[object]:
     """The stack of one run of a test that is decorated with `each_stack`."""
     if not hasattr(request, "param"):
         pytest.fail("agent_stack: decorate the test with @each_stack({...}).", pytrace=False)
@@ -69,12 +69,12 @@ def scripted_model() -> Iterator[Callable[..., ScriptedChatModel]]:
     """Makes a `ScriptedChatModel`; the test fails if a step of its script was not used."""
     from agent_factory.testing.fake_model import ScriptedChatModel
 
-    made: list[ScriptedChatModel] = []
+    models: list[ScriptedChatModel] = []
 
     def make(*args: Any, **kwargs: Any) -> ScriptedChatModel:
-        made.append(ScriptedChatModel(*args, **kwargs))
-        return made[-1]
+        models.append(ScriptedChatModel(*args, **kwargs))
+        return models[-1]
 
     yield make
-    for model in made:
+    for model in models:
         model.assert_done()

@@ -110,9 +110,9 @@ async def aassert_stable_prefix(
 
 def _changes(
     agent: Any,
-    conversation: Sequence[Any],
+    conversation: Sequence[object],
     allow: Collection[str],
-    context: Any,
+    context: object,
     config: Mapping[str, Any] | None,
 ) -> Flow[list[tuple[int, Decision]]]:
     """Run the conversation; return each change that is not allowed, with its turn."""
@@ -122,37 +122,37 @@ def _changes(
             f"must be a list of turns, got {describe(conversation)}.",
             'Pass ["Hello", "And then?"].',
         )
-    known = {*(m.name for m in middleware_of(agent)), *tools_of(agent), *CALLERS}
-    if not is_strings(allow) or not known.issuperset(allow):
-        unknown = [name for name in allow if name not in known] if is_strings(allow) else []
-        close = get_close_matches(unknown[0], known, n=1) if unknown else []
+    names = {*(m.name for m in middleware_of(agent)), *tools_of(agent), *CALLERS}
+    if not is_strings(allow) or not names.issuperset(allow):
+        unknown_names = [name for name in allow if name not in names] if is_strings(allow) else []
+        close = get_close_matches(unknown_names[0], names, n=1) if unknown_names else []
         raise ArgumentError(
             "allow",
             f"must be names of middleware or tools of the agent, got {describe(allow)}.",
-            f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(sorted(known))}.",
+            f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(sorted(names))}.",
         )
-    found: list[tuple[int, Decision]] = []
+    changes: list[tuple[int, Decision]] = []
     turn = 0
 
     def note(decision: Decision) -> None:
         is_change = decision.outcome is Outcome.CHANGED_PREFIX
         if is_change and _name_of(decision) not in allow:
-            found.append((turn, decision))
+            changes.append((turn, decision))
 
     # With contents, so that the very byte is known.
-    watched = with_decisions(agent, DecisionLog(note, contents=True)).bind(context=context)
-    given = dict(config or {})
-    given["configurable"] = {"thread_id": str(uuid4()), **given.get("configurable", {})}
+    recording_agent = with_decisions(agent, DecisionLog(note, contents=True)).bind(context=context)
+    run_config = dict(config or {})
+    run_config["configurable"] = {"thread_id": str(uuid4()), **run_config.get("configurable", {})}
     result: Any = {}
-    for said in conversation:
+    for turn_input in conversation:
         turn += 1
-        asked: Any = {"messages": said}
-        if isinstance(said, Mapping | Command):
-            asked = said
+        run_input: Any = {"messages": turn_input}
+        if isinstance(turn_input, Mapping | Command):
+            run_input = turn_input
         elif not agent.checkpointer:
-            asked = {"messages": [*result.get("messages", ()), said]}
-        result = yield Invoke(watched, asked, given)
-    return found
+            run_input = {"messages": [*result.get("messages", ()), turn_input]}
+        result = yield Invoke(recording_agent, run_input, run_config)
+    return changes
 
 
 def _name_of(change: Decision) -> str:

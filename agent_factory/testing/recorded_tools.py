@@ -150,13 +150,13 @@ class RecordedTools(AgentMiddleware):
         self.missing = ""
         self._redaction = Redaction(cassette.header.get("redacted_keys", ()), redact)
         self._has_results = cassette.header["version"] > 1
-        self._taken: Counter[tuple[bool, str]] = Counter()
+        self._positions: Counter[tuple[bool, str]] = Counter()
         self._last: dict[str, Any] = {}  # by the id of a call
-        self._results: dict[str, list[Any]] = defaultdict(list)
+        self._results: dict[str, list[object]] = defaultdict(list)
         for line in cassette.results:
             key = _key(line["tool"], line["args"], line["id"])
             self._results[key].append(line["result"])
-        self._shown: dict[str, list[Any]] = defaultdict(list)
+        self._visible_results: dict[str, list[object]] = defaultdict(list)
         for entry in cassette.entries:
             counts: Counter[str] = Counter()
             request = convert_to_messages(entry["request"].get("messages", ()))
@@ -164,11 +164,13 @@ class RecordedTools(AgentMiddleware):
                 key = _key(call["name"], call["args"])
                 counts[key] += 1
                 # The first request with a result has it whole: later ones may have it cleared.
-                if counts[key] > len(self._shown[key]):
-                    self._shown[key].append({"content": result.content, "status": result.status})
+                if counts[key] > len(self._visible_results[key]):
+                    self._visible_results[key].append(
+                        {"content": result.content, "status": result.status}
+                    )
         for entry in cassette.entries:  # no request holds the results of the last turn
             for call in entry["answer"].get("tool_calls", ()):
-                self._shown.setdefault(_key(call["name"], call["args"]), [])
+                self._visible_results.setdefault(_key(call["name"], call["args"]), [])
 
     def around_tool(self, request: Any) -> Flow[Any]:
         """Return the recorded result of a call."""
@@ -181,32 +183,32 @@ class RecordedTools(AgentMiddleware):
             if self._has_results:
                 # A call whose id was changed while it was recorded has none in the file.
                 keys = [_key(call["name"], args, id_), _key(call["name"], args)]
-                found = next(filter(None, (self._next(self._results, key) for key in keys)), None)
-                if found == [None]:  # the tool returned a command
-                    found = self._next(self._shown, keys[1])
+                results = next(filter(None, (self._next(self._results, key) for key in keys)), None)
+                if results == [None]:  # the tool returned a command
+                    results = self._next(self._visible_results, keys[1])
             else:
                 key = _key(call["name"], args)
-                found = None if id_ in self._last else self._next(self._shown, key)
-                if found is None and key in self._shown:
-                    found = [self._last.get(id_, {"content": "(not recorded)"})]
-            if found is None and id_ not in self._last:
+                results = None if id_ in self._last else self._next(self._visible_results, key)
+                if results is None and key in self._visible_results:
+                    results = [self._last.get(id_, {"content": "(not recorded)"})]
+            if results is None and id_ not in self._last:
                 step = TrajectoryStep(StepKind.TOOL, call["name"], 0, call["args"])
                 self.missing = self.missing or f"{step.call} was not recorded."
                 raise EndOfReplay(self.missing)
-            result = self._last[id_] = found[0] if found else self._last[id_]
+            result = self._last[id_] = results[0] if results else self._last[id_]
         if "error" in result:
             raise recorded_error(result)
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
 
-    def _next(self, results: Mapping[str, list[Any]], key: str) -> list[Any] | None:
+    def _next(self, results: Mapping[str, list[object]], key: str) -> list[Any] | None:
         """The next result of such a call, in a list; None if all are taken."""
-        place = results is self._shown, key
-        number = self._taken[place]
+        place = results is self._visible_results, key
+        number = self._positions[place]
         if number >= len(results.get(key, ())):
             return None
-        self._taken[place] += 1
+        self._positions[place] += 1
         return results[key][number : number + 1]
 
 
-def _key(name: str, args: Any, id_: str | None = None) -> str:
+def _key(name: str, args: object, id_: str | None = None) -> str:
     return json.dumps([name, args, id_], sort_keys=True, default=str)

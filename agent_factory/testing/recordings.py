@@ -32,10 +32,12 @@ from pydantic import PrivateAttr, SecretStr
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.testing.comparison import difference, normalize, replace_strings
 from agent_factory.testing.fake_model import (
+    AsyncRunManager,
     FakeChatModel,
     FakeResponse,
     Messages,
     Reply,
+    RunManager,
     Stop,
     tool_name,
 )
@@ -72,7 +74,7 @@ class ReplayedError(RuntimeError):
         self.kind = kind
 
 
-def _json_line(data: dict[str, Any], *, sort_keys: bool = True) -> str:
+def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
     # The repr of an object would hold its address in memory, which differs from run to run.
     def default(value: Any) -> str:
         return f"<{type(value).__name__}>"
@@ -92,7 +94,7 @@ def _nesting_reported(subject: str) -> Iterator[None]:
         ) from None
 
 
-def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, object]:
     """A request as plain data. Of each tool it holds the name and a digest of its schema."""
     settings = {key: value for key, value in kwargs.items() if key != "tools"}
     settings |= {"stop": list(stop)} if stop else {}
@@ -100,12 +102,12 @@ def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dic
         tool_name(tool): sha256(_json_line(tool).encode()).hexdigest()[:8]
         for tool in kwargs.get("tools", ())
     }
-    found = {"messages": list(messages), "tools": tools, "settings": settings}
-    request = normalize({key: value for key, value in found.items() if value})
+    parts = {"messages": list(messages), "tools": tools, "settings": settings}
+    request = normalize({key: value for key, value in parts.items() if value})
     return _without_metadata(dict(json.loads(_json_line(request))))
 
 
-def _without_metadata(request: dict[str, Any]) -> dict[str, Any]:
+def _without_metadata(request: dict[str, Any]) -> dict[str, object]:
     """A request without the response metadata of its messages.
 
     No provider gets it. It holds ids and times of calls, and records of middleware.
@@ -174,7 +176,7 @@ def record(
     return recording
 
 
-def _input_data(item: Any) -> dict[str, Any]:
+def _input_data(item: object) -> dict[str, object]:
     """An input of a run as plain data."""
     if isinstance(item, Command) and item.resume is not None:
         return dict(json.loads(_json_line({"resume": normalize(item.resume)}, sort_keys=False)))
@@ -210,8 +212,8 @@ class RecordingChatModel(BaseChatModel):
     @property
     def model_name(self) -> str | None:
         """The name of the recorded model."""
-        found = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
-        return found if isinstance(found, str) else None
+        name = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
+        return name if isinstance(name, str) else None
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
         """Offer tools in the form in which the recorded model offers them."""
@@ -222,10 +224,11 @@ class RecordingChatModel(BaseChatModel):
                 f"must bind tools by self.bind(...), got {describe(bound)} from bind_tools.",
                 "Record a chat model whose bind_tools returns self.bind(...).",
             )
+        # Not the binding of the recorded model, whose calls would not pass through this one.
         return self.bind(**bound.kwargs)
 
     def _generate(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
     ) -> ChatResult:
         with self._recording(messages, stop, kwargs) as answer:
             result = self.inner._generate(messages, stop, run_manager, **kwargs)
@@ -233,7 +236,11 @@ class RecordingChatModel(BaseChatModel):
         return result
 
     async def _agenerate(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> ChatResult:
         with self._recording(messages, stop, kwargs) as answer:
             result = await self.inner._agenerate(messages, stop, run_manager, **kwargs)
@@ -241,7 +248,7 @@ class RecordingChatModel(BaseChatModel):
         return result
 
     def _stream(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         with self._recording(messages, stop, kwargs) as answer:
             for chunk in self.inner._stream(messages, stop, run_manager, **kwargs):
@@ -249,7 +256,11 @@ class RecordingChatModel(BaseChatModel):
                 yield chunk
 
     async def _astream(
-        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         with self._recording(messages, stop, kwargs) as answer:
             async for chunk in self.inner._astream(messages, stop, run_manager, **kwargs):
@@ -258,8 +269,8 @@ class RecordingChatModel(BaseChatModel):
 
     @contextmanager
     def _recording(
-        self, messages: Messages, stop: Stop, kwargs: dict[str, Any]
-    ) -> Iterator[list[Any]]:
+        self, messages: Messages, stop: Stop, kwargs: dict[str, object]
+    ) -> Iterator[list[object]]:
         """Write a request with the answer whose parts the block appends, or with its error."""
         parts: list[Any] = []
         try:
@@ -270,7 +281,9 @@ class RecordingChatModel(BaseChatModel):
         message = reduce(add, parts).message if parts else AIMessage("")
         self._write(messages, stop, kwargs, message)
 
-    def _write(self, messages: Messages, stop: Stop, kwargs: dict[str, Any], answer: Any) -> None:
+    def _write(
+        self, messages: Messages, stop: Stop, kwargs: dict[str, object], answer: Any
+    ) -> None:
         """Append a request and its answer, a message or an exception, to the file."""
         with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
             data = dict(normalize(answer))
@@ -278,14 +291,18 @@ class RecordingChatModel(BaseChatModel):
             self._count += 1
             if not isinstance(answer, Exception):
                 metadata = data.pop("response_metadata", {})
-                recorded = {k: metadata[k] for k in _RECORDED_METADATA if k in metadata}
+                kept_metadata = {k: metadata[k] for k in _RECORDED_METADATA if k in metadata}
                 data = {k: v for k, v in data.items() if k not in ("type", "name")}
-                data |= {"response_metadata": recorded} if recorded else {}
+                data |= {"response_metadata": kept_metadata} if kept_metadata else {}
                 calls = [*data.get("tool_calls", []), *data.get("invalid_tool_calls", [])]
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
-                made = [*answer.tool_calls, *answer.invalid_tool_calls]
-                self._ids |= {c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(made, 1)}
+                all_calls = [*answer.tool_calls, *answer.invalid_tool_calls]
+                # By the ids of the model, which the results of its calls carry; the file has its
+                # own.
+                self._ids |= {
+                    c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(all_calls, 1)
+                }
                 data = replace_strings(data, ids)
             self._append({"answer": self._redaction(data), "request": request})
 
@@ -293,7 +310,7 @@ class RecordingChatModel(BaseChatModel):
         """Write a file for results of tools, too."""
         self._records_tools = True
 
-    def write_result(self, call: Mapping[str, Any], result: Any) -> None:
+    def write_result(self, call: Mapping[str, Any], result: object) -> None:
         """Append the result of a tool call: a message, an exception, or None if it is neither."""
         with self._lock, _nesting_reported(f"{self.path}: the result of a tool"):
             data = normalize(result)
@@ -307,7 +324,7 @@ class RecordingChatModel(BaseChatModel):
             }
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self, line: dict[str, object]) -> None:
         """Append a line to the file, which the first one replaces with its header."""
         if self._is_new:
             header = {
@@ -350,7 +367,7 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
 
 
 class Cassette(NamedTuple):
-    """What a file holds: the header, the requests with their answers, and results of tools."""
+    """Content of a file: the header, the requests with their answers, and results of tools."""
 
     header: dict[str, Any]
     entries: list[dict[str, Any]]
@@ -407,10 +424,10 @@ def read_cassette(path: Path) -> Cassette:
 def recorded_error(data: Mapping[str, Any]) -> Exception:
     """An exception that was written, as an instance of its class where that is a built-in one."""
     kind, text = data["error"], data.get("text", "")
-    known = getattr(builtins, kind, None)
-    if isinstance(known, type) and issubclass(known, Exception):
+    error_type = getattr(builtins, kind, None)
+    if isinstance(error_type, type) and issubclass(error_type, Exception):
         with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
-            return known(text)
+            return error_type(text)
     return ReplayedError(kind, text)
 
 
@@ -437,7 +454,7 @@ class ReplayChatModel(FakeChatModel):
 
     @property
     def mismatch(self) -> str:
-        """What the first request asked that is not in the cassette; empty if there was none."""
+        """Difference of the first request that is not in the cassette; empty if there was none."""
         return self._mismatch
 
     def load(self, path: Path, redact: Redact | None = None) -> Cassette:
@@ -473,11 +490,11 @@ class ReplayChatModel(FakeChatModel):
             f"{self.path}: {reason} If that is intended, record the cassette again."
         )
 
-    def _unrecorded(self, request: dict[str, Any], reason: str) -> int:
+    def _unrecorded(self, request: dict[str, object], reason: str) -> int:
         """The number of the answer to a request that is not in the cassette: there is none."""
         raise self._error(reason)
 
-    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
+    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, object]) -> FakeResponse:
         with _nesting_reported(f"{self.path}: a request"):
             request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
@@ -488,8 +505,8 @@ class ReplayChatModel(FakeChatModel):
                 if self._left:
                     first = min(self._left)
                     labels = ("was recorded", "is asked now")
-                    found = difference(self._left[first]["request"], request, labels)
-                    reason = f"request {first} differs: {found}."
+                    text = difference(self._left[first]["request"], request, labels)
+                    reason = f"request {first} differs: {text}."
                 self._mismatch = self._mismatch or reason
                 number = self._unrecorded(request, reason)
             answer = self._left.pop(number)["answer"]
@@ -588,7 +605,7 @@ async def areplay_with(
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What a node wrote."""
+    """Update that a node wrote."""
 
     step: int
     node: str
@@ -604,7 +621,7 @@ class _Run(AbstractContextManager[Any]):
     error: Exception | None = None
     _current: tuple[int, str] = (1, "the start")
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
         if isinstance(error, Exception):
             self.error = error
             self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))
@@ -616,37 +633,40 @@ class _Run(AbstractContextManager[Any]):
         if event["type"] == "task":
             self._current = (step, payload["name"])
         elif event["type"] == "task_result" and not self.model.mismatch:
-            written = {
+            update = {
                 **dict(payload["result"] or {}),
                 "interrupts": [interrupt["value"] for interrupt in payload["interrupts"]],
                 "error": payload["error"],
             }
-            written = normalize({k: v for k, v in written.items() if v not in (None, [], {})})
-            if written:
-                self.decisions.append(_Decision(step, payload["name"], written))
+            update = normalize({k: v for k, v in update.items() if v not in (None, [], {})})
+            if update:
+                self.decisions.append(_Decision(step, payload["name"], update))
 
     def in_order(self) -> list[_Decision]:
         """The decisions in a fixed order: tools of one step end in any order."""
-        return sorted(self.decisions, key=lambda made: (made.step, made.node, repr(made.written)))
+        return sorted(
+            self.decisions,
+            key=lambda decision: (decision.step, decision.node, repr(decision.written)),
+        )
 
 
-def _divergence(recorded: _Run, other: _Run) -> Divergence | None:
-    if recorded.model.mismatch:
-        recorded.model.assert_done()
-    if recorded.error and not other.error:
-        raise recorded.error
-    for one, another in zip_longest(recorded.in_order(), other.in_order()):
-        if one is None or another is None or one.node != another.node:
-            found = f"{_describe(one)} in the recorded run, {_describe(another)} in this one"
+def _divergence(original: _Run, other: _Run) -> Divergence | None:
+    if original.model.mismatch:
+        original.model.assert_done()
+    if original.error and not other.error:
+        raise original.error
+    for before, after in zip_longest(original.in_order(), other.in_order()):
+        if before is None or after is None or before.node != after.node:
+            text = f"{_describe(before)} in the recorded run, {_describe(after)} in this one"
         else:
             labels = ("in the recorded run", "in this one")
-            found = difference(one.written, another.written, labels)
-        if not found:
+            text = difference(before.written, after.written, labels)
+        if not text:
             continue
-        if other.model.mismatch and (another is None or "raised" in another.written):
-            found = f"the model is asked something else: {other.model.mismatch}"
-        decision = another or one
-        return Divergence(decision.step, decision.node, found)
+        if other.model.mismatch and (after is None or "raised" in after.written):
+            text = f"the model is asked something else: {other.model.mismatch}"
+        decision = after or before
+        return Divergence(decision.step, decision.node, text)
     return None
 
 
@@ -654,5 +674,5 @@ def _describe(decision: _Decision | None) -> str:
     if decision is None:
         return "the run ends"
     # Only the names of lists, because messages would be too long for a line.
-    written = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in decision.written.items()]
-    return f"{decision.node} writes {', '.join(written)}"
+    updates = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in decision.written.items()]
+    return f"{decision.node} writes {', '.join(updates)}"

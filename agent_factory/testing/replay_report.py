@@ -1,4 +1,4 @@
-"""What replays of recorded runs have shown: values, as a table and as a page without a script."""
+"""Results of replays of recorded runs: values, as a table and as a page without a script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_STEPS = Trajectory((), "messages")
 
 
 class ReplayVerdict(StrEnum):
-    """What a replay has shown."""
+    """Verdict on the replay of a run."""
 
     PASSED = "passed"
     """The agent asks and does what was recorded."""
@@ -31,7 +31,7 @@ class ReplayVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayUsage:
-    """What a run takes.
+    """Calls, tokens and cost of a run.
 
     Args:
         model_calls: Calls of the model.
@@ -134,24 +134,24 @@ class ReplayReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all runs passed."""
+        """True if all runs passed."""
         return all(run.verdict is ReplayVerdict.PASSED for run in self.runs)
 
     @property
     def summary(self) -> str:
         """The verdicts in one line: "200 runs: 3 changed, 197 passed"."""
         counts = Counter(run.verdict for run in self.runs)
-        found = ", ".join(f"{counts[v]} {v}" for v in reversed(ReplayVerdict) if counts[v])
-        return f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}: {found}"
+        text = ", ".join(f"{counts[v]} {v}" for v in reversed(ReplayVerdict) if counts[v])
+        return f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}: {text}"
 
     @property
     def recorded(self) -> ReplayUsage:
-        """What all recorded runs took."""
+        """Usage of all recorded runs."""
         return sum((run.recorded for run in self.runs), ReplayUsage())
 
     @property
     def replayed(self) -> ReplayUsage:
-        """What all runs take now."""
+        """Usage of all runs now."""
         return sum((run.replayed for run in self.runs), ReplayUsage())
 
     def rows(self) -> Iterator[tuple[str, ...]]:
@@ -161,7 +161,7 @@ class ReplayReport:
             yield run.name, str(run.verdict), *_changes(run.recorded, run.replayed)
         yield "all", "", *_changes(self.recorded, self.replayed)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, object]:
         """The report as plain values for JSON."""
         counts = Counter(str(run.verdict) for run in self.runs)
         runs = [run.to_data() for run in self.runs]
@@ -184,11 +184,11 @@ class ReplayReport:
         return "\n".join([*lines, self.summary])
 
 
-def _changes(recorded: ReplayUsage, replayed: ReplayUsage) -> Iterator[str]:
+def _changes(usage_before: ReplayUsage, usage_now: ReplayUsage) -> Iterator[str]:
     for name in ("model_calls", "tool_calls", "tokens"):
-        before, after = getattr(recorded, name), getattr(replayed, name)
+        before, after = getattr(usage_before, name), getattr(usage_now, name)
         yield f"{before:,}" if before == after else f"{before:,} -> {after:,}"
-    costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (recorded, replayed)]
+    costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (usage_before, usage_now)]
     yield " -> ".join(dict.fromkeys(costs))
 
 
@@ -201,8 +201,8 @@ def _page(report: ReplayReport) -> str:
     tiles = "".join(f'<li class="{v}"><b>{counts[v]}</b> {v}</li>' for v in ReplayVerdict)
 
     def numbers(cells: Sequence[str]) -> str:
-        named = zip(head[2:], cells, strict=True)
-        return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in named)
+        columns = zip(head[2:], cells, strict=True)
+        return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in columns)
 
     def line(run: ReplayedRun, cells: Sequence[str]) -> str:
         title = escape(run.name)
@@ -212,8 +212,8 @@ def _page(report: ReplayReport) -> str:
                 f"<mark>{escape(text)}</mark>" if text.startswith(">") else escape(text)
                 for text in run.trajectory.numbered(marks).split("\n")
             )
-            opened = " open" if run.verdict is ReplayVerdict.FAILED else ""
-            title = f"<details{opened}><summary>{title}</summary><pre>{steps}</pre></details>"
+            attribute = " open" if run.verdict is ReplayVerdict.FAILED else ""
+            title = f"<details{attribute}><summary>{title}</summary><pre>{steps}</pre></details>"
         reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
         return (
             f'<tr class="{run.verdict}"><th scope="row">{title}{reason}</th>'

@@ -22,6 +22,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
@@ -245,8 +246,8 @@ def _replay_all(
 class _Options:
     """The options of `replay_recording`, with their defaults."""
 
-    context: Any = None
-    config: Mapping[str, Any] | None = None
+    context: object = None
+    config: Mapping[str, object] | None = None
     run_tools: bool | Collection[str] = False
     price: Price | None = None
     redact: Redact | None = None
@@ -267,15 +268,17 @@ class _RecordedModel(ReplayChatModel):
             raise CassetteError(f"{path}: holds no request. Record the run again.")
         return self._cassette
 
-    def _unrecorded(self, request: dict[str, Any], reason: str) -> int:
+    def _unrecorded(self, request: dict[str, object], reason: str) -> int:
         entries = self._cassette.entries
         self._first = self._first or len(entries) - len(self._left) + 1
         number = min(self._left, default=0)
-        recorded = entries[number - 1]["request"] if number else None
+        recorded_request = entries[number - 1]["request"] if number else None
         # A request without tools, as for a summary, does not get the answer of a turn.
-        if recorded is None or bool(recorded.get("tools")) != bool(request.get("tools")):
+        if recorded_request is None or bool(recorded_request.get("tools")) != bool(
+            request.get("tools")
+        ):
             raise EndOfReplay(reason)
-        self._scales[number] = len(json.dumps(request)) / len(json.dumps(recorded))
+        self._scales[number] = len(json.dumps(request)) / len(json.dumps(recorded_request))
         return number
 
     @property
@@ -287,7 +290,7 @@ class _RecordedModel(ReplayChatModel):
         return str(self._cassette.header.get("expect", ""))
 
     def inputs(self) -> Iterator[Any]:
-        """What the agent gets, run by run."""
+        """Inputs of the agent, run by run."""
         header, entries, _ = self._cassette
         for item in header.get("inputs", ()):
             if "resume" in item:
@@ -311,7 +314,7 @@ class _RecordedModel(ReplayChatModel):
             answer = entry["answer"]
 
     def usage(self, *, now: bool, tool_calls: int, price: Price | None) -> ReplayUsage:
-        """What all recorded answers took; or what those take that are requested now."""
+        """Usage of all recorded answers, or of those that are requested now."""
         total = ReplayUsage(tool_calls=tool_calls)
         for number, entry in enumerate(self._cassette.entries, 1):
             if now and number in self._left:
@@ -319,19 +322,19 @@ class _RecordedModel(ReplayChatModel):
             answer = entry["answer"]
             usage = answer.get("usage_metadata") or {}
             scale = self._scales.get(number, 1.0) if now else 1.0
-            read = round(usage.get("input_tokens", 0) * scale)
-            written = usage.get("output_tokens", 0)
+            input_tokens = round(usage.get("input_tokens", 0) * scale)
+            output_tokens = usage.get("output_tokens", 0)
             usd = None
             if price is not None and usage:
                 metadata = answer.get("response_metadata", {})
                 name = metadata.get("model_name") or metadata.get("model") or self.model_name
                 counts = {
-                    "input_tokens": read,
-                    "output_tokens": written,
-                    "total_tokens": read + written,
+                    "input_tokens": input_tokens,
+                    "output_tokens": output_tokens,
+                    "total_tokens": input_tokens + output_tokens,
                 }
                 usd = price(str(name or ""), cast("UsageMetadata", {**usage, **counts}))
-            total += ReplayUsage(1, 0, read, written, usd)
+            total += ReplayUsage(1, 0, input_tokens, output_tokens, usd)
         return total
 
 
@@ -342,9 +345,9 @@ class _Replayer:
         self.options = options
         self.model = _RecordedModel(path=Path())
         if isinstance(agent, CompiledStateGraph):
-            built: Any = with_model(agent, self.model)
+            compiled_agent: Any = with_model(agent, self.model)
         elif callable(agent):
-            built = agent(self.model)
+            compiled_agent = agent(self.model)
         else:
             raise ArgumentError(
                 "agent",
@@ -352,7 +355,7 @@ class _Replayer:
                 f"{describe(agent)}.",
                 "Pass what create_agent returned, or lambda model: create_agent(model, ...).",
             )
-        plan = topology_of(built)  # raises for what create_agent did not build
+        plan = topology_of(compiled_agent)  # raises for what create_agent did not build
         run = {tool.name for tool in plan.tools if tool.owner}
         if options.run_tools is True:
             run |= {tool.name for tool in plan.tools}
@@ -369,14 +372,14 @@ class _Replayer:
         self.saver = InMemorySaver()
         services = {
             "checkpointer": self.saver,
-            "store": InMemoryStore() if built.store is not None else None,
+            "store": InMemoryStore() if compiled_agent.store is not None else None,
             "cache": None,
         }
-        self.agent = with_innermost(built, self.tools, services=services)
+        self.agent = with_innermost(compiled_agent, self.tools, services=services)
 
     def replay(self, path: Path) -> Flow[ReplayedRun]:
         """Replay a recording."""
-        begun, name = perf_counter(), path.with_suffix("").name
+        start, name = perf_counter(), path.with_suffix("").name
         model, tools, price = self.model, self.tools, self.options.price
         try:
             tools.load(model.load(path, self.options.redact), self.options.redact)
@@ -386,7 +389,7 @@ class _Replayer:
         thread = str(path)
         config["configurable"] = {**config.get("configurable", {}), "thread_id": thread}
         failed: Exception | None = None
-        waiting: Any = ()
+        waiting: object = ()
         try:
             for item in model.inputs():
                 bound = self.agent.bind(context=self.options.context)
@@ -395,24 +398,26 @@ class _Replayer:
                 except NothingPending:  # the agent has no such review any more
                     continue
                 waiting = result.get("__interrupt__", ())
+        # The reason is in `model.mismatch` or `tools.missing`.
         except EndOfReplay:
             pass
         except Exception as raised:
             failed = raised
         messages = self.agent.get_state(cast("RunnableConfig", config)).values.get("messages") or []
+        # One agent replays all recordings of a folder, so nothing of this one may be left in it.
         self.saver.delete_thread(thread)
         state = {"messages": messages, "__interrupt__": waiting}
         trajectory = trajectory_of(state) if messages else NO_STEPS
         before = recorded_trajectory(model._cassette.entries)
         calls = [step for step in trajectory.steps if step.kind is StepKind.TOOL]
-        finished = sum(step.outcome != "pending" for step in calls)
+        call_count = sum(step.outcome != "pending" for step in calls)
         run = ReplayedRun(
             name,
             ReplayVerdict.PASSED,
             request=model._first,
             recorded=model.usage(now=False, tool_calls=len(_calls(before)), price=price),
-            replayed=model.usage(now=True, tool_calls=finished, price=price),
-            seconds=perf_counter() - begun,
+            replayed=model.usage(now=True, tool_calls=call_count, price=price),
+            seconds=perf_counter() - start,
             trajectory=trajectory,
         )
         return _judged(run, model, tools, before, failed, waiting)
@@ -424,31 +429,32 @@ def _judged(
     tools: RecordedTools,
     before: Trajectory,
     error: Exception | None,
-    waiting: Any,
+    waiting: object,
 ) -> ReplayedRun:
     """The run with its verdict and the reason for it."""
     entries = model._cassette.entries
-    found = [reason for reason in (model.mismatch, tools.missing) if reason]
+    reasons = [reason for reason in (model.mismatch, tools.missing) if reason]
     if model._left and not tools.missing:
-        found.append(f"{len(model._left)} of {len(entries)} recorded answers were not requested.")
+        reasons.append(f"{len(model._left)} of {len(entries)} recorded answers were not requested.")
         if waiting:
-            found.append(
+            reasons.append(
                 "The run waits for a person. Record what they decide: "
                 "record_agent(..., inputs=[..., Command(resume=...)])."
             )
-    if found:
+    if reasons:
         run, difference = _compared(run, before)
-        found += [difference] if difference else []
-    if error is not None and (found or "error" not in entries[-1]["answer"]):
-        raised = f"raised {type(error).__name__}: {error}".rstrip(": ")
-        return replace(run, verdict=ReplayVerdict.ERROR, reason=" ".join([raised, *found]))
-    if found:
-        run = replace(run, verdict=ReplayVerdict.CHANGED, reason=" ".join(found))
+        reasons += [difference] if difference else []
+    # An error that was recorded ends the replay as it ended the run.
+    if error is not None and (reasons or "error" not in entries[-1]["answer"]):
+        text = f"raised {type(error).__name__}: {error}".rstrip(": ")
+        return replace(run, verdict=ReplayVerdict.ERROR, reason=" ".join([text, *reasons]))
+    if reasons:
+        run = replace(run, verdict=ReplayVerdict.CHANGED, reason=" ".join(reasons))
     try:
         if pattern := model.expected:
             assert_trajectory(run.trajectory, pattern)
     except TrajectoryMismatch as mismatch:
-        reason = " ".join([*mismatch.reasons, *found])
+        reason = " ".join([*mismatch.reasons, *reasons])
         return replace(run, verdict=ReplayVerdict.FAILED, reason=reason, step=mismatch.step)
     except (PatternError, ArgumentError) as wrong:
         reason = f"cannot be compared with its pattern: {wrong}"
@@ -462,8 +468,8 @@ def _calls(trajectory: Trajectory) -> list[tuple[int, TrajectoryStep]]:
 
 def _compared(run: ReplayedRun, before: Trajectory) -> tuple[ReplayedRun, str]:
     """The run with the first call that differs, and what differs there; empty if none does."""
-    for one, other in zip_longest(_calls(before), _calls(run.trajectory)):
-        was, now = one and one[1], other and other[1]
+    for first, other in zip_longest(_calls(before), _calls(run.trajectory)):
+        was, now = first and first[1], other and other[1]
         alike = was and now and (was.name, was.args) == (now.name, now.args)
         # Whether the last calls of a recording have run is not known.
         if alike and was.outcome in (now.outcome, "pending"):

@@ -21,12 +21,12 @@ class TopologyExtension(SingleFileSnapshotExtension):
     _write_mode = WriteMode.TEXT
     file_extension = "topology"
 
-    def serialize(self, data: Any, **_: Any) -> str:
+    def serialize(self, data: object, **_: object) -> str:
         """The content of a plan's file."""
         return plan_of(data).to_snapshot()
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
-        """Whether two files hold the same plan; LF and CRLF line breaks are the same."""
+        """Return True if two files hold the same plan; LF and CRLF line breaks are the same."""
         return bool(serialized_data == snapshot_data.replace("\r\n", "\n"))
 
     def read_snapshot_data_from_location(
@@ -40,7 +40,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
             return None
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
-        """What to do, and the changes in words; for a new snapshot, the text of the plan."""
+        """Instruction and the changes in words; for a new snapshot, the text of the plan."""
         now = load_topology(serialized_data)
         # The hint comes first, because pytest cuts long explanations at their end.
         if not snapshot_data:
@@ -49,14 +49,14 @@ class TopologyExtension(SingleFileSnapshotExtension):
             return
         yield "If this change is intended: pytest --snapshot-update"
         try:
-            stored = load_topology(snapshot_data, "the stored plan")
+            before = load_topology(snapshot_data, "the stored plan")
         except TopologyFileError as error:
             yield str(error)
         else:
-            yield from str(stored.diff(now)).split("\n")
+            yield from str(before.diff(now)).split("\n")
 
 
-def plan_of(value: Any, *, settings: bool = False) -> Topology:
+def plan_of(value: object, *, settings: bool = False) -> Topology:
     """The plan of an agent, with its settings on request; or the plan itself."""
     if isinstance(value, Topology):
         return value

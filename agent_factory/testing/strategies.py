@@ -117,27 +117,27 @@ def messages(
     last_ends = _ENDS[Phase(phase)] if phase else ("user", "tool", "calls", "answer")
 
     def history(draw: Any) -> list[AnyMessage]:
-        found: list[AnyMessage] = []
+        conversation: list[AnyMessage] = []
         ends = ["answer"] * draw(st.integers(0, max_turns))
         for end in [*ends, draw(st.sampled_from(last_ends))]:
-            found.append(HumanMessage(draw(text)))
+            conversation.append(HumanMessage(draw(text)))
             least = 1 if end in ("tool", "calls") else 0
             for _ in range(0 if end == "user" else draw(st.integers(least, 2))):
                 content = draw(text)
-                made: list[Any] = []
+                tool_calls: list[object] = []
                 results: list[AnyMessage] = []
                 for index, (name, values, result, status) in enumerate(draw(calls)):
-                    id_ = f"call-{len(found)}-{index}"
-                    made.append({"name": name, "args": values, "id": id_})
+                    id_ = f"call-{len(conversation)}-{index}"
+                    tool_calls.append({"name": name, "args": values, "id": id_})
                     results.append(ToolMessage(result, tool_call_id=id_, name=name, status=status))
-                found += [AIMessage(content, tool_calls=made), *results]
+                conversation += [AIMessage(content, tool_calls=tool_calls), *results]
             if end == "answer":
-                found.append(AIMessage(draw(text)))
-            while end == "calls" and isinstance(found[-1], ToolMessage):
-                found.pop()
-        for index, message in enumerate(found):
+                conversation.append(AIMessage(draw(text)))
+            while end == "calls" and isinstance(conversation[-1], ToolMessage):
+                conversation.pop()
+        for index, message in enumerate(conversation):
             message.id = f"message-{index}"
-        return found
+        return conversation
 
     histories: SearchStrategy[list[AnyMessage]] = st.composite(history)()
     return histories
@@ -164,8 +164,8 @@ def states(
     """
     st = needs("hypothesis", "strategies")
     standard = get_type_hints(AgentState)
-    required: dict[str, Any] = {"messages": messages(phase)}
-    more: dict[str, Any] = {}
+    required: dict[str, object] = {"messages": messages(phase)}
+    more: dict[str, object] = {}
     for key, hint in get_type_hints(schema, include_extras=True).items():
         if key in standard or key in keys:
             continue
@@ -174,10 +174,10 @@ def states(
             hint = get_args(hint)[0]
         if is_required or optional:
             (required if is_required else more)[key] = st.from_type(hint)
-    found: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    strategy: SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
         {**required, **keys}, optional=more
     )
-    return found
+    return strategy
 
 
 def stacks(
@@ -198,13 +198,13 @@ def stacks(
     st = needs("hypothesis", "strategies")
     makers = dict(_IDLE_MEMBERS if members is None else members)
     names = st.lists(st.sampled_from(sorted(makers)), unique=True, max_size=max_size)
-    found: SearchStrategy[list[AgentMiddleware[Any, Any]]] = names.map(
-        lambda chosen: [makers[name]() for name in chosen]
+    strategy: SearchStrategy[list[AgentMiddleware[Any, Any]]] = names.map(
+        lambda chosen_names: [makers[name]() for name in chosen_names]
     )
-    return found
+    return strategy
 
 
-def _idle_hook(state: Any, runtime: Any) -> None:
+def _idle_hook(state: object, runtime: object) -> None:
     """Do nothing."""
 
 

@@ -23,13 +23,15 @@ class TrajectoryMismatch(AssertionError):
 
     def __init__(self, pattern: str, trajectory: Trajectory, breaks: Sequence[Break]) -> None:
         count = len(trajectory.steps)
-        ordered = sorted(breaks, key=lambda found: count if found.index is None else found.index)
-        self.step = None if ordered[0].index is None else ordered[0].index + 1
+        breaks_in_order = sorted(
+            breaks, key=lambda item: count if item.index is None else item.index
+        )
+        self.step = None if breaks_in_order[0].index is None else breaks_in_order[0].index + 1
         self.reasons = [
-            found.reason if found.index is None else f"step {found.index + 1}: {found.reason}"
-            for found in ordered
+            item.reason if item.index is None else f"step {item.index + 1}: {item.reason}"
+            for item in breaks_in_order
         ]
-        marks = {count if found.index is None else found.index for found in breaks}
+        marks = {count if item.index is None else item.index for item in breaks}
         lines = "\n".join(f"- {reason}" for reason in self.reasons)
         super().__init__(
             f"the run does not match `{pattern}`:\n{lines}\n\n{trajectory.numbered(marks)}"
@@ -104,7 +106,7 @@ def assert_trajectory(run: Any, pattern: str, *, agent: Any = None) -> None:
     rules = parse(pattern)
     trajectory = trajectory_of(run)
     _check_names(pattern, rules, trajectory, agent)
-    breaks = [found for rule in rules if (found := rule.check(trajectory.steps))]
+    breaks = [rule_break for rule in rules if (rule_break := rule.check(trajectory.steps))]
     if breaks:
         raise TrajectoryMismatch(pattern, trajectory, breaks)
 
@@ -144,16 +146,16 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
                 f"answered, and the pattern asks about `{atom.text}`.",
                 "Pass the result of the run, or its messages.",
             )
-        known = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind)
-        if not known or not atom.name or atom.name in known:
+        names = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind)
+        if not names or not atom.name or atom.name in names:
             continue
         if any(step.name == atom.name for step in trajectory.steps):
             continue  # a layer may have offered it at run time
-        close = get_close_matches(atom.name, known, n=1)
+        close = get_close_matches(atom.name, names, n=1)
         noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
         raise PatternError(
             pattern,
             atom.column,
             f"the agent has no {noun} {atom.name!r}.",
-            f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(known))}.",
+            f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(names))}.",
         )

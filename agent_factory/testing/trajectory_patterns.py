@@ -87,23 +87,23 @@ class Condition:
     sign: str
     value: Any
 
-    def problem(self, args: Mapping[str, Any]) -> str:
-        """Why arguments do not meet it; empty if they do."""
+    def problem(self, args: Mapping[str, object]) -> str:
+        """Reason why arguments do not meet it; empty if they do."""
         if self.key not in args:
             return f"{self.key} is missing"
-        found, value = args[self.key], self.value
+        argument, value = args[self.key], self.value
         # JSON knows no numbers that are true or false, and Python does.
-        alike = isinstance(found, bool) is isinstance(value, bool)
+        alike = isinstance(argument, bool) is isinstance(value, bool)
         try:
             if self.sign == "=" and not alike:
                 holds = False
             elif self.sign == "!=" and not alike:
                 holds = True
             else:
-                holds = _COMPARISONS[self.sign](found, value)
+                holds = _COMPARISONS[self.sign](argument, value)
         except TypeError:
             holds = False  # a text and a number have no order
-        return "" if holds else f"{self.key} is {found!r}"
+        return "" if holds else f"{self.key} is {argument!r}"
 
     def __str__(self) -> str:
         return f"{self.key}{self.sign}{json.dumps(self.value, ensure_ascii=False)}"
@@ -122,26 +122,26 @@ class StepPattern:
     quoted: bool = False
 
     def sees(self, step: TrajectoryStep) -> bool:
-        """Whether a step has its name."""
+        """Return True if a step has its name."""
         if self.kind is StepKind.MODEL:
             return step.kind in (StepKind.MODEL, StepKind.ANSWER)
         return step.kind is self.kind and self.name in ("", step.name)
 
     def problem(self, step: TrajectoryStep) -> str:
-        """Why a step that has its name does not match; empty if it does."""
+        """Reason why a step that has its name does not match; empty if it does."""
         for condition in self.conditions:
             if problem := condition.problem(step.args or {}):
                 return problem
         if self.result is None:
             return ""
-        found = f"{step.outcome}: {step.text}" if step.text else step.outcome
+        result = f"{step.outcome}: {step.text}" if step.text else step.outcome
         if self.quoted:
-            return "" if self.result in found else f"its result is {found!r}"
+            return "" if self.result in result else f"its result is {result!r}"
         holds = step.outcome.replace(" ", "_") == self.result
         return "" if holds else f"its result is {step.outcome}"
 
     def matches(self, step: TrajectoryStep) -> bool:
-        """Whether a step has its name, and meets its conditions."""
+        """Return True if a step has its name, and meets its conditions."""
         return self.sees(step) and not self.problem(step)
 
 
@@ -149,28 +149,28 @@ class StepPattern:
 class Ordered:
     """Parts of which each is over before the next begins, in an earlier turn: `a < b`."""
 
-    parts: Sequence[Any]
+    parts: Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Parts of which one is taken: `a | b`."""
 
-    parts: Sequence[Any]
+    parts: Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """A part, so many times; without an upper limit, `most` is None."""
 
-    part: Any
+    part: object
     least: int
     most: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Where a run breaks a rule: the index of the step, or None for the end of the run."""
+    """Place where a run breaks a rule: the index of the step, or None for the end of the run."""
 
     rule: Rule
     index: int | None
@@ -254,46 +254,46 @@ class Rule:
             whole = self._joined(part, whole, new_turn=False)
         return whole
 
-    def _joined(self, one: _Part, other: _Part, *, new_turn: bool) -> _Part:
-        for state in one.last:
+    def _joined(self, first: _Part, other: _Part, *, new_turn: bool) -> _Part:
+        for state in first.last:
             self._connect(state, other.first, new_turn=new_turn)
         return _Part(
-            one.nullable and other.nullable,
-            one.first | (other.first if one.nullable else {}),
-            other.last | (one.last if other.nullable else {}),
+            first.nullable and other.nullable,
+            first.first | (other.first if first.nullable else {}),
+            other.last | (first.last if other.nullable else {}),
         )
 
     def _connect(self, state: int, others: Mapping[int, None], *, new_turn: bool) -> None:
-        known = self.follow[state]
+        followers = self.follow[state]
         for other in others:
-            known[other] = new_turn and known.get(other, True)
+            followers[other] = new_turn and followers.get(other, True)
 
     def sees(self, step: TrajectoryStep) -> bool:
-        """Whether it looks at a step: it names the step, or has `only` and the step is a call."""
+        """Return True if it names a step, or has `only` and the step is a call."""
         if self.sees_all and step.kind is StepKind.TOOL:
             return True
         return any(atom.sees(step) for atom in self.atoms)
 
     def check(self, steps: Sequence[TrajectoryStep]) -> Break | None:
-        """Where a run breaks the rule; None if it does not."""
+        """Return the place where a run breaks the rule; None if it does not."""
         if self.forbids:
             for index, step in enumerate(steps):
                 if any(atom.matches(step) for atom in self.atoms):
                     return Break(self, index, f"{step.event}, which `{self.text}` forbids.")
             return None
-        seen = [index for index, step in enumerate(steps) if self.sees(step)]
+        visible_steps = [index for index, step in enumerate(steps) if self.sees(step)]
         states = {0}
-        for _, turn in groupby(seen, key=lambda index: steps[index].turn):
+        for _, turn in groupby(visible_steps, key=lambda index: steps[index].turn):
             calls = list(turn)
             after, failed = self._read(states, [steps[index] for index in calls])
             if failed is not None:
                 index = calls[failed.place]
-                return Break(self, index, self._why(steps, seen, index, failed))
+                return Break(self, index, self._why(steps, visible_steps, index, failed))
             states = after
         if states & self._final:
             return None
         expected = self._expected(states)
-        seen_any = f"after step {seen[-1] + 1} " if seen else ""
+        seen_any = f"after step {visible_steps[-1] + 1} " if visible_steps else ""
         return Break(self, None, f"the run ended, and `{self.text}` {seen_any}expects {expected}.")
 
     def _read(
@@ -310,24 +310,24 @@ class Rule:
             for kind in kinds
         ]
         layer = {(state, (0,) * len(groups)) for state in states}
-        for done in range(len(turn)):
-            reached = set()
+        for count in range(len(turn)):
+            next_layer = set()
             for state, counts in layer:
                 for other, new_turn in self.follow[state].items():
-                    if new_turn and done:
+                    if new_turn and count:
                         continue
                     for group, fits in enumerate(fitting):
                         if counts[group] < len(groups[group]) and id(self.states[other]) in fits:
                             more = (*counts[:group], counts[group] + 1, *counts[group + 1 :])
-                            reached.add((other, more))
-            if not reached:
+                            next_layer.add((other, more))
+            if not next_layer:
                 # The order that gets furthest shows the step that fits nowhere.
                 place = max(
                     min(group[c] for group, c in zip(groups, counts, strict=True) if c < len(group))
                     for _, counts in layer
                 )
-                return set(), _Stuck(place, {state for state, _ in layer}, done)
-            layer = reached
+                return set(), _Stuck(place, {state for state, _ in layer}, count)
+            layer = next_layer
         return {state for state, _ in layer}, None
 
     def _expected(self, states: set[int]) -> str:
@@ -336,28 +336,32 @@ class Rule:
         return " or ".join(dict.fromkeys(texts)) or "nothing more"
 
     def _why(
-        self, steps: Sequence[TrajectoryStep], seen: Sequence[int], index: int, stuck: _Stuck
+        self,
+        steps: Sequence[TrajectoryStep],
+        visible_steps: Sequence[int],
+        index: int,
+        stuck: _Stuck,
     ) -> str:
-        """Why the rule does not allow the step at an index."""
+        """Reason why the rule does not allow the step at an index."""
         step, rule = steps[index], f"`{self.text}`"
         fitting = [atom for atom in self.atoms if atom.matches(step)]
         next_states = {o: turn for state in stuck.states for o, turn in self.follow[state].items()}
         expected = [atom for state in sorted(next_states) if (atom := self.states[state])]
-        named = [atom for atom in (expected if fitting else self.atoms) if atom.sees(step)]
-        if not fitting and not named:
+        atoms = [atom for atom in (expected if fitting else self.atoms) if atom.sees(step)]
+        if not fitting and not atoms:
             return f"{step.event}, and {rule} allows no other calls."
-        if problems := [f"{p}, not {a.text}" for a in named if (p := a.problem(step))]:
+        if problems := [f"{p}, not {a.text}" for a in atoms if (p := a.problem(step))]:
             unlike = "; ".join(dict.fromkeys(problems))
             return f"{step.event}, and {rule} does not match it: {unlike}."
         if stuck.done and any(
             turn and self.states[o] in fitting for o, turn in next_states.items()
         ):
-            other = next(i for i in seen if steps[i].turn == step.turn and i != index)
+            other = next(i for i in visible_steps if steps[i].turn == step.turn and i != index)
             return (
                 f"{step.event} in the same turn as {steps[other].name} (step {other + 1}), and `<` "
                 f"in {rule} needs an earlier turn."
             )
-        earlier = [i for i in seen if i < index]
+        earlier = [i for i in visible_steps if i < index]
         if isinstance(self.tree, StepPattern | Repeat) and len(self.atoms) == 1:
             most = self.tree.most if isinstance(self.tree, Repeat) else 1
             return f"{step.event}, and {rule} allows {most}, not {len(earlier) + 1}."
@@ -376,7 +380,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Stuck:
-    """Where the steps of a turn fit no longer: the place in it, and what was read before."""
+    """Point where the steps of a turn no longer fit: the place in it, and what was read before."""
 
     place: int
     states: set[int]
@@ -445,11 +449,11 @@ class _Parser:
 
     def rules(self) -> list[Rule]:
         """All rules, up to the end."""
-        found = [self.rule()]
+        rules = [self.rule()]
         while self.takes(","):
-            found.append(self.rule())
+            rules.append(self.rule())
         if self.kind == "end":
-            return found
+            return rules
         if self.kind in ("name", "quoted"):
             raise self.error(
                 f"expected `<`, `|`, `,` or the end, got {self.found}.",
@@ -487,14 +491,14 @@ class _Parser:
             parts.append(self.order())
         return parts[0] if len(parts) == 1 else Choice(parts)
 
-    def order(self) -> Any:
+    def order(self) -> object:
         """Steps between `<`."""
         parts = [self.repeated()]
         while self.takes("<"):
             parts.append(self.repeated())
         return parts[0] if len(parts) == 1 else Ordered(parts)
 
-    def repeated(self) -> Any:
+    def repeated(self) -> object:
         """A step or a group, with how often it occurs."""
         node = self.step()
         if self.kind == "sign" and self.text in ("*", "+", "?"):
@@ -517,12 +521,12 @@ class _Parser:
 
     def step(self) -> Any:
         """A step, or a group in parentheses."""
-        opened = self.start
+        opening = self.start
         if self.takes("("):
             node = self.choice()
             if not self.takes(")"):
                 raise self.error(
-                    f"expected `)` for the `(` in column {opened + 1}, got {self.found}.",
+                    f"expected `)` for the `(` in column {opening + 1}, got {self.found}.",
                     "Close the group.",
                 )
             return node
@@ -542,11 +546,11 @@ class _Parser:
         column = self.start + 1
         self.advance()
         conditions = tuple(self.conditions())
-        result, quoted = None, False
+        result, is_quoted = None, False
         if self.takes("->"):
-            result, quoted = self.result()
+            result, is_quoted = self.result()
         text = self.pattern[column - 1 : self.start].rstrip()
-        return StepPattern(text, column, kind, name, conditions, result, quoted)
+        return StepPattern(text, column, kind, name, conditions, result, is_quoted)
 
     def conditions(self) -> Iterator[Condition]:
         """Conditions on arguments, in parentheses; none without any."""
@@ -598,9 +602,9 @@ class _Parser:
     def result(self) -> tuple[str, bool]:
         """The result after an arrow, and whether it is a text in quotes."""
         if self.kind == "quoted":
-            result, quoted = _unquoted(self.text), True
+            result, is_quoted = _unquoted(self.text), True
         elif self.kind == "name" and self.text in OUTCOMES:
-            result, quoted = self.text, False
+            result, is_quoted = self.text, False
         else:
             close = get_close_matches(self.text, OUTCOMES, n=1)
             raise self.error(
@@ -611,7 +615,7 @@ class _Parser:
                 "or a text in quotes that the result contains.",
             )
         self.advance()
-        return result, quoted
+        return result, is_quoted
 
 
 def _unquoted(text: str) -> str:

@@ -29,7 +29,7 @@ _MOST_CHARACTERS = 60  # of a text in a line
 
 
 class StepKind(StrEnum):
-    """What happened in a step."""
+    """Kinds of steps."""
 
     TOOL = "tool"
     """The model called a tool."""
@@ -68,7 +68,7 @@ class TrajectoryStep:
 
     @property
     def event(self) -> str:
-        """What happened, as the beginning of a sentence."""
+        """Event of the step, as the beginning of a sentence."""
         if self.kind is StepKind.TOOL:
             return f"{self.name} was called"
         return f"{self.name} {self.outcome}" if self.kind is StepKind.HOOK else f"{self.name} came"
@@ -112,21 +112,21 @@ class Trajectory:
 
         Of a long run only the lines around the marks are shown.
         """
-        marked = set(marks)
+        marked_steps = set(marks)
         lines = [*map(str, self.steps), "(the end of the run)"]
-        if len(self.steps) not in marked:
+        if len(self.steps) not in marked_steps:
             lines.pop()
-        near = {i for mark in marked for i in range(mark - 4, mark + 3)}
-        shown = [i for i in range(len(lines)) if len(lines) <= 30 or i < 3 or i in near]
+        near = {i for mark in marked_steps for i in range(mark - 4, mark + 3)}
+        visible = [i for i in range(len(lines)) if len(lines) <= 30 or i < 3 or i in near]
         width = len(str(len(self.steps)))
         parts = []
-        for before, index in zip([-1, *shown], shown, strict=False):
+        for before, index in zip([-1, *visible], visible, strict=False):
             if index > before + 1:
                 parts.append(f"    ... {index - before - 1} more")
             number = f"{index + 1:>{width}}" if index < len(self.steps) else " " * width
-            parts.append(f"{'> ' if index in marked else '  '}{number}  {lines[index]}")
-        if not marked and shown and shown[-1] < len(lines) - 1:
-            parts.append(f"    ... {len(lines) - 1 - shown[-1]} more")
+            parts.append(f"{'> ' if index in marked_steps else '  '}{number}  {lines[index]}")
+        if not marked_steps and visible and visible[-1] < len(lines) - 1:
+            parts.append(f"    ... {len(lines) - 1 - visible[-1]} more")
         return "\n".join(parts)
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ def trajectory_of(run: Any) -> Trajectory:
         return _of_file(Path(run))
     if isinstance(run, StateSnapshot):
         run = {**run.values, "__interrupt__": run.interrupts}
-    interrupts: Sequence[Any] = ()
+    interrupts: Sequence[object] = ()
     if isinstance(run, Mapping) and "messages" in run:
         run, interrupts = run["messages"], run.get("__interrupt__", ())
     if isinstance(run, Sequence) and run:
@@ -186,7 +186,7 @@ def trajectory_of(run: Any) -> Trajectory:
 
 
 def _of_messages(
-    messages: Sequence[BaseMessage], interrupts: Sequence[Any] = ()
+    messages: Sequence[BaseMessage], interrupts: Sequence[object] = ()
 ) -> Iterator[TrajectoryStep]:
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
     turn = 0
@@ -200,8 +200,8 @@ def _of_messages(
         if not calls:
             yield TrajectoryStep(StepKind.ANSWER, "answer", turn, text=message.text)
             continue
-        called = f"calls {', '.join(str(call['name']) for call in calls)}"
-        yield TrajectoryStep(StepKind.MODEL, "model", turn, text=called)
+        summary = f"calls {', '.join(str(call['name']) for call in calls)}"
+        yield TrajectoryStep(StepKind.MODEL, "model", turn, text=summary)
         if REVIEWED in message.response_metadata:
             turn += 1
             outcome = "edited" if message.response_metadata.get(EDITED) else "decided"
@@ -240,46 +240,54 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
     """The steps of a log. It has the names of calls, no arguments, and of results only errors."""
     steps: list[TrajectoryStep] = []
     turn = 0
-    for made in decisions:
-        who = f"{made.middleware}.{made.hook}" if made.middleware else ""
+    for decision in decisions:
+        who = f"{decision.middleware}.{decision.hook}" if decision.middleware else ""
         model: StepKind | None = None
-        if made.reason in (TransitionReason.CALLS, TransitionReason.TOGETHER) and not made.calls:
+        if (
+            decision.reason in (TransitionReason.CALLS, TransitionReason.TOGETHER)
+            and not decision.calls
+        ):
             raise ArgumentError(
                 "run",
                 "is a decision log that does not name the tools that were called.",
                 "Pass the result of the run, or its messages.",
             )
-        if made.calls:
+        if decision.calls:
             model = StepKind.MODEL
-        elif not who and made.outcome is Outcome.ROUTED:
-            model = _TURN_ENDS.get(made.reason)  # type: ignore[call-overload]  # a str enum
-        elif made.hook == "after_model" and made.outcome is Outcome.JUMPED:
+        elif not who and decision.outcome is Outcome.ROUTED:
+            model = _TURN_ENDS.get(decision.reason)  # type: ignore[call-overload]  # a str enum
+        elif decision.hook == "after_model" and decision.outcome is Outcome.JUMPED:
             model = StepKind.MODEL
         if model is not None and (not steps or steps[-1].kind is not StepKind.MODEL):
             turn += 1
-            text = f"calls {', '.join(made.calls)}" if made.calls else ""
+            text = f"calls {', '.join(decision.calls)}" if decision.calls else ""
             steps.append(TrajectoryStep(model, str(model), turn, text=text))
-        if made.calls:
+        if decision.calls:
             turn += 1
             steps += [
-                TrajectoryStep(StepKind.TOOL, name, turn, outcome="ok") for name in made.calls
+                TrajectoryStep(StepKind.TOOL, name, turn, outcome="ok") for name in decision.calls
             ]
-        if not who and made.tool and made.outcome in _FAILED:
+        if not who and decision.tool and decision.outcome in _FAILED:
             for index in range(len(steps) - 1, -1, -1):
                 step = steps[index]
-                if step.kind is StepKind.TOOL and (step.name, step.outcome) == (made.tool, "ok"):
-                    steps[index] = replace(step, outcome="error", text=made.detail)
+                if step.kind is StepKind.TOOL and (step.name, step.outcome) == (
+                    decision.tool,
+                    "ok",
+                ):
+                    steps[index] = replace(step, outcome="error", text=decision.detail)
                     break
-        if made.outcome is Outcome.INTERRUPTED and made.reason != "from within":
+        if decision.outcome is Outcome.INTERRUPTED and decision.reason != "from within":
             turn += 1
-            text = who or made.hook
+            text = who or decision.hook
             steps.append(TrajectoryStep(StepKind.REVIEW, "review", turn, None, "pending", text))
-        elif who and made.outcome not in _NOTHING:
+        elif who and decision.outcome not in _NOTHING:
             # What a layer did around a call belongs to the turn of the call.
-            turn += not (made.tool and steps and steps[-1].turn == turn)
-            text = ", ".join(filter(None, (made.tool, made.detail, made.reason)))
-            args = {"detail": made.detail, "reason": made.reason, "tool": made.tool}
-            steps.append(TrajectoryStep(StepKind.HOOK, who, turn, args, str(made.outcome), text))
+            turn += not (decision.tool and steps and steps[-1].turn == turn)
+            text = ", ".join(filter(None, (decision.tool, decision.detail, decision.reason)))
+            args = {"detail": decision.detail, "reason": decision.reason, "tool": decision.tool}
+            steps.append(
+                TrajectoryStep(StepKind.HOOK, who, turn, args, str(decision.outcome), text)
+            )
     return iter(steps)
 
 
@@ -291,13 +299,13 @@ def _of_file(path: Path) -> Trajectory:
         first = None
     if not isinstance(first, dict) or "outcome" not in first:
         return recorded_trajectory(read_cassette(path).entries)
-    known = {field.name for field in fields(Decision)}
+    names = {field.name for field in fields(Decision)}
     decisions = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            data = {key: value for key, value in json.loads(line).items() if key in known}
+            data = {key: value for key, value in json.loads(line).items() if key in names}
             lists = {key: tuple(data.get(key, ())) for key in ("changed", "namespace", "calls")}
             outcome = Outcome(data["outcome"])
             decisions.append(Decision(**{**data, **lists, "outcome": outcome}))
@@ -308,31 +316,31 @@ def _of_file(path: Path) -> Trajectory:
 
 def recorded_trajectory(entries: Sequence[Mapping[str, Any]]) -> Trajectory:
     """The steps of the requests and answers of a recording."""
-    offered = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
-    return Trajectory(tuple(_of_messages(recorded_messages(entries))), "recording", offered)
+    tool_names = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
+    return Trajectory(tuple(_of_messages(recorded_messages(entries))), "recording", tool_names)
 
 
 def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
     """The conversation of a recording: its answers, what users wrote, and results of calls."""
     messages: list[BaseMessage] = []
-    written: Counter[str] = Counter()
+    inputs: Counter[str] = Counter()
     for entry in entries:
         request = convert_to_messages(entry["request"].get("messages", ()))
-        new = Counter(str(m.text) for m in request if isinstance(m, HumanMessage)) - written
-        written += new
-        answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-        waiting = [call for call in _calls_of(messages) if call["id"] not in answered]
-        known = calls_with_results(request)
+        new = Counter(str(m.text) for m in request if isinstance(m, HumanMessage)) - inputs
+        inputs += new
+        answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+        waiting = [call for call in _calls_of(messages) if call["id"] not in answered_ids]
+        results = calls_with_results(request)
         # A call that a reviewer has changed has other arguments in the request.
         for keys in (("name", "args"), ("name",)):
             # The last calls of a request are the newest: an earlier one may be equal.
             for call in reversed(waiting):
-                same = [i for i, (c, _) in enumerate(known) if all(c[k] == call[k] for k in keys)]
+                same = [i for i, (c, _) in enumerate(results) if all(c[k] == call[k] for k in keys)]
                 if same:
-                    result = known.pop(same[-1])[1]
+                    result = results.pop(same[-1])[1]
                     messages.append(result.model_copy(update={"tool_call_id": call["id"]}))
-            answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-            waiting = [call for call in waiting if call["id"] not in answered]
+            answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+            waiting = [call for call in waiting if call["id"] not in answered_ids]
         messages += [HumanMessage(text) for text in new.elements()]
         answer = entry["answer"]
         if "error" not in answer:

@@ -33,7 +33,7 @@ class ErrorHandler:
 DEFAULT_HANDLER = ErrorHandler((ToolInvocationError,), lambda error: str(error.message))
 
 
-def handler_for(value: Any) -> ErrorHandler:
+def handler_for(value: object) -> ErrorHandler:
     """Normalize a value of `handle_tool_errors`."""
     if isinstance(value, ErrorHandler):
         return value
@@ -59,7 +59,7 @@ def handler_for(value: Any) -> ErrorHandler:
     )
 
 
-def _are_exceptions(kinds: tuple[Any, ...]) -> bool:
+def _are_exceptions(kinds: tuple[object, ...]) -> bool:
     return all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds)
 
 
@@ -67,7 +67,7 @@ def _describe_error(error: Exception) -> str:
     return f"Error: {error!r}\n Please fix your mistakes."
 
 
-def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
+def _handled_types(handler: Callable[..., object]) -> tuple[type[Exception], ...]:
     """Return the exception types that a handler's parameter is annotated with; without, all."""
 
     def unusable(reason: str) -> ArgumentError:
@@ -94,7 +94,7 @@ def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
 
 
 def invocation_error(
-    error: ValidationError, name: str, args: dict[str, Any], injected: frozenset[str]
+    error: ValidationError, name: str, args: dict[str, object], injected: frozenset[str]
 ) -> Exception:
     """Return a ToolInvocationError for a ValidationError, or itself if the tool was running.
 
@@ -109,15 +109,15 @@ def invocation_error(
         for frame, _ in walk_tb(error.__traceback__)
     ):
         return error
-    placed: list[Any] = []
-    unplaced: list[Any] = []
+    at_argument: list[Any] = []
+    at_call: list[Any] = []
     for detail in error.errors():
         if not detail["loc"]:
             # `input` holds the injected arguments too.
-            unplaced.append({**detail, "loc": (WHOLE,), "input": args})
+            at_call.append({**detail, "loc": (WHOLE,), "input": args})
         elif detail["loc"][0] not in injected:
-            given = detail.get("input")
-            if isinstance(given, dict):
-                given = {key: value for key, value in given.items() if key not in injected}
-            placed.append({**detail, "input": given})
-    return ToolInvocationError(name, error, args, [*placed, *unplaced])
+            argument = detail.get("input")
+            if isinstance(argument, dict):
+                argument = {key: value for key, value in argument.items() if key not in injected}
+            at_argument.append({**detail, "input": argument})
+    return ToolInvocationError(name, error, args, [*at_argument, *at_call])

@@ -49,7 +49,7 @@ class Toolbox:
     """The tools of an agent, sorted."""
 
     client: dict[str, BaseTool]  # that the agent runs, by name
-    provider: tuple[dict[str, Any], ...]  # that the provider runs, in its format
+    provider: tuple[dict[str, object], ...]  # that the provider runs, in its format
     owners: dict[str, str]  # names of the middleware that bring tools, by name of the tool
     node: LangGraphToolNode | None = None  # if the author of the agent brought one
     is_bound: bool = False  # whether the tools are bound to the model already
@@ -75,14 +75,14 @@ class Toolbox:
         return tuple(tools)
 
 
-def _provider_name(tool: dict[str, Any]) -> str:
+def _provider_name(tool: dict[str, object]) -> str:
     """Return the name of a provider's tool: its name, that of its function, or its type."""
     function = tool.get("function")
     inner = function.get("name") if isinstance(function, dict) else None
     return str(tool.get("name") or inner or tool.get("type") or "unnamed")
 
 
-def offered_names(tools: Iterable[Any]) -> Iterator[str]:
+def offered_names(tools: Iterable[object]) -> Iterator[str]:
     """Yield the names of tools that a request offers; several for a dict that holds several.
 
     Providers put the name in different places of a dict: `name`, `function.name`, `toolSpec.name`.
@@ -106,7 +106,7 @@ def sort_tools(
     mistakes: list[SpecError] = []
     client: dict[str, BaseTool] = {}
     entries: dict[str, ToolLike] = {}
-    provider: list[dict[str, Any]] = []
+    provider: list[dict[str, object]] = []
     origins = dict.fromkeys(reserved, "response_format")
     owners: dict[str, str] = {}
     for owner, entry in tools:
@@ -150,9 +150,11 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
             code="AF112",
         )
-    known = getattr(entry, _TOOL, None)
-    if isinstance(known, StructuredTool) and (known.func is entry or known.coroutine is entry):
-        return known
+    previous = getattr(entry, _TOOL, None)
+    if isinstance(previous, StructuredTool) and (
+        previous.func is entry or previous.coroutine is entry
+    ):
+        return previous
     try:
         tool = tool_of_function(entry)
     except Exception as error:
@@ -163,12 +165,13 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Write a docstring that says when to use it, and annotate its parameters.",
             code="AF112",
         ) from error
+    # Kept at the function, so that it is the same tool in each agent, and in two places of one.
     with suppress(AttributeError, TypeError, ValueError):  # of a bound method, for example
         setattr(entry, _TOOL, tool)
     return tool
 
 
-def tool_of_function(function: Callable[..., Any]) -> BaseTool:
+def tool_of_function(function: Callable[..., object]) -> BaseTool:
     """Return a tool that calls a function.
 
     Raises:
@@ -180,8 +183,8 @@ def tool_of_function(function: Callable[..., Any]) -> BaseTool:
     return FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})
 
 
-def _takes_context(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter for the config or for callbacks."""
+def _takes_context(function: Callable[..., object]) -> bool:
+    """Return True if a function has a parameter for the config or for callbacks."""
     try:
         return "callbacks" in signature(function).parameters or any(
             hint is RunnableConfig for hint in get_type_hints(function).values()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langgraph.types import Command
@@ -18,7 +17,7 @@ TOOL_HINT = (
 LAYER_HINT = "Write tool_call_id=request.tool_call['id']."
 
 
-def bad_request(name: str, request: Any, expected: type[Any]) -> BadReturn:
+def bad_request(name: str, request: object, expected: type[object]) -> BadReturn:
     """Return the error for what a layer has passed to its handler, in place of a request."""
     return BadReturn(
         name,
@@ -28,7 +27,7 @@ def bad_request(name: str, request: Any, expected: type[Any]) -> BadReturn:
 
 
 def check_results(
-    name: str, calls: Sequence[ToolCall], results: Any, state: Any, hint: str = TOOL_HINT
+    name: str, calls: Sequence[ToolCall], results: object, state: object, hint: str = TOOL_HINT
 ) -> None:
     """Check that results answer these calls and no others.
 
@@ -50,16 +49,16 @@ def check_results(
         for call, part in zip(calls, parts, strict=True):
             check_results(name, [call], part, state, hint)
         return
-    messages: list[Any] = []
+    messages: list[object] = []
     for part in parts:
         update = part.update if isinstance(part, Command) else part
         messages += [part] if isinstance(part, ToolMessage) else messages_in(update)
     history = state.get("messages") or () if isinstance(state, Mapping) else ()
-    ids, answered = [call["id"] for call in calls], new_results(messages, history)
-    missing = [call for call in calls if call["id"] not in answered]
-    wrong = [id for id in answered if id not in ids]
+    ids, result_ids = [call["id"] for call in calls], new_results(messages, history)
+    missing = [call for call in calls if call["id"] not in result_ids]
+    wrong = [id for id in result_ids if id not in ids]
     if missing and len(calls) > 1:
-        wrong += [id for id in answered if answered.count(id) > 1]
+        wrong += [id for id in result_ids if result_ids.count(id) > 1]
     if wrong:
         call = (missing or calls)[0]
         raise WrongToolCallId(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -38,7 +37,7 @@ class CallChanged(TurnError):
 
 @dataclass(slots=True)
 class Decisions:
-    """What a reviewer has decided in one task about a call, also if a layer begins it again.
+    """Decisions of a reviewer in one task about a call, also if a layer begins it again.
 
     Attributes:
         approved: The digests of the calls that may run.
@@ -50,7 +49,7 @@ class Decisions:
     settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
 
 
-_of_task: ContextVar[dict[Any, Decisions] | None] = ContextVar("decisions_of_task", default=None)
+_of_task: ContextVar[dict[object, Decisions] | None] = ContextVar("decisions_of_task", default=None)
 
 
 @contextmanager
@@ -97,6 +96,6 @@ class Guard(ToolCallRecorder):
         super().record(request)
 
 
-def _place_of(runtime: Any) -> Any:
+def _place_of(runtime: object) -> object:
     config = getattr(runtime, "config", None) or {}
     return (config.get("configurable") or {}).get("checkpoint_ns")

@@ -1,4 +1,4 @@
-"""What a tool that runs once finds in its runtime, and layers around it too."""
+"""Runtime of a tool that runs once, as the tool and the layers around it see it."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class EffectRuntime(ToolRuntime[Any, Any]):
 
 
 def on_unknown(runtime: Any) -> OnUnknown | None:
-    """What happens if the outcome of an attempt is unknown; None if no effect is recorded."""
+    """Policy for an attempt whose outcome is unknown; None if no effect is recorded."""
     return runtime.on_unknown if isinstance(runtime, EffectRuntime) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from contextvars import ContextVar
-from typing import Any
 
 from langgraph.errors import GraphBubbleUp
 
@@ -37,7 +36,7 @@ _NOT_SENT = re.compile(r"(Connect|Pool)Timeout(Error)?$|ConnectionTimeoutError$"
 
 
 def is_timeout(kind: type[BaseException]) -> bool:
-    """Whether exceptions of a type mean that an answer did not come in time.
+    """Return True if exceptions of a type mean that an answer did not come in time.
 
     Types are recognized by name, so that no client library needs to be imported: `TimeoutError`,
     `httpx.ReadTimeout`, `requests.Timeout`, `openai.APITimeoutError`, `subprocess.TimeoutExpired`.
@@ -52,7 +51,7 @@ UNKNOWN_ADVICE = "Find that out before you make it again, or say that it is unce
 
 
 def outcome_unknown(error: BaseException) -> bool:
-    """Whether a call that raised may have run: it timed out, was cancelled, or has a bad result."""
+    """Return True if a call that raised may have run: by timeout, cancellation or a bad result."""
     if isinstance(error, GeneratorExit) and error.__context__ is not None:
         error = error.__context__  # the control flow because of which a flow is closed
     if isinstance(error, BadReturn) or not isinstance(error, Exception):
@@ -60,20 +59,20 @@ def outcome_unknown(error: BaseException) -> bool:
     return is_timeout(type(error))
 
 
-def is_async(function: Any) -> bool:
-    """Whether calling a function, or an object with `__call__`, returns a coroutine."""
+def is_async(function: object) -> bool:
+    """Return True if calling a function, or an object with `__call__`, returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004  # reads the method
     )
 
 
-def is_sync_function(value: Any) -> bool:
-    """Whether a value is a function that is called without `await`; classes do not count."""
+def is_sync_function(value: object) -> bool:
+    """Return True if a value is a function that is called without `await`; not for classes."""
     return callable(value) and not isinstance(value, type) and not is_async(value)
 
 
-def are_exception_types(value: Any) -> bool:
-    """Whether a value is an exception type, or a tuple of them, that a layer may handle."""
+def are_exception_types(value: object) -> bool:
+    """Return True if a value is an exception type, or a tuple of them, that a layer may handle."""
     kinds = value if isinstance(value, tuple) else (value,)
     return bool(kinds) and all(
         isinstance(kind, type)
@@ -112,7 +111,7 @@ def record_failure(call_id: str | None, error: Exception) -> None:
         recorder.errors[call_id] = error
 
 
-def checked_text(owner: str, argument: str, text: Any) -> str:
+def checked_text(owner: str, argument: str, text: object) -> str:
     """The return value of a user's function, which must be a string."""
     if isinstance(text, str):
         return text

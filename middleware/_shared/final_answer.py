@@ -18,19 +18,19 @@ _NO_TOOLS = (
     "Error: tools are no longer available. Give the answer itself, in the form it should have."
 )
 
-_STOPPED = "I had to stop here: {reason}."
+_STOP_TEXT = "I had to stop here: {reason}."
 
 _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 """Model settings that providers reject in a request without tools."""
 
 
-def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse[Any]]:
+def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse]:
     """Ask the model to answer without tools; tool calls it makes anyway are dropped.
 
     A structured answer may still be given; `asks_for_retry` says whether the model must be asked
     for it once more. The reason is half a sentence: "3 of 3 searches are used up".
     """
-    response: ModelResponse[Any] = yield final_request(request, reason)
+    response: ModelResponse = yield final_request(request, reason)
     return final_response(request, response, reason)
 
 
@@ -53,23 +53,27 @@ def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
 
 
 def final_response(
-    request: ModelRequest[Any], response: ModelResponse[Any], reason: str
-) -> ModelResponse[Any]:
+    request: ModelRequest[Any], response: ModelResponse, reason: str
+) -> ModelResponse:
     """The response to a `final_request`, without tool calls; the reason replaces an empty text."""
     # An error result only says that a tool call did not run; the call is dropped with it.
-    kept = [
+    messages = [
         message
         for message in response.result
         if not isinstance(message, ToolMessage)
         or message.status != "error"
         or _is_about_structured_output(message)
     ]
-    answered = {message.tool_call_id for message in kept if isinstance(message, ToolMessage)}
-    result = [_without_open_calls(message, answered, reason) for message in kept]
-    dropped = any(after is not before for before, after in zip(kept, result, strict=True))
+    answered_ids = {
+        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
+    }
+    result = [_without_open_calls(message, answered_ids, reason) for message in messages]
+    has_lost_calls = any(
+        after is not before for before, after in zip(messages, result, strict=True)
+    )
     owes_structured = request.response_format is not None and response.structured_response is None
     was_told = any(message.text == _NO_TOOLS for message in request.messages)
-    if dropped and owes_structured and not was_told and not asks_for_retry(response):
+    if has_lost_calls and owes_structured and not was_told and not asks_for_retry(response):
         # After a message with this mark, the agent calls the model again.
         result.append(HumanMessage(_NO_TOOLS, additional_kwargs=EXPLANATION_KWARGS))
     return ModelResponse(result, response.structured_response)
@@ -78,7 +82,7 @@ def final_response(
 def final_message(reason: str, *, source: str = "") -> AIMessage:
     """The message that ends a run without another call of the model; `source` marks it."""
     kwargs = {"lc_source": source} if source else {}
-    return AIMessage(_STOPPED.format(reason=reason), additional_kwargs=kwargs)
+    return AIMessage(_STOP_TEXT.format(reason=reason), additional_kwargs=kwargs)
 
 
 def used_up(
@@ -93,8 +97,8 @@ def used_up(
     )
 
 
-def asks_for_retry(response: ModelResponse[Any]) -> bool:
-    """Whether a structured answer was invalid, so that the model will be called again."""
+def asks_for_retry(response: ModelResponse) -> bool:
+    """Return True if a structured answer was invalid, so that the model will be called again."""
     return any(map(_is_about_structured_output, response.result))
 
 
@@ -102,14 +106,14 @@ def _is_about_structured_output(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == EXPLANATION
 
 
-def _without_open_calls(message: BaseMessage, answered: set[str], reason: str) -> BaseMessage:
+def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: str) -> BaseMessage:
     """The message without unanswered calls; answered ones belong to a structured answer."""
     if not isinstance(message, AIMessage):
         return message
-    calls = [call for call in message.tool_calls if call["id"] in answered]
-    invalid = [call for call in message.invalid_tool_calls if call["id"] in answered]
+    calls = [call for call in message.tool_calls if call["id"] in answered_ids]
+    invalid = [call for call in message.invalid_tool_calls if call["id"] in answered_ids]
     has_calls = bool(calls or invalid)
-    fallback = _STOPPED.format(reason=reason)
+    fallback = _STOP_TEXT.format(reason=reason)
     if len(calls) + len(invalid) == len(message.tool_calls) + len(message.invalid_tool_calls):
         if message.content or has_calls:
             return message
@@ -123,7 +127,7 @@ def _without_open_calls(message: BaseMessage, answered: set[str], reason: str) -
             for block in content
             if isinstance(block, str)
             or block.get("type") == "text"
-            or {block.get("id"), block.get("call_id")} & answered
+            or {block.get("id"), block.get("call_id")} & answered_ids
         ]
         if not any(block if isinstance(block, str) else block.get("text") for block in content):
             content = []

@@ -1,13 +1,13 @@
-"""Why a model stopped, as its provider says it: it refused, was cut off, or could not be read."""
+"""Reasons why a model stopped, by its provider: it refused, was cut off, or could not be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from langchain_core.messages import AIMessage
 
-_REFUSED = frozenset(
+_REFUSALS = frozenset(
     {
         "refusal",  # Anthropic
         "content_filter",  # OpenAI, Azure, Mistral and compatible providers
@@ -38,7 +38,7 @@ _CUT = frozenset(
 )
 """The reasons that providers document for an answer that ended at a limit of tokens."""
 
-_MALFORMED = frozenset(
+_MALFORMATIONS = frozenset(
     {
         "malformed_function_call",  # Gemini
         "unexpected_tool_call",  # Gemini: a call although no tool was offered
@@ -73,7 +73,7 @@ def refusal_of(message: AIMessage) -> str | None:
         return None
     for key, reason in _reasons(metadata):
         is_blocked = key == "prompt_feedback" and reason not in _NOT_BLOCKED
-        if is_blocked or _normalized(reason) in _REFUSED:
+        if is_blocked or _normalized(reason) in _REFUSALS:
             return f"{key}: {reason}"
     if message.additional_kwargs.get("refusal"):
         return "refusal"
@@ -87,18 +87,18 @@ def refusal_of(message: AIMessage) -> str | None:
 
 
 def fault_of(message: AIMessage) -> tuple[Literal["cut", "malformed"], str] | None:
-    """How an answer is unusable by its provider's reason, with that reason; None if it is not."""
+    """Fault of an answer by its provider's reason, with that reason; None if it has none."""
     for key, reason in _reasons(message.response_metadata):
         if key == "prompt_feedback":
             continue
         if (name := _normalized(reason)) in _CUT:
             return "cut", f"{key}: {reason}"
-        if name in _MALFORMED:
+        if name in _MALFORMATIONS:
             return "malformed", f"{key}: {reason}"
     return None
 
 
-def _reasons(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _reasons(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """The reasons in the metadata of an answer, with the keys under which providers put them."""
     for key in _KEYS:
         if key in metadata:
@@ -109,7 +109,7 @@ def _reasons(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, details.get(inner)
 
 
-def _normalized(reason: Any) -> str:
+def _normalized(reason: object) -> str:
     """A reason in lower case; integrations write it as a string or an enum, in any case."""
     name = getattr(reason, "name", reason)
     return str(name).rpartition(".")[2].lower().replace("-", "_")

@@ -23,15 +23,15 @@ class IdentityMap(Generic[V]):
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._entries: OrderedDict[int, tuple[ref[Any] | None, Any, V]] = OrderedDict()
+        self._entries: OrderedDict[int, tuple[ref[object] | None, object, V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: Any) -> V | None:
         """Return the value of an object, or None."""
-        reference, held, value = self._entries.get(id(key), (None, None, None))
-        return value if (held if reference is None else reference()) is key else None
+        reference, strong_key, value = self._entries.get(id(key), (None, None, None))
+        return value if (strong_key if reference is None else reference()) is key else None
 
     def add(self, key: Any, value: V) -> V:
         """Set the value of an object, and return it."""

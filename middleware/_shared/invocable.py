@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.func import entrypoint
 
 from agent_factory import Flow, Invoke, arun, run
@@ -22,10 +23,10 @@ class Called:
 
     function: Callable[..., Any]
 
-    def invoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+    def invoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
         return self.function(*input)
 
-    async def ainvoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+    async def ainvoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
         if is_async(self.function):
             return await self.function(*input)
         return await asyncio.to_thread(self.function, *input)
@@ -35,18 +36,18 @@ class Called:
 class _InOwnGraph:
     """A flow in a graph, whose checkpoint holds what the flow returned and for which key."""
 
-    flow: Callable[[], Flow[Any]]
+    flow: Callable[[], Flow[object]]
 
-    def invoke(self, input: Any, config: Any = None) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         @entrypoint()
-        def settle(key: Any) -> dict[str, Any]:
+        def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": run(self.flow())} if key == input else {}
 
         return settle.invoke(input, config)
 
-    async def ainvoke(self, input: Any, config: Any = None) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         @entrypoint()
-        async def settle(key: Any) -> dict[str, Any]:
+        async def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": await arun(self.flow())} if key == input else {}
 
         return await settle.ainvoke(input, config)
@@ -65,7 +66,7 @@ def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
     while True:
         # In a task that is resumed, a graph that has ended returns its old state, or that of
         # another graph which was called before. The next one has another namespace.
-        found = yield Invoke(_InOwnGraph(flow), key)
-        if found.get("key") == key:
-            value: T = found["value"]
+        entry = yield Invoke(_InOwnGraph(flow), key)
+        if entry.get("key") == key:
+            value: T = entry["value"]
             return value

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
@@ -42,7 +43,7 @@ _ANSWER_FORMAT: Final = """\
 Answer with a JSON object and nothing else, such as {"reason": "...", "probability": 0.1}: a \
 reason in one sentence, and the probability from 0 to 1 that the call is risky or not covered."""
 
-_SCHEMA: Final[dict[str, Any]] = {
+_SCHEMA: Final[dict[str, object]] = {
     "title": "RiskJudgement",
     "description": "How risky a tool call is.",
     "type": "object",
@@ -66,7 +67,7 @@ first of many messages is rarely meant for the present call."""
 _MAX_CHARACTERS: Final = 2000
 """Characters of a message that the user did not write, and of a reason."""
 
-_MODEL_CONFIG: dict[str, Any] = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "auto_mode"}}
+_MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "auto_mode"}}
 _AUTHORS = {"human": "user", "ai": "assistant"}
 
 
@@ -122,7 +123,7 @@ class RiskJudge:
         self._prompt = SystemMessage("\n\n".join(filter(None, parts)))
 
     def objection_to(self, request: ToolCallRequest) -> Flow[str | None]:
-        """Why a call is risky; None if it is not."""
+        """Reason why a call is risky; None if it is not."""
         try:
             document = HumanMessage(document_of(request))
             answer = yield Invoke(self._judge, [self._prompt, document], _MODEL_CONFIG)
@@ -132,7 +133,7 @@ class RiskJudge:
         return None if probability < self.threshold else reason
 
 
-def criteria_text(criteria: Any) -> str:
+def criteria_text(criteria: object) -> str:
     """The criteria as a part of the prompt; an empty string if there are none."""
     if criteria is None or isinstance(criteria, str):
         return criteria or ""
@@ -141,9 +142,9 @@ def criteria_text(criteria: Any) -> str:
         raise TypeError(
             f"criteria must be a string or a dict with 'true' and 'false', got {criteria!r}."
         )
-    if unknown := sorted(map(str, set(outcomes) - {"true", "false"})):
+    if unknown_keys := sorted(map(str, set(outcomes) - {"true", "false"})):
         raise ValueError(
-            f"criteria must have the keys 'true' and 'false', got {', '.join(unknown)}. Pass "
+            f"criteria must have the keys 'true' and 'false', got {', '.join(unknown_keys)}. Pass "
             "{'true': 'what is risky', 'false': 'what is not'}."
         )
     titles = {"true": "Risky, or not covered", "false": "Not risky"}
@@ -155,7 +156,7 @@ def criteria_text(criteria: Any) -> str:
 
 
 def document_of(request: ToolCallRequest) -> str:
-    """What the judge reads, as one JSON document."""
+    """Document for the judge to read, as JSON."""
     call = request.tool_call
     messages: Sequence[AnyMessage] = request.state.get("messages", ())
     conversation = []
@@ -176,13 +177,13 @@ def document_of(request: ToolCallRequest) -> str:
     return json.dumps(document, default=str, ensure_ascii=False, indent=1)
 
 
-def judgement(answer: Any) -> tuple[float, str]:
+def judgement(answer: object) -> tuple[float, str]:
     """The probability and the reason in an answer; ValueError if it has no probability."""
-    found = structured_answer(answer, "{}")
-    probability: Any = found.get("probability") if isinstance(found, Mapping) else None
+    fields = structured_answer(answer, "{}")
+    probability: Any = fields.get("probability") if isinstance(fields, Mapping) else None
     is_number = isinstance(probability, int | float) and not isinstance(probability, bool)
     if not is_number or not 0 <= probability <= 1:  # NaN is in no range
-        given = repr(probability)[:_MAX_CHARACTERS]
-        raise ValueError(f"the judge must answer with a probability from 0 to 1, got {given}")
-    reason = str(found.get("reason") or "no reason was given.").strip()[:_MAX_CHARACTERS]
+        text = repr(probability)[:_MAX_CHARACTERS]
+        raise ValueError(f"the judge must answer with a probability from 0 to 1, got {text}")
+    reason = str(fields.get("reason") or "no reason was given.").strip()[:_MAX_CHARACTERS]
     return float(probability), f"its risk was judged as {probability:g}: {reason}"

@@ -31,18 +31,18 @@ _CLEARED_BY = "context_editing"
 def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, ToolCall]]:
     """For the index of each result: the index of the message that made the call, and the call."""
     # Ids may recur in a thread: the nearest call before the result counts.
-    called: dict[str | None, tuple[int, ToolCall]] = {}
-    found: dict[int, tuple[int, ToolCall]] = {}
+    calls: dict[str | None, tuple[int, ToolCall]] = {}
+    results: dict[int, tuple[int, ToolCall]] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AIMessage):
-            called.update((call["id"], (index, call)) for call in message.tool_calls)
-        elif isinstance(message, ToolMessage) and message.tool_call_id in called:
-            found[index] = called[message.tool_call_id]
-    return found
+            calls.update((call["id"], (index, call)) for call in message.tool_calls)
+        elif isinstance(message, ToolMessage) and message.tool_call_id in calls:
+            results[index] = calls[message.tool_call_id]
+    return results
 
 
 def is_cleared(message: ToolMessage) -> bool:
-    """Whether the result was cleared before."""
+    """Return True if the result was cleared before."""
     metadata = message.response_metadata
     return bool(metadata) and bool(metadata.get(_CLEARED_BY, {}).get("cleared"))
 
@@ -77,7 +77,7 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
     )
 
 
-def _without_input(call: dict[str, Any]) -> dict[str, Any]:
+def _without_input(call: dict[str, object]) -> dict[str, object]:
     keys = INPUT_KEYS & call.keys()
     return {**call, **{key: "{}" if isinstance(call[key], str) else {} for key in keys}}
 
@@ -92,7 +92,7 @@ def tool_names(
         raise TypeError(f"{argument} must be a list, got {tools!r}: write {argument}=['search'].")
     names: set[str] = set()
     for tool in tools:
-        name: Any = tool.name if isinstance(tool, BaseTool) else tool
+        name: object = tool.name if isinstance(tool, BaseTool) else tool
         if not isinstance(name, str) or not name:
             raise TypeError(
                 f"{argument} must hold names of tools, or BaseTool instances, got {tool!r}. A "
@@ -124,7 +124,7 @@ def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> lis
     if not isinstance(last, ToolMessage):
         kwargs = {"lc_source": source}
         return [*messages, HumanMessage(remark, additional_kwargs=kwargs)]
-    content: Any = last.content
+    content: object = last.content
     if isinstance(content, list):
         content = [*content, {"type": "text", "text": remark}]
     else:
@@ -155,18 +155,18 @@ def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[An
 
 def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[ToolCall]:
     """The calls of a message that have no result in `tail`."""
-    answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = message.tool_calls if message else []
-    return [call for call in calls if call["id"] not in answered]
+    return [call for call in calls if call["id"] not in answered_ids]
 
 
 def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     """Results for the calls of the last turn that have none because the run ends."""
     message, tail = last_turn(messages)
-    answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
         error_result(call, f"The run ended, and this call has no result. {UNKNOWN_OUTCOME}")
         for call in calls
-        if call["id"] and call["id"] not in answered
+        if call["id"] and call["id"] not in answered_ids
     ]

@@ -69,7 +69,7 @@ _DATA_KEYS = {
 """
 
 
-def given_model(argument: str, model: Any) -> Any:
+def given_model(argument: str, model: object) -> Any:
     """The chat model that a user passed as an `argument`, which may be a "provider:name"."""
     if not isinstance(model, str | Runnable):
         raise TypeError(f"{argument} must be a chat model or 'provider:name', got {model!r}.")
@@ -77,14 +77,14 @@ def given_model(argument: str, model: Any) -> Any:
 
 
 def is_model(runnable: Runnable[Any, Any]) -> bool:
-    """Whether it is a chat model, also with retries, fallbacks or bound arguments."""
+    """Return True if it is a chat model, also with retries, fallbacks or bound arguments."""
     if isinstance(runnable, BaseLanguageModel):
         return True
     inner = getattr(runnable, "bound", None) or getattr(runnable, "runnable", None)
     return isinstance(inner, Runnable) and is_model(inner)
 
 
-def text_of(answer: Any) -> str:
+def text_of(answer: object) -> str:
     """The text that a summarizer returned, without reasoning."""
     if isinstance(answer, BaseMessage):
         answer = str(answer.text)
@@ -93,20 +93,20 @@ def text_of(answer: Any) -> str:
     return answer.strip()
 
 
-def unbound(model: Any) -> Any:
+def unbound(model: object) -> object:
     """The chat model inside its bindings."""
     while isinstance(model, RunnableBinding):
         model = model.bound
     return model
 
 
-def model_name(model: Any) -> str | None:
+def model_name(model: object) -> str | None:
     """The name that a chat model has at its provider; None if it has none."""
     names = (getattr(model, key, None) for key in ("model_name", "model", "model_id"))
     return next((name for name in names if isinstance(name, str)), None)
 
 
-def provider_of(model: Any) -> str | None:
+def provider_of(model: object) -> str | None:
     """The class of a model, with a digest of its address if one is set; None without a name."""
     model = unbound(model)
     if model_name(model) is None:
@@ -118,15 +118,15 @@ def provider_of(model: Any) -> str | None:
     return f"{cls.__module__}.{cls.__qualname__}{digest}"
 
 
-def same_provider(one: Any, other: Any) -> bool:
-    """Whether a request that was made for one model may go to the other unchanged."""
+def same_provider(first: object, other: object) -> bool:
+    """Return True if a request that was made for one model may go to the other unchanged."""
     # The provider of a model without a name, such as one for tests, is not known.
-    if one is other or unbound(one) is unbound(other):
+    if first is other or unbound(first) is unbound(other):
         return True
-    return provider_of(one) is not None and provider_of(one) == provider_of(other)
+    return provider_of(first) is not None and provider_of(first) == provider_of(other)
 
 
-def model_label(model: Any) -> str:
+def model_label(model: object) -> str:
     """The class of a model, and its name where it has one, for messages."""
     if isinstance(model, AlternateModel):
         model = model.given
@@ -183,7 +183,7 @@ class AlternateModel:
         )
 
 
-def request_to(model: Any, request: ModelRequest[Any]) -> ModelRequest[Any]:
+def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request to send to the request's own model, or to an AlternateModel."""
     if isinstance(model, AlternateModel):
         return model.request_for(request)
@@ -191,8 +191,8 @@ def request_to(model: Any, request: ModelRequest[Any]) -> ModelRequest[Any]:
 
 
 def mark_writer(
-    response: ModelResponse[Any], request: ModelRequest[Any], model: Any
-) -> ModelResponse[Any]:
+    response: ModelResponse, request: ModelRequest[Any], model: object
+) -> ModelResponse:
     """The response, marked if its model has another provider than the request's own model."""
     if model is request.model:
         return response
@@ -204,8 +204,8 @@ def mark_writer(
 
 
 def with_update(
-    request: ModelRequest[Any], response: ModelResponse[Any], update: dict[str, Any]
-) -> ModelCallResult[Any]:
+    request: ModelRequest[Any], response: ModelResponse, update: dict[str, Any]
+) -> ModelCallResult:
     """The response with a state update; alone if the request is not part of a run."""
     if request.runtime is None:
         return response
@@ -213,8 +213,8 @@ def with_update(
 
 
 def with_metadata(
-    response: ModelResponse[Any], change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> ModelResponse[Any]:
+    response: ModelResponse, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> ModelResponse:
     """The response with the metadata of its answers changed."""
     result: list[Any] = []
     for message in response.result:
@@ -236,27 +236,32 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     # The whole history is scanned at each model call, so the scan calls no function.
     if not is_same or [m for m in messages if WRITTEN_BY in m.response_metadata]:
         provider = provider_of(model)
-        found: list[Any] = []
+        copies: list[Any] = []
         for message in messages:
             is_answer = isinstance(message, AIMessage)
             writer = message.response_metadata.get(WRITTEN_BY) if is_answer else None
             is_native = is_same if writer is None else writer == provider
             portable = message if is_native else portable_message(message)
             if portable is not None:
-                found.append(portable)
-        if len(found) != len(messages) or not all(map(is_, found, messages)):
-            messages = found
+                copies.append(portable)
+        if len(copies) != len(messages) or not all(map(is_, copies, messages)):
+            messages = copies
     if is_same:
-        unchanged = model is request.model and messages is request.messages
-        return request if unchanged else request.override(model=model, messages=messages)
-    tools = [known for tool in request.tools if (known := _portable_tool(tool)) is not None]
+        needs_no_change = model is request.model and messages is request.messages
+        return request if needs_no_change else request.override(model=model, messages=messages)
+    tools = [
+        portable_tool
+        for tool in request.tools
+        if (portable_tool := _portable_tool(tool)) is not None
+    ]
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
         if strategy not in _auto_strategies:
             _auto_strategies[strategy] = AutoStrategy(strategy.schema)
         strategy = _auto_strategies[strategy]
-    resolved = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
-    names = set(resolved.bindings if isinstance(resolved, ToolStrategy) else ())
+    # A strategy may add tools for the answer, which `tool_choice` may name as well.
+    output = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
+    names = set(output.bindings if isinstance(output, ToolStrategy) else ())
     for tool in tools:
         name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
         names.add(str(name or getattr(tool, "__name__", "")))
@@ -292,6 +297,7 @@ def portable_message(message: BaseMessage) -> BaseMessage | None:
             return None  # providers refuse an empty message of the assistant
     elif not content and message.content and not isinstance(message, ToolMessage):
         return None  # nothing but marks; a tool message stays, because a call needs its result
+    # Marks of LangChain and of middleware; the rest is what the first provider's client keeps.
     kwargs = {k: v for k, v in message.additional_kwargs.items() if k.startswith("lc_")}
     update = {"content": content, "additional_kwargs": kwargs, "response_metadata": {}}
     if all(getattr(message, field) == value for field, value in update.items()):
@@ -299,7 +305,7 @@ def portable_message(message: BaseMessage) -> BaseMessage | None:
     return message.model_copy(update=update)
 
 
-def _portable_block(block: Any) -> dict[str, Any] | None:
+def _portable_block(block: Any) -> dict[str, object] | None:
     """A block of content in LangChain's standard form; None if it means nothing to others."""
     if isinstance(block, str):
         block = {"type": "text", "text": block}
@@ -326,16 +332,18 @@ def _portable_block(block: Any) -> dict[str, Any] | None:
     return _omitted(kind)
 
 
-def _omitted(kind: str) -> dict[str, Any]:
+def _omitted(kind: str) -> dict[str, object]:
     text = f"[Left out here: a {kind} block, which only another provider's model can read.]"
     return {"type": "text", "text": text}
 
 
-_auto_strategies: WeakKeyDictionary[ProviderStrategy[Any], AutoStrategy[Any]] = WeakKeyDictionary()
+_auto_strategies: WeakKeyDictionary[ProviderStrategy[object], AutoStrategy[object]] = (
+    WeakKeyDictionary()
+)
 """The same object each time, because models are bound to strategies."""
 
 
-def _portable_tool(tool: Any) -> Any:
+def _portable_tool(tool: object) -> object:
     """A tool without its provider's extras; None for a tool that the provider runs itself."""
     if isinstance(tool, BaseTool):
         return tool.model_copy(update={"extras": None}) if tool.extras else tool
@@ -345,16 +353,16 @@ def _portable_tool(tool: Any) -> Any:
     if kind != "function" and not (kind == "custom" and "input_schema" in tool):
         return None
     # Anthropic types a tool with a schema as "custom"; LangChain reads it only without that type.
-    untyped = {k: v for k, v in tool.items() if not (k == "type" and v == "custom")}
+    definition = {k: v for k, v in tool.items() if not (k == "type" and v == "custom")}
     try:
-        function = convert_to_openai_tool(untyped)["function"]
+        function = convert_to_openai_tool(definition)["function"]
     except Exception:  # not a form of a function that LangChain knows, so the provider's own
         return None
     keys = ("name", "description", "parameters")
     return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
 
 
-def forced_tool(tool_choice: Any) -> str | None:
+def forced_tool(tool_choice: object) -> str | None:
     """The name of the tool that a `tool_choice` forces, in any provider's form; None if none."""
     if not isinstance(tool_choice, Mapping):
         return tool_choice if isinstance(tool_choice, str) else None

@@ -34,11 +34,11 @@ _OF_WINDOW = 0.9
 _MAX_ROUNDS = 4
 """Further calls for one request. Four leave less than a third of it, if each frees enough."""
 
-Freed = tuple[list[AnyMessage], str] | None
+Reduction = tuple[list[AnyMessage], str] | None
 """The smaller conversation, and what was done to it; None if there was nothing to do."""
 
 
-Free = Callable[[ModelRequest[Any], Callable[[Sequence[AnyMessage]], bool]], Flow[Freed]]
+Free = Callable[[ModelRequest[Any], Callable[[Sequence[AnyMessage]], bool]], Flow[Reduction]]
 """Makes the conversation of a request smaller. It may stop where its second argument, a function of
 messages, returns True."""
 
@@ -49,7 +49,7 @@ _Steps = tuple[tuple[str, Free], ...]
 class _Ladder:
     """The steps of all layers around one model call, the outermost layer's first."""
 
-    state: Any  # the state of the call: a nested agent has another one, and so its own ladder
+    state: object  # the state of the call: a nested agent has another one, and so its own ladder
     steps: _Steps = ()
     done: tuple[str, ...] = ()
     rounds: int = 0
@@ -65,23 +65,24 @@ class _Ladder:
         goal = size(request.messages) * _ENOUGH
         if window := window_of(request.model):
             goal = min(goal, window * _OF_WINDOW)
-        done: list[str] = []
+        notes: list[str] = []
         if self.rounds < _MAX_ROUNDS:
+            # The sort is stable: among steps of one kind, the outermost layer's comes first.
             for _, free in sorted(steps, key=lambda step: LADDER.index(step[0])):
-                if done and size(request.messages) <= goal:
+                if notes and size(request.messages) <= goal:
                     break
-                made = yield from free(request, lambda messages: size(messages) <= goal)
-                if made is not None:
-                    request = request.override(messages=made[0])
-                    done.append(made[1])
+                reduction = yield from free(request, lambda messages: size(messages) <= goal)
+                if reduction is not None:
+                    request = request.override(messages=reduction[0])
+                    notes.append(reduction[1])
         self.rounds += 1
-        self.done += tuple(done)
-        return request if done else None
+        self.done += tuple(notes)
+        return request if notes else None
 
     def add_note(self, error: ContextOverflowError) -> None:
         """Say on an error what was tried; layers further out see the same error again."""
-        tried = ", ".join(self.done) or "nothing could be cleared, offloaded, summarized or cut"
-        note = f"The conversation is too long for the model, and nothing is left to free: {tried}."
+        steps = ", ".join(self.done) or "nothing could be cleared, offloaded, summarized or cut"
+        note = f"The conversation is too long for the model, and nothing is left to free: {steps}."
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
@@ -95,7 +96,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def recovers_later(request: ModelRequest[Any]) -> bool:
-    """Whether a layer further out makes the conversation smaller if it is too long.
+    """Return True if a layer further out makes the conversation smaller if it is too long.
 
     A layer that asks again, or another model, lets a ContextOverflowError pass then. It gets the
     error once more if nothing could be freed.
@@ -107,27 +108,28 @@ def recovers_later(request: ModelRequest[Any]) -> bool:
     return True
 
 
-def call_recovering(request: ModelRequest[Any], **own: Free) -> Flow[ModelResponse[Any]]:
+def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[ModelResponse]:
     """Call the inner layer; if the conversation is too long, make it smaller and call once more.
 
     Args:
         request: The request.
-        **own: The steps of this layer, by their names in `LADDER`.
+        **last_steps: The steps of this layer, by their names in `LADDER`.
 
     Raises:
         ContextOverflowError: Nothing is left to free; a note says what was tried.
     """
     ladder = before = _ladder.get()
     if ladder is None or ladder.state is not request.state:
+        # A nested agent inherits the context variable, and must not take the steps around it.
         ladder = _Ladder(request.state)
     outer = ladder.steps
-    steps = (*outer, *own.items())
+    steps = (*outer, *last_steps.items())
     while True:
         if ladder is not before:
             _ladder.set(ladder)
         ladder.steps = steps
         try:
-            response: ModelResponse[Any] = yield request
+            response: ModelResponse = yield request
             return response
         except ContextOverflowError as error:
             if ladder.is_used_up:

@@ -20,7 +20,7 @@ _PROVIDERS: Final[dict[str, Provider]] = {
 """The provider of each class of chat models, by the name of the class."""
 
 
-def known_provider(model: Any) -> Provider | None:
+def known_provider(model: object) -> Provider | None:
     """The provider of a model, bound or not, by the names of its classes; None for others."""
     names = (base.__name__ for base in type(unbound(model)).__mro__)
     return next((_PROVIDERS[name] for name in names if name in _PROVIDERS), None)
@@ -39,23 +39,23 @@ class MarkedTools:
     def __init__(self, key: str, value: Any) -> None:
         self._key = key
         self._value = value
-        self._copies: IdentityMap[Any] = IdentityMap(self.SIZE)
+        self._copies: IdentityMap[object] = IdentityMap(self.SIZE)
 
     def __len__(self) -> int:
         return len(self._copies)
 
-    def copy_of(self, tool: BaseTool | Mapping[str, Any]) -> Any:
+    def copy_of(self, tool: BaseTool | Mapping[str, object]) -> object:
         """The marked copy of a tool."""
-        if (known := self._copies.get(tool)) is not None:
-            return known
+        if (previous := self._copies.get(tool)) is not None:
+            return previous
         mark = {self._key: self._value}
-        copy: Any = {**tool, **mark} if isinstance(tool, Mapping) else None
+        copy: object = {**tool, **mark} if isinstance(tool, Mapping) else None
         if isinstance(tool, BaseTool):
             copy = tool.model_copy(update={"extras": {**(tool.extras or {}), **mark}})
         return self._copies.add(tool, copy)
 
 
-def mark_of(tool: Any, key: str) -> Any:
+def mark_of(tool: object, key: str) -> object:
     """The value of a mark of a tool; None without one."""
     marks = tool if isinstance(tool, dict) else getattr(tool, "extras", None)
     return marks.get(key) if marks else None

@@ -1,4 +1,4 @@
-"""What a model writes to get back what a request leaves out, and what it gets.
+"""Recall of messages that a request leaves out: the references of a model, and the results.
 
 A message of the thread is named by its id, by its number ("#7" is the seventh), or, if it is a tool
 result, by the id of its call.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -25,7 +25,7 @@ LIST: Final = "list"
 _MAX_LINE = 100  # characters of a message in the list
 
 
-def recall_tool(tools: Sequence[BaseTool | dict[str, Any]]) -> str | None:
+def recall_tool(tools: Sequence[BaseTool | dict[str, object]]) -> str | None:
     """The name of the tool that brings messages back, if it is offered."""
     for tool in tools:
         if (
@@ -65,13 +65,13 @@ def list_messages(messages: Sequence[AnyMessage]) -> str:
     return "\n".join(lines)
 
 
-def whole_text(message: BaseMessage, content: Any) -> str:
+def whole_text(message: BaseMessage, content: object) -> str:
     """Everything that a message says, as text: strings as they are, the rest as JSON."""
-    calls: dict[str, Any] = {}
+    calls: dict[str, object] = {}
     if isinstance(message, AIMessage):
         for key in ("tool_calls", "invalid_tool_calls"):
-            if found := getattr(message, key):
-                calls[key] = found
+            if raw := getattr(message, key):
+                calls[key] = raw
     if isinstance(content, str) and not calls:
         return content
     return json.dumps(

@@ -116,14 +116,14 @@ def detect_email(content: str) -> list[PIIMatch]:
     ['ada@example.com']
     """
     spans = []
-    found = _EMAIL.search(content)
-    while found:
-        start, end = _skip_escape(content, found.start()), found.end()
+    match = _EMAIL.search(content)
+    while match:
+        start, end = _skip_escape(content, match.start()), match.end()
         start += len(content[start:end]) - len(content[start:end].lstrip("'.*-_~+"))
-        end -= len(found[0]) - len(found[0].rstrip("-_"))
+        end -= len(match[0]) - len(match[0].rstrip("-_"))
         if content[start] not in _AT:
             spans.append((start, end))
-        found = _NEXT_EMAIL.match(content, found.end()) or _EMAIL.search(content, found.end())
+        match = _NEXT_EMAIL.match(content, match.end()) or _EMAIL.search(content, match.end())
     return _to_matches("email", content, spans)
 
 
@@ -135,24 +135,27 @@ def detect_url(content: str) -> list[PIIMatch]:
     """
     # Pairs: where the URL begins, and where the part after its scheme begins.
     plain = content.translate(_TO_ASCII)
-    starts = [found.span() for found in _WWW.finditer(plain)]
+    starts = [match.span() for match in _WWW.finditer(plain)]
     for mark in _AFTER_SCHEME.finditer(content):
         before = plain[max(0, mark.start() - 31) : mark.start()]
         if scheme := _SCHEME.search(before):
             starts.append((_skip_escape(content, mark.start() - len(scheme[0])), mark.end()))
-    spans, done = [], 0
+    spans, offset = [], 0
     for start, address in sorted(starts):
-        if start >= done and (found := _ADDRESS.match(content, address)):
+        if start >= offset and (match := _ADDRESS.match(content, address)):
             # Without the punctuation that ends the sentence; paired brackets belong to the URL.
-            url, done = found[0], found.end()
-            unclosed = {")": url.count("(") - url.count(")"), "]": url.count("[") - url.count("]")}
-            while done > address and (last := content[done - 1]) in ".,;:!?'*_)]":
-                if unclosed.get(last, -1) >= 0:
+            url, offset = match[0], match.end()
+            open_brackets = {
+                ")": url.count("(") - url.count(")"),
+                "]": url.count("[") - url.count("]"),
+            }
+            while offset > address and (last := content[offset - 1]) in ".,;:!?'*_)]":
+                if open_brackets.get(last, -1) >= 0:
                     break
-                if last in unclosed:
-                    unclosed[last] += 1
-                done -= 1
-            spans.append((start, done))
+                if last in open_brackets:
+                    open_brackets[last] += 1
+                offset -= 1
+            spans.append((start, offset))
     return _to_matches("url", content, spans)
 
 
@@ -164,15 +167,15 @@ def detect_ip(content: str) -> list[PIIMatch]:
     """
     plain = content.translate(_TO_ASCII)
     spans = [f.span() for f in _IPV4.finditer(plain) if _is_address(IPv4Address, f[0])]
-    for found in _IPV6.finditer(plain):
-        bare = found[0].rstrip(".")
+    for match in _IPV6.finditer(plain):
+        bare = match[0].rstrip(".")
         bare = bare if bare.endswith("::") else bare.rstrip(":")
         # "a::b" is also a name in a program; require a digit or more colons.
         unambiguous = bare.count(":") > 2 or any(map(str.isdigit, bare))
         if bare.count(":") > 1 and unambiguous and _is_address(IPv6Address, bare):
-            end = found.start() + len(bare)
+            end = match.start() + len(bare)
             zone = _ZONE.match(content, end)
-            spans.append((found.start(), zone.end() if zone else end))
+            spans.append((match.start(), zone.end() if zone else end))
     return _to_matches("ip", content, sorted(spans))
 
 
@@ -190,7 +193,7 @@ def detect_mac_address(content: str) -> list[PIIMatch]:
     >>> [match["value"] for match in detect_mac_address("eth0 00:1a:2b:3c:4d:5e")]
     ['00:1a:2b:3c:4d:5e']
     """
-    return _to_matches("mac_address", content, (found.span() for found in _MAC.finditer(content)))
+    return _to_matches("mac_address", content, (match.span() for match in _MAC.finditer(content)))
 
 
 # Card and telephone numbers
@@ -249,8 +252,8 @@ def detect_credit_card(content: str) -> list[PIIMatch]:
 
 
 def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
-    """How many of the first groups form a card number; the largest number that does, or 0."""
-    digits, found = "", 0
+    """Count the first groups that form a card number; the largest number that does, or 0."""
+    digits, group_count = "", 0
     for count, group in enumerate(groups, 1):
         new = [str(int(char)) for char in group[0] if char not in _INVISIBLE]
         digits += "".join(new)
@@ -259,16 +262,16 @@ def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
         # Only Maestro issues numbers of 12 digits, which also begin many that are longer.
         maestro = count == len(groups) and re.match("50|5[6-9]|6", digits)
         if len(digits) >= _CARD_SIZES.start + (not maestro) and _is_card(digits):
-            found = count
+            group_count = count
         if len(new) < _SHORTEST_GROUP:
             break
-    return found
+    return group_count
 
 
 def _is_card(digits: str) -> bool:
-    """Whether digits begin as a card number does, and have its check digit (Luhn)."""
-    doubled = "".join(str(2 * int(digit)) for digit in digits[-2::-2])
-    return digits[0] != "0" and sum(map(int, doubled + digits[-1::-2])) % 10 == 0
+    """Return True if digits begin as a card number does, and have its check digit (Luhn)."""
+    doubles = "".join(str(2 * int(digit)) for digit in digits[-2::-2])
+    return digits[0] != "0" and sum(map(int, doubles + digits[-1::-2])) % 10 == 0
 
 
 def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
@@ -305,12 +308,12 @@ def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
             continue
         # The surrounding characters distinguish a number from an amount, a time or part of a word.
         before, after = max(0, start - 1), end + 3
-        for found in phonenumbers.PhoneNumberMatcher(
+        for match in phonenumbers.PhoneNumberMatcher(
             content[before:after], region, max_tries=maxsize
         ):
             # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening one.
-            whole = ")" in found.raw_string or not found.raw_string.startswith("(")
-            spans.append((before + found.start + (not whole), before + found.end))
+            whole = ")" in match.raw_string or not match.raw_string.startswith("(")
+            spans.append((before + match.start + (not whole), before + match.end))
     return _to_matches("phone", content, spans)
 
 
@@ -340,8 +343,8 @@ def detect_name(content: str, analyzer: Any = None) -> list[PIIMatch]:
     language = engine.supported_languages[0]
     spans: list[Span] = []
     for page in _PAGE.finditer(_SURROGATES.sub("\ufffd", content)):
-        found = engine.analyze(text=page[0], language=language, entities=["PERSON"])
-        spans += sorted((page.start() + name.start, page.start() + name.end) for name in found)
+        names = engine.analyze(text=page[0], language=language, entities=["PERSON"])
+        spans += sorted((page.start() + name.start, page.start() + name.end) for name in names)
     return _to_matches("name", content, spans)
 
 
@@ -361,15 +364,15 @@ def _default_analyzer() -> Any:
 
 def _to_matches(kind: str, text: str, spans: Iterable[Span]) -> list[PIIMatch]:
     """The spans as matches; overlapping spans become one, and all are clipped to the text."""
-    joined: list[Span] = []
+    merged_spans: list[Span] = []
     for start, end in spans:
         start, end = max(start, 0), min(end, len(text))
-        if joined and start < joined[-1][1]:
-            start, last = joined.pop()
+        if merged_spans and start < merged_spans[-1][1]:
+            start, last = merged_spans.pop()
             end = max(end, last)
         if start < end:
-            joined.append((start, end))
-    return [PIIMatch(type=kind, value=text[a:b], start=a, end=b) for a, b in joined]
+            merged_spans.append((start, end))
+    return [PIIMatch(type=kind, value=text[a:b], start=a, end=b) for a, b in merged_spans]
 
 
 def _skip_escape(text: str, start: int) -> int:
@@ -452,40 +455,40 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
                 f"pii_type must be one of {', '.join(_BUILT_IN)}, or come with a detector, got "
                 f"{pii_type!r}. Pass detector=, a regular expression or a function."
             )
-        find, settled, package = _BUILT_IN[pii_type]
+        find, settle, package = _BUILT_IN[pii_type]
         if package and find_spec(package) is None:
             require(package, find.__name__)
-        return Detector(find, settled)
+        return Detector(find, settle)
     if isinstance(detector, str | re.Pattern):
         regex = require("regex", "A regular expression as a detector")
-        source: Any = detector if isinstance(detector, str) else detector.pattern
+        source: object = detector if isinstance(detector, str) else detector.pattern
         if not isinstance(source, str):
             raise ValueError(f"detector of {pii_type!r} must match strings, got {source!r}.")
         # The two packages number their flags differently.
-        given = 0 if isinstance(detector, str) else detector.flags
-        flags = sum(getattr(regex, name) for name in "AIMSX" if given & getattr(re, name))
+        flag_bits = 0 if isinstance(detector, str) else detector.flags
+        flags = sum(getattr(regex, name) for name in "AIMSX" if flag_bits & getattr(re, name))
         try:
-            compiled = regex.compile(source, flags)
+            expression = regex.compile(source, flags)
         except (regex.error, TypeError) as error:
             raise ValueError(
                 f"detector of {pii_type!r} must be a regular expression: {error}."
             ) from error
-        settled = _settled_words if _WITHOUT_SPACE.fullmatch(source) else _settled_nowhere
-        return Detector(partial(_find_by_pattern, pii_type, compiled), settled)
+        settle = _settled_words if _WITHOUT_SPACE.fullmatch(source) else _settled_nowhere
+        return Detector(partial(_find_by_pattern, pii_type, expression), settle)
     if not callable(detector):
         raise TypeError(
             f"detector must be a regular expression or a function of a text, got {detector!r}."
         )
     # A partial of a built-in detector, with other arguments, settles as the built-in one.
     function = detector.func if isinstance(detector, partial) else detector
-    built_in = (settled for find, settled, _ in _BUILT_IN.values() if find == function)
-    settled = next(built_in, _settled_nowhere)
-    return Detector(partial(_find_by_function, pii_type, detector), settled)
+    built_in = (settle for find, settle, _ in _BUILT_IN.values() if find == function)
+    settle = next(built_in, _settled_nowhere)
+    return Detector(partial(_find_by_function, pii_type, detector), settle)
 
 
-def _find_by_pattern(pii_type: str, compiled: Any, text: str) -> list[PIIMatch]:
+def _find_by_pattern(pii_type: str, expression: Any, text: str) -> list[PIIMatch]:
     try:
-        spans = [found.span() for found in compiled.finditer(text, timeout=TIME_LIMIT)]
+        spans = [match.span() for match in expression.finditer(text, timeout=TIME_LIMIT)]
     except TimeoutError as error:
         raise TurnError(
             f"the detector of {pii_type}",
@@ -498,9 +501,9 @@ def _find_by_pattern(pii_type: str, compiled: Any, text: str) -> list[PIIMatch]:
 def _find_by_function(
     pii_type: str, function: Callable[[str], Sequence[Any]], text: str
 ) -> list[PIIMatch]:
-    found = function(text)
+    matches = function(text)
     try:
-        spans = sorted((int(match["start"]), int(match["end"])) for match in found)
+        spans = sorted((int(match["start"]), int(match["end"])) for match in matches)
     except (TypeError, KeyError, ValueError) as error:
         raise TurnError(
             f"the detector of {pii_type}",
@@ -618,40 +621,40 @@ class RedactionRule:
             raise PIIDetectionError(self.pii_type, matches)
         mask = _MASKS.get(self.pii_type)
         pieces: list[str] = []
-        done = 0
+        offset = 0
         for match in matches:
             value = match["value"]
             if self.strategy == "redact":
                 replacement = f"[REDACTED_{self._label.upper()}]"
             elif self.strategy == "mask":
-                shown = value[-4:] if len(value) > 4 else ""
-                replacement = mask(value) if mask else f"****{shown}"
+                last_characters = value[-4:] if len(value) > 4 else ""
+                replacement = mask(value) if mask else f"****{last_characters}"
             else:
                 key = _PROCESS_KEY if self.hash_key is None else self.hash_key
                 key = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
                 digest = hmac.new(key, value.encode("utf-8", "surrogatepass"), "sha256")
                 replacement = f"<{self._label}_hash:{digest.hexdigest()[:8]}>"
-            pieces += text[done : match["start"]], replacement
-            done = match["end"]
-        return "".join([*pieces, text[done:]])
+            pieces += text[offset : match["start"]], replacement
+            offset = match["end"]
+        return "".join([*pieces, text[offset:]])
 
     def find(self, text: str) -> list[PIIMatch]:
         """Return the matches in order and without overlap, except in marks that the rule wrote."""
-        found = self._detector.find(text)
+        result = self._detector.find(text)
         if self.strategy == "mask" and self.pii_type not in _MASKS:
             # The last characters of a value that has been masked may look like another value.
-            found = [
+            result = [
                 m
-                for m in found
+                for m in result
                 if m["end"] - m["start"] != 4 or not text.endswith("****", 0, m["start"])
             ]
-        if not found or self._label.lower() not in text.lower():
-            return found
+        if not result or self._label.lower() not in text.lower():
+            return result
         label = re.escape(self._label)
         mark = re.compile(rf"\[REDACTED_{label.upper()}\]|<{label}_hash:[0-9a-f]{{8}}>")
-        marks = [written.span() for written in mark.finditer(text)]
+        marks = [occurrence.span() for occurrence in mark.finditer(text)]
         matches = []
-        for match in found:
+        for match in result:
             at = bisect_right(marks, (match["start"], maxsize)) - 1
             if at < 0 or match["end"] > marks[at][1]:
                 matches.append(match)

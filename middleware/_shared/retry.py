@@ -46,7 +46,7 @@ NOT_TRANSIENT: Final = (AgentFactoryError, ContextOverflowError, ToolInvocationE
 that do not fit, a conversation that is too long. A base class such as Exception does not cover
 them; naming their class, or a predicate, does."""
 
-_DEPRECATED: Final[Mapping[Any, Literal["continue", "error"]]] = {
+_DEPRECATED: Final[Mapping[object, Literal["continue", "error"]]] = {
     "raise": "error",
     "return_message": "continue",
 }
@@ -56,7 +56,7 @@ RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
 
-class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class RetryMiddleware(AgentMiddleware[AgentState, Any]):
     """Base of the middleware that call again after a failure; its arguments are those of both."""
 
     def __init__(
@@ -108,12 +108,12 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         request: RequestT,
         subject: str,
         advice: str,
-        reported: Callable[[Exception, str], ResultT],
+        report: Callable[[Exception, str], ResultT],
         *,
         idempotent: bool,
         is_once: bool = False,
     ) -> Flow[ResultT]:
-        """Call inward until an attempt succeeds; `reported` makes a result of the last failure.
+        """Call inward until an attempt succeeds; `report` makes a result of the last failure.
 
         A call that may have run is repeated if it is idempotent, or if `retry_on` names the error
         and no OnceMiddleware decides about it.
@@ -134,46 +134,48 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     reasons, advice = [UNKNOWN_OUTCOME], UNKNOWN_ADVICE
                 # Made here because most calls succeed and need no waits.
                 waits = waits or self._delays()
-                seconds, asked = next(waits, None), retry_after(error)
+                seconds, server_delay = next(waits, None), retry_after(error)
                 if is_unknown and (is_once or not self._names_timeout(error)):
                     seconds = None
-                elif seconds is not None and asked > self.max_delay:
+                elif seconds is not None and server_delay > self.max_delay:
                     seconds = None
                     reasons.append(
-                        f"The server asks to wait {asked:g} seconds, and max_delay is "
+                        f"The server asks to wait {server_delay:g} seconds, and max_delay is "
                         f"{self.max_delay:g}."
                     )
                 if seconds is None:
                     failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
-                    return reported(error, self._failure_text(error, failed, reasons, advice))
-            yield Sleep(max(seconds, asked))
+                    return report(error, self._failure_text(error, failed, reasons, advice))
+            yield Sleep(max(seconds, server_delay))
 
     def _is_left_to_others(self, error: Exception, request: Any) -> bool:
-        """Whether a layer further out makes the conversation smaller, which is too long."""
+        """Return True if a layer further out makes the conversation, which is too long, smaller."""
         is_overflow = isinstance(error, ContextOverflowError) and isinstance(request, ModelRequest)
         return is_overflow and recovers_later(request)
 
     def _delays(self) -> Iterator[float]:
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
         base = self.backoff_factor or 1.0
+        # With jitter, half of a wait is fixed and half is drawn: at most `max_delay` together.
         share = 0.5 if self.jitter else 1.0
         first, longest = self.initial_delay * share, self.max_delay * share
         wait = wait_exponential(multiplier=first, max=longest, exp_base=base)
-        drawn = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
+        jitter = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
+        # The waits of tenacity take the state of a retry, and read its number of attempts only.
         state = RetryCallState(Retrying(), None, (), {})
         for attempt in range(1, self.max_retries + 1):
             state.attempt_number = attempt
-            yield wait(state) + (drawn(state) if self.jitter else 0.0)
+            yield wait(state) + (jitter(state) if self.jitter else 0.0)
 
     def _kinds(self) -> tuple[type[Exception], ...]:
         """The types of `retry_on`; none if it is a predicate."""
-        chosen = self.retry_on
-        if isinstance(chosen, tuple):
-            return chosen
-        return (chosen,) if isinstance(chosen, type) else ()
+        types = self.retry_on
+        if isinstance(types, tuple):
+            return types
+        return (types,) if isinstance(types, type) else ()
 
     def _covers(self, error: Exception) -> bool:
-        """Whether `retry_on` covers an exception."""
+        """Return True if `retry_on` covers an exception."""
         if not isinstance(self.retry_on, type | tuple):
             return bool(self.retry_on(error))
         kinds = self._kinds()
@@ -182,7 +184,7 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return isinstance(error, kinds)
 
     def _names_timeout(self, error: Exception) -> bool:
-        """Whether `retry_on` covers a timeout by its own type, or by a predicate."""
+        """Return True if `retry_on` covers a timeout by its own type, or by a predicate."""
         kinds = self._kinds()
         return not kinds or any(isinstance(error, kind) and is_timeout(kind) for kind in kinds)
 
@@ -205,15 +207,17 @@ def retry_after(error: Exception) -> float:
     response = getattr(error, "response", None)
     headers = getattr(error if response is None else response, "headers", None)
     try:
-        given = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
+        values = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
     except Exception:  # a foreign object without headers, or with others
         return 0.0
+    # `retry-after-ms` is not standard, but more exact: the clients of OpenAI prefer it too.
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = given.get(name, "")
+        value = values.get(name, "")
         try:
             seconds = float(value) * unit
         except ValueError:
             try:
+                # The header may also be a date (RFC 9110, 10.2.3).
                 until = parsedate_to_datetime(value)
             except ValueError:
                 continue

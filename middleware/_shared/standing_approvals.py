@@ -17,20 +17,20 @@ from .invocable import Called, once_per_task
 
 
 def covered_calls(
-    asked: Sequence[tuple[ToolCallRequest, Rule]], store: ApprovalStore | None
+    questions: Sequence[tuple[ToolCallRequest, Rule]], store: ApprovalStore | None
 ) -> Flow[Collection[str | None]]:
     """The ids of the calls that a standing approval covers."""
-    requests = [request for request, rule in asked if rule.remember is not None]
+    requests = [request for request, rule in questions if rule.remember is not None]
     if store is None or not requests:
         return ()
 
     def look() -> Flow[list[str | None]]:
-        found = []
+        ids = []
         for request in requests:
             about = (request.tool_call, tool_digest(request.tool), thread_of(request))
             if (yield Invoke(Called(store.find), about)) is not None:
-                found.append(request.tool_call["id"])
-        return found
+                ids.append(request.tool_call["id"])
+        return ids
 
     key = [call_digest(request.tool_call, request.tool) for request in requests]
     return (yield from once_per_task(key, look))

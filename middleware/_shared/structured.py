@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 
-def structured_model(model: Any, schema: dict[str, Any]) -> tuple[Any, bool]:
+def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:
     """The model with structured output, or the model itself and False if it has none."""
     try:
         return model.with_structured_output(schema, include_raw=True), True
@@ -17,7 +17,7 @@ def structured_model(model: Any, schema: dict[str, Any]) -> tuple[Any, bool]:
         return model, False
 
 
-def structured_answer(answer: Any, brackets: str) -> Any:
+def structured_answer(answer: object, brackets: str) -> Any:
     """The value in an answer, not validated; None if there is none.
 
     If the model has ignored the structure, the value is read from its text, from the first of the

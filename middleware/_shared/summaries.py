@@ -30,12 +30,12 @@ class Summary(TypedDict):
 
 
 def is_summary(message: BaseMessage) -> bool:
-    """Whether a message is a summary of others."""
+    """Return True if a message is a summary of others."""
     return message.additional_kwargs.get("lc_source") == SOURCE
 
 
 def content_of(summary: Summary) -> str:
-    """What the model reads in place of the messages."""
+    """Content that the model reads in place of the messages."""
     text = summary["text"] and f"{HEADING}{summary['text']}"
     parts = filter(None, (text, summary["note"]))
     return "\n\n".join(parts) or "[Earlier messages are left out here.]"
@@ -47,18 +47,18 @@ class Numbers:
     def __init__(self, request: ModelRequest[Any]) -> None:
         thread = request.state.get("messages", ())
         # Outside of an agent, messages may have no ids.
-        self._known = {message.id or id(message): at for at, message in enumerate(thread, 1)}
+        self._positions = {message.id or id(message): at for at, message in enumerate(thread, 1)}
 
     def of(self, message: AnyMessage) -> int:
         """The number of a message; 0 if the thread does not hold it."""
-        return self._known.get(message.id or id(message), 0)
+        return self._positions.get(message.id or id(message), 0)
 
 
 def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
     """The summaries of all instances."""
     state: Any = request.state
-    found: Mapping[str, Summary] = state.get("summaries") or {}
-    return [summary for summary in found.values() if summary["until"]] if found else ()
+    summaries: Mapping[str, Summary] = state.get("summaries") or {}
+    return [summary for summary in summaries.values() if summary["until"]] if summaries else ()
 
 
 def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
@@ -93,6 +93,6 @@ def replaced(
     messages: Sequence[AnyMessage], old: Iterable[AnyMessage], summary: HumanMessage
 ) -> list[AnyMessage]:
     """Messages with a summary in the position of the first old one; system messages stay."""
-    gone = [message for message in old if not isinstance(message, SystemMessage)]
-    hidden = {id(message) for message in gone[1:]}
-    return [summary if m is gone[0] else m for m in messages if id(m) not in hidden]
+    old_messages = [message for message in old if not isinstance(message, SystemMessage)]
+    hidden = {id(message) for message in old_messages[1:]}
+    return [summary if m is old_messages[0] else m for m in messages if id(m) not in hidden]

@@ -21,7 +21,7 @@ TokenCounter = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of some messages."""
 
 
-def check_token_counter(token_counter: Any) -> None:
+def check_token_counter(token_counter: object) -> None:
     """Reject an argument that is not a function."""
     if not callable(token_counter):
         raise TypeError(
@@ -29,7 +29,7 @@ def check_token_counter(token_counter: Any) -> None:
         )
 
 
-def window_of(model: Any) -> int | None:
+def window_of(model: object) -> int | None:
     """The most tokens a model reads, if its profile says."""
     profile = getattr(model, "profile", None)
     size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
@@ -40,15 +40,16 @@ def tokens_sent(
     request: ModelRequest[Any], messages: Sequence[BaseMessage], count: TokenCounter
 ) -> int:
     """Tokens of a request with these messages, including its system prompt and tool schemas."""
-    sent: list[BaseMessage] = []
+    all_messages: list[BaseMessage] = []
     if request.system_message is not None:
-        sent.append(request.system_message)
+        all_messages.append(request.system_message)
     if request.tools:
-        sent.append(_SCHEMAS.message_for(request.tools))
-    sent += messages
+        all_messages.append(_SCHEMAS.message_for(request.tools))
+    all_messages += messages
+    # The counts of another function may not add up, so only LangChain's are cached.
     if count is not count_tokens_approximately:
-        return count(sent)
-    return _COUNTS.total(sent)
+        return count(all_messages)
+    return _COUNTS.total(all_messages)
 
 
 class _MessageCounts:
@@ -57,18 +58,18 @@ class _MessageCounts:
     def __init__(self) -> None:
         # An entry holds for one message object with one content object. Counts can be added up,
         # because that counter counts each message separately.
-        self._known: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
+        self._counts: dict[int, tuple[ref[BaseMessage], object, int]] = {}
 
     def total(self, messages: Sequence[BaseMessage]) -> int:
-        total, known = 0, self._known
+        total, counts = 0, self._counts
         for message in messages:  # the whole history at each call: so no function calls on a hit
-            found = known.get(id(message))
-            if found and found[0]() is message and found[1] is message.content:
-                total += found[2]
+            entry = counts.get(id(message))
+            if entry and entry[0]() is message and entry[1] is message.content:
+                total += entry[2]
                 continue
             key, tokens = id(message), count_tokens_approximately([message])
             # The reference calls `pop(key, reference)` when the message is gone.
-            known[key] = ref(message, partial(known.pop, key)), message.content, tokens
+            counts[key] = ref(message, partial(counts.pop, key)), message.content, tokens
             total += tokens
         return total
 
@@ -83,9 +84,9 @@ class _ToolSchemas:
 
     def __init__(self) -> None:
         self._texts: IdentityMap[str] = IdentityMap(self.MAX_SIZE)
-        self._last: tuple[list[ref[Any]], list[str], SystemMessage] = [], [], SystemMessage("[]")
+        self._last: tuple[list[ref[object]], list[str], SystemMessage] = [], [], SystemMessage("[]")
 
-    def message_for(self, tools: Sequence[BaseTool | dict[str, Any]]) -> SystemMessage:
+    def message_for(self, tools: Sequence[BaseTool | dict[str, object]]) -> SystemMessage:
         """The schemas in one message; the same object for the same tools, so it is counted once."""
         last_tools, last_texts, message = self._last
         if len(tools) == len(last_tools) and all(
@@ -102,6 +103,7 @@ class _ToolSchemas:
                 text = json.dumps(convert_to_openai_tool(tool), default=str)
                 self._texts.add(tool, text)
             texts.append(text)
+        # The same object for the same texts, so that its count stays in the cache.
         if texts != last_texts:
             message = SystemMessage(f"[{', '.join(texts)}]")
         # The caller may change a dict in place, so a list with one is compared by its texts.

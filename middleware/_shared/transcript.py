@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from math import ceil
-from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -14,7 +13,7 @@ from .messages import CALL_BLOCKS, REASONING_BLOCKS
 _ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 
 # Keys of content blocks that hold a file or refer to one.
-_ATTACHED = frozenset(
+_ATTACHMENTS = frozenset(
     {"audio", "document", "file", "image", "input_audio", "video"}
     | {"base64", "data", "file_data"}
     | {"file_id", "image_url", "source", "url"}
@@ -42,13 +41,13 @@ def render(message: BaseMessage) -> str:
     return "\n".join(lines)
 
 
-def _text(content: str | list[str | dict[Any, Any]]) -> str:
+def _text(content: str | list[str | dict[object, object]]) -> str:
     if isinstance(content, str):
         return content
     return " ".join(filter(None, map(_block_text, content)))
 
 
-def _block_text(block: Any) -> str:
+def _block_text(block: object) -> str:
     if not isinstance(block, dict):
         return str(block)
     kind = block.get("type")
@@ -60,16 +59,16 @@ def _block_text(block: Any) -> str:
         return str(block["text"])
     if isinstance(block.get("content"), list):
         return " ".join(filter(None, (_title(block), _text(block["content"]))))
-    if _ATTACHED & block.keys():
+    if _ATTACHMENTS & block.keys():
         return f"[{': '.join(filter(None, (kind or 'attachment', _title(block))))}]"
     return _json({key: value for key, value in block.items() if key not in _OPAQUE})
 
 
-def _title(block: dict[Any, Any]) -> str:
+def _title(block: dict[object, object]) -> str:
     return str(block.get("title") or block.get("filename") or "")
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
@@ -82,19 +81,19 @@ def pages(
     """
     page: list[str] = []
     room = float("inf") if limit is None else limit
-    filled, first = 0.0, 0
+    used_room, first = 0.0, 0
     for index, text in enumerate(texts):
         parts = max(1, ceil(count(text) / room))
         width = max(1, ceil(len(text) / parts))
         for start in range(0, len(text), width):
             piece = text[start : start + width]
             cost = count(piece)
-            if page and filled + cost > room:
+            if page and used_room + cost > room:
                 yield first, "\n".join(page)
-                page, filled = [], 0.0
+                page, used_room = [], 0.0
             if not page:
                 first = index
             page.append(piece)
-            filled += cost
+            used_room += cost
     if page:
         yield first, "\n".join(page)

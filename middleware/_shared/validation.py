@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 
-def check_count(name: str, value: Any, least: int = 0, *, required: bool = False) -> None:
+def check_count(name: str, value: object, least: int = 0, *, required: bool = False) -> None:
     """Check that an argument is a whole number; None passes unless it is required."""
     if value is None and not required:
         return
@@ -27,7 +27,7 @@ def check_number(
         raise ValueError(f"{name} must be {kind} of at least {least:g}, got {value!r}.")
 
 
-def check_limits(thread_limit: Any, run_limit: Any) -> None:
+def check_limits(thread_limit: object, run_limit: object) -> None:
     """Check the limits of a thread and of a run: counts, at least one of which is given."""
     if thread_limit is None and run_limit is None:
         raise ValueError(
@@ -37,7 +37,7 @@ def check_limits(thread_limit: Any, run_limit: Any) -> None:
     check_count("run_limit", run_limit)
 
 
-def check_string(name: str, value: Any) -> None:
+def check_string(name: str, value: object) -> None:
     """Check that an argument is a string."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}.")
@@ -50,7 +50,7 @@ def check_strings(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a list of strings, got {value!r}. Pass ['...'].")
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Check that an argument is one of several strings."""
     if value not in choices:
         *most, last = map(repr, choices)
@@ -58,21 +58,22 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
         raise ValueError(f"{name} must be {words}, got {value!r}.")
 
 
-def check_bool(name: str, value: Any) -> None:
+def check_bool(name: str, value: object) -> None:
     """Check that an argument is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
-def check_state_schema(owner: Any, schema: type[Any]) -> None:
+def check_state_schema(owner: Any, schema: type[object]) -> None:
     """Check that a subclass of a built-in with another state schema keeps the built-in's keys.
 
     What the built-in stores would otherwise be refused in the middle of a run.
     """
-    given = owner.state_schema
-    if not getattr(given, "__annotations__", {}).keys() >= schema.__annotations__.keys():
+    state_schema = owner.state_schema
+    if not getattr(state_schema, "__annotations__", {}).keys() >= schema.__annotations__.keys():
         raise TypeError(
             f"{type(owner).__name__}.state_schema must extend {schema.__name__}, got "
-            f"{getattr(given, '__name__', given)!r}. Write class {type(owner).__name__}State("
+            f"{getattr(state_schema, '__name__', state_schema)!r}. "
+            f"Write class {type(owner).__name__}State("
             f"{schema.__name__})."
         )

@@ -63,11 +63,11 @@ class Ledger:
             )
         self._lock = Lock()
         self._limits = limits
-        self._spent = spent
+        self._total = spent
         self._open: dict[int, Spent] = {}
         self._since = 0.0
         self._numbers = count()
-        self._recorded: OrderedDict[str, None] = OrderedDict()
+        self._message_ids: OrderedDict[str, None] = OrderedDict()
 
     @property
     def limits(self) -> Limits:
@@ -82,13 +82,13 @@ class Ledger:
 
     @property
     def spent(self) -> Spent:
-        """What is spent up to now."""
+        """Amounts that are spent up to now."""
         with self._lock:
             return self._spent_now()
 
     @property
     def reserved(self) -> Spent:
-        """What running calls will cost at least."""
+        """Least cost of the running calls."""
         with self._lock:
             return reduce(add, self._open.values(), NOTHING)
 
@@ -111,6 +111,7 @@ class Ledger:
             if self._limits.given() and (account := self._account()).shortfall(least, keep):
                 raise BudgetExceededError((account,), least + keep)
             if not self._open:
+                # Time counts once while calls run in parallel: from the first of them to the last.
                 self._since = monotonic()
             number = next(self._numbers)
             self._open[number] = _without_seconds(least)
@@ -158,37 +159,38 @@ class Ledger:
             message_id: The id of the message it was spent on, so that it is recorded only once.
         """
         with self._lock:
-            self._spent += _without_seconds(amount)
+            self._total += _without_seconds(amount)
             if message_id is not None:
-                self._recorded[message_id] = None
-                if len(self._recorded) > _MAX_RECORDED:
-                    self._recorded.popitem(last=False)
+                self._message_ids[message_id] = None
+                if len(self._message_ids) > _MAX_RECORDED:
+                    self._message_ids.popitem(last=False)
 
     def take_recorded(self, message_id: str | None) -> bool:
-        """Whether the cost of a message was recorded; True only once for each message."""
+        """Return True if the cost of a message was recorded, only once for each message."""
         with self._lock:
-            return self._recorded.pop(message_id or "", self) is None
+            # `self` stands for an id that is missing; the value of the others is None.
+            return self._message_ids.pop(message_id or "", self) is None
 
     def _settle(self, number: int, actual: Spent) -> bool:
         """End a reservation; False if it had ended before."""
         with self._lock:
             if number not in self._open:
                 return False
-            spent = self._spent_now()
+            total = self._spent_now()
             del self._open[number]
             if not self._open:  # the last running call: its time is spent now
-                self._spent = spent
-            self._spent += _without_seconds(actual)
+                self._total = total
+            self._total += _without_seconds(actual)
             return True
 
     def _account(self) -> Account:
-        spent = reduce(add, self._open.values(), self._spent_now())
-        return Account("ledger", self._limits, spent.as_record())
+        total = reduce(add, self._open.values(), self._spent_now())
+        return Account("ledger", self._limits, total.as_record())
 
     def _spent_now(self) -> Spent:
         if not self._open:
-            return self._spent
-        return self._spent + Spent(seconds=monotonic() - self._since)
+            return self._total
+        return self._total + Spent(seconds=monotonic() - self._since)
 
 
 def _without_seconds(amount: Spent) -> Spent:
@@ -280,9 +282,9 @@ class LedgerHandler(BaseCallbackHandler):
         serialized: dict[str, Any],
         messages: list[list[Any]],
         *,
-        run_id: Any,
+        run_id: object,
         metadata: dict[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Look the price up before money is spent; UnknownPriceError if it has to be known."""
         params, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
@@ -291,21 +293,21 @@ class LedgerHandler(BaseCallbackHandler):
             self._prices.cost(model, usage_of(1, 1))
         self._calls[run_id] = model, messages
 
-    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Record the response; counts of tokens that the model does not report are estimated."""
-        asked, sent = self._calls.pop(run_id, (ModelName("", None), []))
+        model, messages = self._calls.pop(run_id, (ModelName("", None), []))
         count = count_tokens_approximately
-        for generation in (one for several in response.generations for one in several):
+        for generation in (item for several in response.generations for item in several):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             if isinstance(message, AIMessage):
                 usage = completed(
                     message.usage_metadata,
-                    lambda: sum(map(count, sent)),
+                    lambda: sum(map(count, messages)),
                     partial(count, [message]),
                 )
-                usd = self._prices.cost_of_response(message.response_metadata, asked, usage)
+                usd = self._prices.cost_of_response(message.response_metadata, model, usage)
                 self._ledger.record(amount_of(usage, usd), message.id)
 
-    def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
         """Forget a call that failed; it is not recorded."""
         self._calls.pop(run_id, None)

@@ -36,7 +36,7 @@ Record = dict[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What has been spent, or what something will cost.
+    """Amounts that have been spent, or that something will cost.
 
     Args:
         usd: US dollars.
@@ -64,15 +64,15 @@ class Spent:
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give back what was spent.
         # Each call adds several amounts up, so plain comparisons recognize the valid ones.
-        read, written, turns, calls = (
+        input_tokens, output_tokens, turns, calls = (
             self.input_tokens,
             self.output_tokens,
             self.turns,
             self.tool_calls,
         )
         are_counts = (
-            type(read) is type(written) is type(turns) is type(calls) is int
-            and read >= 0 <= written
+            type(input_tokens) is type(output_tokens) is type(turns) is type(calls) is int
+            and input_tokens >= 0 <= output_tokens
             and turns >= 0 <= calls
         )
         usd, seconds = self.usd, self.seconds
@@ -97,7 +97,7 @@ class Spent:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Spent:
-        """What a record in the state says was spent; its other keys are ignored."""
+        """Read what was spent from a record in the state; its other keys are ignored."""
         return cls(**{name: record[name] for name in cls.__slots__ if name in record})
 
     def as_record(self) -> Record:
@@ -152,8 +152,10 @@ class Limits:
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
         """These limits, raised by `extra`; amounts without a limit stay without one."""
-        given = self.amounts
-        more: Any = {n: given[n] + amount for n, amount in extra.items() if amount and n in given}
+        amounts = self.amounts
+        more: Any = {
+            n: amounts[n] + amount for n, amount in extra.items() if amount and n in amounts
+        }
         return replace(self, **more) if more else self
 
 
@@ -174,26 +176,26 @@ class Account:
 
     @cached_property
     def used(self) -> Spent:
-        """What is spent."""
+        """Amounts that are spent."""
         return Spent.from_record(self.record)
 
     def amount(self, name: str) -> float:
-        """How much of one limit is spent."""
+        """Amount of one limit that is spent."""
         if name == "total_tokens":
             return self.used.total_tokens
         return self.record.get(name, 0)
 
     def shortfall(self, need: Spent, keep: Spent = NOTHING) -> dict[str, float]:
         """By how much each limit would be exceeded; empty if the need fits, with `keep` left."""
-        exceeded: dict[str, float] = {}
+        shortfalls: dict[str, float] = {}
         for name, limit in self.limits.amounts.items():
             more = getattr(need, name) + getattr(keep, name)
             over = self.amount(name) + more - limit
             if name == "seconds" and over >= 0:  # every call takes time
-                exceeded[name] = over
+                shortfalls[name] = over
             if name != "seconds" and more and over > (_ROUNDING if name == "usd" else 0):
-                exceeded[name] = over
-        return exceeded
+                shortfalls[name] = over
+        return shortfalls
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """The largest used share of these amounts, 1 for all of it."""
@@ -201,14 +203,14 @@ class Account:
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""
-        given = self.limits.amounts.items()
-        return {n: self.amount(n) / limit if limit else 1.0 for n, limit in given if n in names}
+        limits = self.limits.amounts.items()
+        return {n: self.amount(n) / limit if limit else 1.0 for n, limit in limits if n in names}
 
     def describe(self, name: str) -> str:
-        """What is spent of one limit: "0.4 of 0.5 USD in this run"."""
-        used, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
+        """Describe what is spent of one limit: "0.4 of 0.5 USD in this run"."""
+        amount, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
         where = "in the shared budget" if self.scope == "ledger" else f"in this {self.scope}"
-        return f"{used} of {limit} {_UNITS[name]} {where}"
+        return f"{amount} of {limit} {_UNITS[name]} {where}"
 
 
 def format_amount(amount: float) -> str:

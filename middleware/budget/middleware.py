@@ -215,7 +215,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
-        update: dict[str, Any] = {
+        update: dict[str, object] = {
             "budget_clock": (self.name, monotonic()),
             "budget_run": {self.name: None},
         }
@@ -238,6 +238,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         if "over" not in run_record(self.name, state):
             return None
         message = state["messages"][-1]
+        # The run has its last message, and a hook sent it back all the same.
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
         over = self._over(CallAccounting(self.name, state))
@@ -250,7 +251,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
         plan = Plan(self._settings, request, accounting)
@@ -260,34 +261,35 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             if self.exit_behavior == "error":
                 raise call
             if self.exit_behavior != "ask" or not self._ask_to_raise(accounting, call):
-                ended = ModelResponse([final_message(call.explanation, source="budget")])
+                last_response = ModelResponse([final_message(call.explanation, source="budget")])
                 return ExtendedModelResponse(
-                    ended, Command(update=accounting.model_update({"over": 1}))
+                    last_response, Command(update=accounting.model_update({"over": 1}))
                 )
         with call.reservation as reservation:
             began = monotonic()
-            sent = call.request
+            model_request = call.request
             if call.refused:
-                sent = final_request(sent, call.refused.explanation)
-            response: ModelResponse[Any] | None = None
+                model_request = final_request(model_request, call.refused.explanation)
+            response: ModelResponse | None = None
             try:
-                response = yield sent
+                response = yield model_request
                 assert response is not None
-                spent = plan.spent_on(call.request.model, response.result)
+                costs = plan.spent_on(call.request.model, response.result)
             except BaseException as error:
+                # A call that may have run has cost something: at least what was reserved for it.
                 if response is not None or outcome_unknown(error):
                     reservation.commit(reservation.least)
-                    accounting.model_update(reservation.least.as_record(), ended=False)
+                    accounting.model_update(reservation.least.as_record(), is_end=False)
                 raise
             if self._settings.ledger is not NO_LEDGER:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
-                recorded = [self._settings.ledger.take_recorded(id_) for id_ in ids]
+                in_ledger = [self._settings.ledger.take_recorded(id_) for id_ in ids]
                 # The handler of the ledger may have recorded the tokens and dollars already.
-                unrecorded = {"turns": spent.get("turns", 0)} if any(recorded) else spent
-                reservation.commit(Spent.from_record(unrecorded))
+                ledger_amounts = {"turns": costs.get("turns", 0)} if any(in_ledger) else costs
+                reservation.commit(Spent.from_record(ledger_amounts))
         now = monotonic()
         amounts = {
-            **spent,
+            **costs,
             "slowest": now - began,
             "warned": call.warned,
             "over": int(call.refused is not None),
@@ -316,17 +318,20 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         except BudgetExceededError as error:
             accounting.add({"refused": 1})
             # It may have run: this may be the second attempt of a retry further out.
-            refused = f"Error: the budget refused this call of {call['name']}"
-            text = f"{refused}: {error.explanation}. Go on without it."
+            refusal = f"Error: the budget refused this call of {call['name']}"
+            text = f"{refusal}: {error.explanation}. Go on without it."
             return [error_result(call, text), Command(update=accounting.update())]
         with reserved as reservation:
             try:
                 result = yield request
             except BaseException as error:
                 if outcome_unknown(error):
-                    lost = self._updates.missing(request.runtime, accounting.run)
-                    lost = add_records(lost, _ONE_TOOL_CALL.as_record())
-                    self._updates.keep(request.runtime, accounting.run, lost, ended=False)
+                    # A cancelled task writes nothing, so what it spent is kept outside the state.
+                    missing_record = self._updates.missing(request.runtime, accounting.run)
+                    missing_record = add_records(missing_record, _ONE_TOOL_CALL.as_record())
+                    self._updates.keep(
+                        request.runtime, accounting.run, missing_record, is_end=False
+                    )
                 elif isinstance(error, Exception):
                     reservation.commit(_ONE_TOOL_CALL)  # it ran
                 raise
@@ -344,26 +349,26 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         amounts = ", ".join(a.describe(name) for a in accounts for name in a.limits.given())
         return final_message(f"{_OVER}: {amounts}", source="budget")
 
-    def _ask_to_raise(self, accounting: CallAccounting, refused: BudgetExceededError) -> bool:
+    def _ask_to_raise(self, accounting: CallAccounting, error: BudgetExceededError) -> bool:
         """Interrupt to ask for higher limits; whether they were raised."""
-        needed: dict[str, float] = {}
-        for missing in refused.reached.values():
+        least: dict[str, float] = {}
+        for missing in error.reached.values():
             for name, amount in missing.items():
-                needed[name] = max(needed.get(name, amount), amount)
+                least[name] = max(least.get(name, amount), amount)
         request = BudgetRequest(
-            reason=f"{refused.explanation}.",
+            reason=f"{error.explanation}.",
             spent={
                 account.scope: {n: getattr(account.used, n) for n in account.limits.given()}
-                for account in refused.accounts
+                for account in error.accounts
             },
-            limits={account.scope: account.limits.given() for account in refused.accounts},
-            needed=needed,
+            limits={account.scope: account.limits.given() for account in error.accounts},
+            needed=least,
         )
-        schema = Annotated[BudgetResponse, AfterValidator(partial(_checked_answer, needed))]
+        schema = Annotated[BudgetResponse, AfterValidator(partial(_checked_answer, least))]
         answer = ask(request, schema, title="BudgetResponse")
         if answer["type"] == "stop":
             return False
-        for scope, missing in refused.reached.items():
+        for scope, missing in error.reached.items():
             extra = {name: _in_unit(name, answer["extra"][name]) for name in missing}
             if scope == "ledger":
                 self._settings.ledger.raise_limits(extra)
@@ -409,6 +414,7 @@ class Plan:
                 models = []
             models.append(settings.cheaper)
         refusals = []
+        # An ordinary call of the cheaper model comes before a last answer of the agent's own.
         for last in (False, True) if settings.exit_behavior == "answer" else (False,):
             for model in models:
                 reserved = self._reserve(model, accounts, last=last)
@@ -423,19 +429,19 @@ class Plan:
                 marks = [mark for mark in settings.warn_at if share >= mark]
                 if not marks or marks[-1] <= self._accounting.run.get("warned", 0):
                     return Call(request, reserved)
-                used = " and ".join(
+                text = " and ".join(
                     account.describe(name)
                     for account in accounts
                     for name, share in account.shares().items()
                     if share >= marks[0]
                 )
-                messages = [*request.messages, HumanMessage(_WARNING.format(used=used))]
+                messages = [*request.messages, HumanMessage(_WARNING.format(used=text))]
                 return Call(request.override(messages=messages), reserved, marks[-1])
         return refusals[0]
 
-    def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Record:
+    def spent_on(self, model: object, result: Sequence[BaseMessage]) -> Record:
         """The cost of a response: as the model reports it, by estimate where it reports none."""
-        spent: Record = {}
+        record: Record = {}
         settings = self._settings
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
@@ -449,20 +455,20 @@ class Plan:
                 "output_tokens": usage["output_tokens"],
             }
             if settings.records_usd:
-                asked = name_of(model, self._request.model_settings)
+                model_name = name_of(model, self._request.model_settings)
                 amounts["usd"] = settings.prices.cost_of_response(
-                    message.response_metadata, asked, usage
+                    message.response_metadata, model_name, usage
                 )
-            spent = add_records(spent, amounts) if spent else amounts
-        return spent
+            record = add_records(record, amounts) if record else amounts
+        return record
 
     def accounts(self) -> tuple[Account, ...]:
         """The limits of the run, the thread and the ledger, with what is spent up to now."""
-        own = self._accounting.accounts(self._settings.run, self._settings.thread)
-        return (*own, self._settings.ledger.account())
+        accounts = self._accounting.accounts(self._settings.run, self._settings.thread)
+        return (*accounts, self._settings.ledger.account())
 
     def _reserve(
-        self, model: Any, accounts: tuple[Account, ...], *, last: bool
+        self, model: object, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
         """Reserve the least cost of a call, if it fits with what must be left after it."""
         of_run, of_thread, of_ledger = accounts
@@ -480,7 +486,7 @@ class Plan:
                 return BudgetExceededError((of_run, of_thread, of_ledger), least + keep)
             size = self._counted_input_size
 
-    def _needs(self, model: Any, size: int, last: bool) -> tuple[Spent, Spent]:
+    def _needs(self, model: object, size: int, last: bool) -> tuple[Spent, Spent]:
         """The least cost of a call, and what must be left after it: a tool call, a last answer."""
         run, counts_tokens = self._accounting.run, self._settings.counts_tokens
         least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
@@ -506,7 +512,7 @@ class Plan:
         answer = answer or max(self._count([message]), 1)
         return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
 
-    def _request_to(self, model: Any, *, last: bool) -> ModelRequest[Any]:
+    def _request_to(self, model: object, *, last: bool) -> ModelRequest[Any]:
         """The request to a model; with `cap_output`, its answer is limited to what is left."""
         request = self._request
         if model is not request.model:
@@ -519,25 +525,28 @@ class Plan:
             # Over many tokens, because a price function may round.
             price = (self._cost(model, size, 1001).usd - self._cost(model, size, 1).usd) / 1000
         least, keep = self._needs(model, size, last)
-        *own, ledger = self.accounts()
-        left = [_output_tokens_left(account, least + keep, price) for account in own]
+        *accounts, ledger = self.accounts()
+        left = [_output_tokens_left(account, least + keep, price) for account in accounts]
         # The least cost is already reserved in the ledger.
         left.append(_output_tokens_left(ledger, keep, price))
-        known = [1 + int(count + _ROUNDING) for count in left if count is not None]
-        if not known:
+        token_limits = [1 + int(count + _ROUNDING) for count in left if count is not None]
+        if not token_limits:
             return request
-        asked = request.model_settings.get("max_tokens", min(known))
+        max_tokens = request.model_settings.get("max_tokens", min(token_limits))
         return request.override(
-            model_settings={**request.model_settings, "max_tokens": max(min(asked, *known), 1)}
+            model_settings={
+                **request.model_settings,
+                "max_tokens": max(min(max_tokens, *token_limits), 1),
+            }
         )
 
-    def _cost(self, model: Any, read: int, written: int) -> Spent:
-        """What a call costs that reads and writes so many tokens."""
+    def _cost(self, model: object, input_tokens: int, output_tokens: int) -> Spent:
+        """Cost of a call that reads and writes so many tokens."""
         usd = 0.0
         if self._settings.limits_usd:
-            asked = name_of(model, self._request.model_settings)
-            usd = self._settings.prices.cost(asked, usage_of(read, written))
-        return Spent(turns=1, input_tokens=read, output_tokens=written, usd=usd)
+            model_name = name_of(model, self._request.model_settings)
+            usd = self._settings.prices.cost(model_name, usage_of(input_tokens, output_tokens))
+        return Spent(turns=1, input_tokens=input_tokens, output_tokens=output_tokens, usd=usd)
 
     @cached_property
     def _last(self) -> tuple[AIMessage | None, int]:
@@ -550,8 +559,8 @@ class Plan:
         """Tokens the model will read."""
         # The usage of the last answer covers everything before it: only what came since is counted.
         message, since = self._last
-        known = tokens(message.usage_metadata or {}, "total_tokens") if message else 0
-        return known + since if known else self._counted_input_size
+        counted = tokens(message.usage_metadata or {}, "total_tokens") if message else 0
+        return counted + since if counted else self._counted_input_size
 
     @cached_property
     def _counted_input_size(self) -> int:
@@ -559,29 +568,29 @@ class Plan:
 
 
 def _output_tokens_left(account: Account, need: Spent, price: float) -> float | None:
-    """How many more output tokens fit into an account; None if it does not limit them."""
-    limits, used = account.limits.given(), account.used + need
+    """Count the output tokens that still fit into an account; None if it does not limit them."""
+    limits, total = account.limits.given(), account.used + need
     left = [
-        limits[name] - getattr(used, name)
+        limits[name] - getattr(total, name)
         for name in ("output_tokens", "total_tokens")
         if name in limits
     ]
     if "usd" in limits and price:
-        left.append((limits["usd"] - used.usd) / price)
+        left.append((limits["usd"] - total.usd) / price)
     return max(min(left), 0) if left else None
 
 
-def _checked_answer(needed: Mapping[str, float], response: Any) -> Any:
+def _checked_answer(minimum: Mapping[str, float], response: Any) -> object:
     """The answer to a BudgetRequest, if it raises every limit that is used up and no other."""
     if response["type"] == "stop":
         return response
     extra: Mapping[str, float] = response["extra"]
-    if unknown := extra.keys() - needed.keys():
+    if unknown_names := extra.keys() - minimum.keys():
         raise ValueError(
-            f"extra has {', '.join(sorted(unknown))}, of which no limit is used up. Pass "
-            f"{', '.join(needed)}."
+            f"extra has {', '.join(sorted(unknown_names))}, of which no limit is used up. Pass "
+            f"{', '.join(minimum)}."
         )
-    for name, least in needed.items():
+    for name, least in minimum.items():
         if name not in extra or extra[name] < least:
             raise ValueError(
                 f"extra[{name!r}] must be at least {least!r}, got {extra.get(name)!r}."

@@ -56,12 +56,12 @@ class Price:
     def of(self, usage: Mapping[str, Any]) -> float:
         """The cost of a usage, in US dollars."""
         details = usage.get("input_token_details") or {}
-        read, written = tokens(details, "cache_read"), _cache_writes(details)
-        uncached = max(tokens(usage, "input_tokens") - read - written, 0)
+        cache_reads, cache_writes = tokens(details, "cache_read"), _cache_writes(details)
+        fresh_tokens = max(tokens(usage, "input_tokens") - cache_reads - cache_writes, 0)
         total = (
-            uncached * self.input
-            + read * (self.input if self.cache_read is None else self.cache_read)
-            + written * (self.input if self.cache_write is None else self.cache_write)
+            fresh_tokens * self.input
+            + cache_reads * (self.input if self.cache_read is None else self.cache_read)
+            + cache_writes * (self.input if self.cache_write is None else self.cache_write)
             + tokens(usage, "output_tokens") * self.output
         )
         return total / _PER_MILLION
@@ -73,7 +73,7 @@ def tokens(counts: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _cache_writes(details: Mapping[str, Any]) -> int:
+def _cache_writes(details: Mapping[str, object]) -> int:
     # Some models report tokens written to the cache by how long they are kept.
     by_lifetime = tokens(details, "ephemeral_5m_input_tokens") + tokens(details, _WRITTEN_FOR_1H)
     return max(tokens(details, "cache_creation"), by_lifetime)
@@ -118,20 +118,20 @@ class UnknownPriceError(TurnError, ValueError):
 class Prices:
     """Price list that turns usage into US dollars; prices that the user gives come first."""
 
-    def __init__(self, given: Mapping[str, Price] | PriceFunction | None, *, needed: bool) -> None:
-        is_list = isinstance(given, Mapping) and all(isinstance(p, Price) for p in given.values())
-        if given is not None and not callable(given) and not is_list:
+    def __init__(self, prices: Mapping[str, Price] | PriceFunction | None, *, needed: bool) -> None:
+        is_list = isinstance(prices, Mapping) and all(isinstance(p, Price) for p in prices.values())
+        if prices is not None and not callable(prices) and not is_list:
             raise TypeError(
-                f"prices must be a dict or a function, got {given!r}. Pass "
+                f"prices must be a dict or a function, got {prices!r}. Pass "
                 "prices={'model-name': Price(input=0.15, output=0.60)}, or a function of a "
                 "model's name and its usage."
             )
-        if needed and given is None and find_spec("genai_prices") is None:
+        if needed and prices is None and find_spec("genai_prices") is None:
             raise ImportError(
                 "A limit in USD needs the prices of models. Run pip install 'agent-factory[cost]', "
                 "or pass prices={'model-name': Price(input=0.15, output=0.60)}."
             )
-        self._given: Mapping[str, Price] | PriceFunction = {} if given is None else given
+        self._prices: Mapping[str, Price] | PriceFunction = {} if prices is None else prices
 
     def cost(self, model: ModelName, usage: UsageMetadata) -> float:
         """The cost of a usage in US dollars, or UnknownPriceError."""
@@ -141,22 +141,24 @@ class Prices:
         return cost
 
     def cost_of_response(
-        self, metadata: Mapping[str, Any], asked: ModelName, usage: UsageMetadata
+        self, metadata: Mapping[str, Any], requested_model: ModelName, usage: UsageMetadata
     ) -> float:
         """The cost by the model that the metadata names, or else the one asked; 0 if unknown."""
-        models = [asked]
+        models = [requested_model]
         name = metadata.get("model_name") or metadata.get("model")
         if isinstance(name, str):
-            models.insert(0, ModelName(name, metadata.get("model_provider") or asked.provider))
+            models.insert(
+                0, ModelName(name, metadata.get("model_provider") or requested_model.provider)
+            )
         costs = (self._known_cost(model, usage) for model in models if model.name)
         return next((cost for cost in costs if cost is not None), 0.0)
 
     def _known_cost(self, model: ModelName, usage: UsageMetadata) -> float | None:
-        if isinstance(self._given, Mapping):
-            price = self._given.get(model.name)
+        if isinstance(self._prices, Mapping):
+            price = self._prices.get(model.name)
             return price.of(usage) if price else _listed_cost(model, usage)
         try:
-            cost: Any = self._given(model.name, usage)
+            cost: object = self._prices(model.name, usage)
         except LookupError:
             return None
         if cost is None:
@@ -187,14 +189,14 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
         return None
     try:
         # A provider that the list lacks is not replaced by another: its prices differ.
-        provider, listed = snapshot.find_provider_model(model.name, None, model.provider, None)
+        provider, model_info = snapshot.find_provider_model(model.name, None, model.provider, None)
     except LookupError:
         return None
     from datetime import UTC, datetime
 
     from genai_prices import Usage
 
-    details: Mapping[str, Any] = usage.get("input_token_details") or {}
+    details: Mapping[str, object] = usage.get("input_token_details") or {}
     totals = {name: tokens(usage, name) for name in ("input_tokens", "output_tokens")}
     parts = {
         "cache_read_tokens": tokens(details, "cache_read"),
@@ -205,39 +207,45 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
     }
     now = datetime.now(tz=UTC)
     try:
-        cost = listed.calc_price(Usage(**totals, **parts), provider, genai_request_timestamp=now)
+        cost = model_info.calc_price(
+            Usage(**totals, **parts), provider, genai_request_timestamp=now
+        )
     except ValueError:  # The parts contradict the totals.
-        cost = listed.calc_price(Usage(**totals), provider, genai_request_timestamp=now)
+        cost = model_info.calc_price(Usage(**totals), provider, genai_request_timestamp=now)
     return float(cost.total_price)
 
 
-def name_of(model: Any, settings: Mapping[str, Any] | None = None) -> ModelName:
+def name_of(model: object, settings: Mapping[str, object] | None = None) -> ModelName:
     """The name that a chat model reports, or that settings of the call choose; else its class."""
     while hasattr(model, "bound"):
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}
         model = model.bound
-    chosen = {"model": settings["model"]} if settings and "model" in settings else {}
-    params = model_params(model, **chosen)
+    model_option = {"model": settings["model"]} if settings and "model" in settings else {}
+    params = model_params(model, **model_option)
     return ModelName(params.get("ls_model_name") or type(model).__name__, params.get("ls_provider"))
 
 
-def usage_of(read: int, written: int) -> UsageMetadata:
+def usage_of(input_tokens: int, output_tokens: int) -> UsageMetadata:
     """The usage of a call that reads and writes so many tokens."""
-    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    return UsageMetadata(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
+    )
 
 
 def completed(
-    usage: UsageMetadata | None, read: Callable[[], int], written: Callable[[], int]
+    usage: UsageMetadata | None, count_input: Callable[[], int], count_output: Callable[[], int]
 ) -> UsageMetadata:
     """The usage that a model reports; counts that it lacks are estimated and are at least 1."""
-    known: Any = usage or {}
-    input_tokens = tokens(known, "input_tokens") or max(read(), 1)
-    output_tokens = tokens(known, "output_tokens") or max(written(), 1)
-    complete: UsageMetadata = {**known, **usage_of(input_tokens, output_tokens)}
+    fields: Any = usage or {}
+    input_tokens = tokens(fields, "input_tokens") or max(count_input(), 1)
+    output_tokens = tokens(fields, "output_tokens") or max(count_output(), 1)
+    complete: UsageMetadata = {**fields, **usage_of(input_tokens, output_tokens)}
     return complete
 
 
 def amount_of(usage: UsageMetadata, usd: float) -> Spent:
-    """What a usage adds to a budget."""
-    read, written = tokens(usage, "input_tokens"), tokens(usage, "output_tokens")
-    return Spent(input_tokens=read, output_tokens=written, usd=usd)
+    """Amounts that a usage adds to a budget."""
+    input_tokens, output_tokens = tokens(usage, "input_tokens"), tokens(usage, "output_tokens")
+    return Spent(input_tokens=input_tokens, output_tokens=output_tokens, usd=usd)

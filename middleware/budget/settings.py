@@ -22,7 +22,7 @@ NO_LEDGER = NoLedger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a budget limits, and what it does close to a limit and at it."""
+    """Limits of a budget, and its behavior close to a limit and at it."""
 
     run: Limits
     thread: Limits
@@ -46,7 +46,7 @@ def checked_settings(
     thread: Limits | None,
     ledger: Ledger | None,
     warn_at: float | Sequence[float] | None,
-    cheaper: Any,
+    cheaper: object,
     cheaper_at: float,
     exit_behavior: str,
     prices: Mapping[str, Price] | PriceFunction | None,
@@ -66,13 +66,13 @@ def checked_settings(
     check_token_counter(token_counter)
     check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
     run, thread = run or Limits(), thread or Limits()
-    limited = {*run.amounts, *thread.amounts, *(ledger.limited if ledger else ())}
-    if not limited and ledger is None:
+    amounts = {*run.amounts, *thread.amounts, *(ledger.limited if ledger else ())}
+    if not amounts and ledger is None:
         raise ValueError(
             "A budget needs a limit. Pass run=Limits(...), thread=Limits(...) or "
             "ledger=Ledger(Limits(...))."
         )
-    limits_usd, counts_tokens = "usd" in limited, not limited.isdisjoint(BOUGHT)
+    limits_usd, counts_tokens = "usd" in amounts, not amounts.isdisjoint(BOUGHT)
     known_prices = Prices(prices, needed=limits_usd)
     shares = warn_at if isinstance(warn_at, list | tuple) else [] if warn_at is None else [warn_at]
     marks = tuple(sorted(_share("warn_at", share) for share in shares))
@@ -90,7 +90,7 @@ def checked_settings(
         thread=thread,
         ledger=ledger or NO_LEDGER,
         limits_usd=limits_usd,
-        limits_tools=ledger is not None or not limited.isdisjoint(("tool_calls", "seconds")),
+        limits_tools=ledger is not None or not amounts.isdisjoint(("tool_calls", "seconds")),
         counts_tokens=counts_tokens,
         # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
         records_usd=limits_usd or ledger is not None or prices is not None,
@@ -116,7 +116,7 @@ def _checked_counter(token_counter: TokenCounter) -> TokenCounter:
     return count
 
 
-def _check_type(name: str, value: Any, kind: type) -> None:
+def _check_type(name: str, value: object, kind: type) -> None:
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r}.")
 

@@ -68,7 +68,7 @@ call. Records of other middleware may be older, because a jump can pass their `b
 """
 
 
-class BudgetState(AgentState[Any]):
+class BudgetState(AgentState):
     """State of an agent with a budget.
 
     Attributes:
@@ -107,28 +107,29 @@ class LastUpdates:
     def __init__(self) -> None:
         self._updates: dict[str | None, tuple[Record, Record, bool]] = {}
 
-    def keep(self, runtime: Any, before: Record, added: Record, *, ended: bool) -> None:
-        """Keep what a node adds to the record that it found; `ended` unless it was cancelled."""
+    def keep(self, runtime: Any, before: Record, update: Record, *, is_end: bool) -> None:
+        """Keep what a node adds to the record that it found; `is_end` unless it was cancelled."""
         info = getattr(runtime, "execution_info", None)
         if info is not None and info.thread_id is not None:
-            known = self._updates.pop(info.thread_id, None)
-            self._updates[info.thread_id] = before, added, ended
-            if known is None and len(self._updates) > self.MAX_THREADS:
+            # Removed first, so that the dict stays in the order of use and loses the oldest below.
+            previous = self._updates.pop(info.thread_id, None)
+            self._updates[info.thread_id] = before, update, is_end
+            if previous is None and len(self._updates) > self.MAX_THREADS:
                 del self._updates[next(iter(self._updates))]
 
-    def missing(self, runtime: Any, record: Record, *, new_run: bool = False) -> Record:
-        """What the record in the state lacks; a new run takes it, and it is forgotten."""
+    def missing(self, runtime: object, record: Record, *, new_run: bool = False) -> Record:
+        """Return what the record in the state lacks; a new run takes it, and it is forgotten."""
         info = getattr(runtime, "execution_info", None)
         thread = info.thread_id if info else None
-        before, added, ended = self._updates.get(thread, ({}, {}, True))
+        before, update, is_end = self._updates.get(thread, ({}, {}, True))
         if new_run:
             self._updates.pop(thread, None)
         # A node that ended is not missing in the same run: it is done again after time travel.
-        return added if before == record and (new_run or not ended) else {}
+        return update if before == record and (new_run or not is_end) else {}
 
 
 def run_record(name: str, state: Mapping[str, Any]) -> Record:
-    """What the state says a BudgetMiddleware has spent in this run."""
+    """Record in the state of what a BudgetMiddleware has spent in this run."""
     records: dict[str, Record] | None = state.get("budget_run")
     return records[name] if records and name in records else {}
 
@@ -139,7 +140,7 @@ def _node_entries(task: object) -> dict[str, _Entry]:
 
 
 class CallAccounting:
-    """What one BudgetMiddleware knows and adds during one call of a model or a tool."""
+    """Accounts of one BudgetMiddleware during one call of a model or a tool."""
 
     def __init__(
         self,
@@ -170,6 +171,7 @@ class CallAccounting:
             starter, clock = clock
             if starter == name:
                 self._has_run_clock = True
+                # This clock is written once a run; the recorded seconds say how far it has come.
                 clock += self.run.get("seconds", 0)
         if name in entries:
             clock = entries[name][1]
@@ -193,18 +195,18 @@ class CallAccounting:
         return _account("run", run, of_run), _account("thread", thread, of_thread)
 
     def is_far_from(self, run: Limits, thread: Limits, share: float) -> bool:
-        """Whether only turns and tool calls are limited, and two more stay below a share of them.
+        """Return True if only turns and tool calls are limited, and two more stay below a share.
 
         It looks at no clock and makes no estimates.
         """
-        limited = [(run, self.run)]
+        scopes = [(run, self.run)]
         if thread.amounts:
-            limited.append((thread, add_records(self._thread, self.run)))
-        for limits, spent in limited:
+            scopes.append((thread, add_records(self._thread, self.run)))
+        for limits, record in scopes:
             for name, limit in limits.amounts.items():
                 if name not in ("turns", "tool_calls") or not limit:
                     return False
-                if (spent.get(name, 0) + 2) / limit >= share:
+                if (record.get(name, 0) + 2) / limit >= share:
                     return False
         return True
 
@@ -217,32 +219,33 @@ class CallAccounting:
         return {"budget_run": {self._name: self.added}}
 
     def model_update(
-        self, amounts: Mapping[str, float], *, now: float | None = None, ended: bool = True
-    ) -> dict[str, Any]:
+        self, amounts: Mapping[str, float], *, now: float | None = None, is_end: bool = True
+    ) -> dict[str, object]:
         """The state update of a model's node: adds some amounts, and the time up to now.
 
-        A call that raised has not `ended`: its node may write nothing.
+        `is_end` is false for a call that raised: its node may write nothing.
         """
         now = monotonic() if now is None else now
         self.added = add_records(self.added, {**amounts, "seconds": now - self._since})
         self._since = now
         if self._task is not None:
+            # A new dict, because a copy of the context shares the old one.
             entries = {**_node_entries(self._task), self._name: (self.added, now)}
             _NODE.set((self._task, entries))
         if self._updates is not None:
-            self._updates.keep(self._runtime, self._before, self.added, ended=ended)
-        update: dict[str, Any] = {"budget_run": {self._name: self.added}}
+            self._updates.keep(self._runtime, self._before, self.added, is_end=is_end)
+        update: dict[str, object] = {"budget_run": {self._name: self.added}}
         if not self._has_run_clock:
             update["budget_clock"] = now
         return update
 
-    def tool_update(self) -> dict[str, Any]:
+    def tool_update(self) -> dict[str, object]:
         """The state update of a tool; it starts the clock if a resumed run has none yet."""
         return self.update() if self._is_timed else {**self.update(), "budget_clock": self._since}
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:
-    if given := limits.amounts:
-        extra = {n: more for n in given if (more := record.get(extra_key(scope, n)))}
+    if amounts := limits.amounts:
+        extra = {n: more for n in amounts if (more := record.get(extra_key(scope, n)))}
         limits = limits.raised(extra) if extra else limits
     return Account(scope, limits, record)

@@ -120,20 +120,20 @@ class Grep:
         # A record is a path that ends at a NUL and, in other modes, a text that ends at a newline.
         ends = [b"\0"] if mode == "files_with_matches" else [b"\0", b"\n"]
         previous: Parts = ()
-        wanted = False
+        is_in_scope = False
         with _start_process(command, deadline, cwd=folder, stdin=subprocess.DEVNULL) as process:
             for path, *rest in _read_records(process.stdout, ends):
                 parts = (*scope.start, *os.fsdecode(path).split("/")[1:])
                 if previous != parts:
                     previous = parts
-                    wanted = (
+                    is_in_scope = (
                         scope.contains(parts)
                         and self._tree.read(parts, self._max_bytes) is not None
                     )
-                if wanted and mode == "content":
+                if is_in_scope and mode == "content":
                     number, _, line = rest[0].partition(b":")
                     yield Match(parts, int(number), _format_line(line))
-                elif wanted:
+                elif is_in_scope:
                     yield Match(parts, int(rest[0]) if rest else 0)
             deadline.check()
 

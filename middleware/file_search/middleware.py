@@ -57,7 +57,7 @@ class GrepArguments(BaseModel):
     output_mode: Mode = Field("files_with_matches", description="What to return.")
 
 
-class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
     """Gives the model `glob_search` and `grep_search` over the files of one folder.
 
     Paths begin at the folder, which is "/" for the model. `..` is rejected, `~` is a name like any
@@ -178,14 +178,14 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         start = self._resolve(path, "folder", "file")
         deadline = Deadline(monotonic() + self.timeout)
         if self._tree.kind(start) == "file":
-            found = self._grep.search_files(pattern, [start], output_mode, deadline)
+            search = self._grep.search_files(pattern, [start], output_mode, deadline)
         else:
             glob = include or "*"
             scope = Scope(glob if "/" in glob else f"**/{glob}", start)
-            found = self._grep.search(pattern, scope, output_mode, deadline)
+            search = self._grep.search(pattern, scope, output_mode, deadline)
         lines = []
-        with closing(found):  # ends the process that searches
-            matches = _Results(found)
+        with closing(search):  # ends the process that searches
+            matches = _Results(search)
             for match in islice(matches, MAX_RESULTS + 1):
                 line = format_path(match.parts)
                 if output_mode != "files_with_matches":

@@ -149,32 +149,32 @@ class Scope:
 
     def _skip_double_stars(self, positions: Iterable[int]) -> States:
         """Add the positions after each `**`, because it may stand for no folder at all."""
-        found = set()
+        reachable = set()
         for position in positions:
-            while position not in found:
-                found.add(position)
+            while position not in reachable:
+                reachable.add(position)
                 if self._parts[position] is None:
                     position += 1
-        return frozenset(found)
+        return frozenset(reachable)
 
 
 def _expand_braces(pattern: str) -> list[str]:
     """The patterns that braces stand for; braces without a partner or a comma are literal."""
-    expanded: list[str] = []
+    patterns: list[str] = []
     todo = [pattern]
     while todo:
         alternative = todo.pop()
-        found = _INNERMOST_BRACES.search(alternative)
-        if found is None:
-            expanded.append(alternative)
+        braces = _INNERMOST_BRACES.search(alternative)
+        if braces is None:
+            patterns.append(alternative)
         else:
-            before, after = alternative[: found.start()], alternative[found.end() :]
-            todo += [f"{before}{choice}{after}" for choice in found[1].split(",")]
-        if len(expanded) + len(todo) > _MAX_ALTERNATIVES:
+            before, after = alternative[: braces.start()], alternative[braces.end() :]
+            todo += [f"{before}{choice}{after}" for choice in braces[1].split(",")]
+        if len(patterns) + len(todo) > _MAX_ALTERNATIVES:
             raise ValueError(
                 f"the braces of the glob pattern stand for more than {_MAX_ALTERNATIVES} patterns."
             )
-    return expanded
+    return patterns
 
 
 class Tree:
@@ -208,9 +208,13 @@ class Tree:
                 yield current
                 continue
             folder, states = current
-            found: dict[str, _Entry] = {}
+            entries: dict[str, _Entry] = {}
             # The folder may be gone or unreadable; the entries found so far count.
-            with suppress(OSError), self._open_folder(folder) as opened, os.scandir(opened) as scan:
+            with (
+                suppress(OSError),
+                self._open_folder(folder) as descriptor,
+                os.scandir(descriptor) as scan,
+            ):
                 for entry in scan:
                     deadline.check()
                     after = scope.step(states, entry.name)
@@ -219,11 +223,11 @@ class Tree:
                     path = (*folder, entry.name)
                     with suppress(OSError):  # the entry has just vanished
                         if entry.is_dir(follow_symlinks=False):
-                            found[entry.name] = (path, after)
+                            entries[entry.name] = (path, after)
                         elif scope.accepts(after) and entry.is_file(follow_symlinks=False):
                             changed = entry.stat(follow_symlinks=False).st_mtime_ns
-                            found[entry.name] = File(path, changed)
-            todo += [found[name] for name in sorted(found, key=os.fsencode, reverse=True)]
+                            entries[entry.name] = File(path, changed)
+            todo += [entries[name] for name in sorted(entries, key=os.fsencode, reverse=True)]
 
     def read(self, parts: Parts, max_bytes: int) -> bytes | None:
         """Return the content of a text file; None if it is missing, too large or has a NUL byte."""

@@ -77,7 +77,7 @@ class Effect:
 
     @property
     def is_done(self) -> bool:
-        """Whether the result is known."""
+        """True if the result is known."""
         return self.result_data is not None
 
     @property
@@ -87,7 +87,7 @@ class Effect:
 
     @property
     def failed(self) -> bool:
-        """Whether the result is an error that the tool, or a layer inside, returned."""
+        """True if the result is an error that the tool, or a layer inside, returned."""
         result = self.result
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, ToolMessage) and part.status == "error" for part in parts)
@@ -99,7 +99,7 @@ class Effect:
 
     @property
     def is_undo(self) -> bool:
-        """Whether it is the record of a compensation."""
+        """True if it is the record of a compensation."""
         return self.key.endswith(_UNDO)
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Effect:
 
 
 class EffectStore(Protocol):
-    """Where effects are recorded: one record for each key, durable when a method returns.
+    """Store of effects: one record for each key, durable when a method returns.
 
     In async runs the methods are called in threads. To refuse the start of a tool, `begin` raises:
     an AgentFactoryError passes the built-in layers unchanged, and a BaseException that is not an
@@ -131,7 +131,7 @@ class EffectStore(Protocol):
 
 
 class Recording(NamedTuple):
-    """Where the effects of a run are recorded; `run` is None if each thread names its own."""
+    """Store for the effects of a run; `run` is None if each thread names its own."""
 
     store: EffectStore
     run: str | None
@@ -141,7 +141,7 @@ _recording: ContextVar[Recording | None] = ContextVar("effects_of_run", default=
 
 
 def current_recording() -> Recording | None:
-    """What `effects_of_run` has announced in this context."""
+    """Recording that `effects_of_run` has announced in this context."""
     return _recording.get()
 
 
@@ -168,14 +168,14 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
         _recording.reset(token)
 
 
-def check_released(earlier: Effect, released: str) -> None:
+def check_released(earlier: Effect, attempt: str) -> None:
     """Raise an EffectError if a store has kept a record that was released: it would be so again.
 
     Args:
         earlier: The record that the store returned.
         released: The attempt whose record was released last; empty for none.
     """
-    if earlier.attempt == released and not earlier.is_done:
+    if earlier.attempt == attempt and not earlier.is_done:
         raise EffectError(
             "the store of effects",
             f"has kept the record of {earlier}, which was released.",
@@ -183,7 +183,7 @@ def check_released(earlier: Effect, released: str) -> None:
         )
 
 
-def stored(operation: Callable[..., Any], *args: Any) -> Flow[Any]:
+def stored(operation: Callable[..., object], *args: object) -> Flow[Any]:
     """Call a method of a store; its failure is not one of the tool."""
     try:
         return (yield Invoke(Called(operation), args))

@@ -40,15 +40,15 @@ def idempotency_key(runtime: ToolRuntime[Any, Any]) -> str:
     return runtime.idempotency_key
 
 
-def run_id(thread: Any, state: Mapping[str, Any]) -> str:
+def run_id(thread: Any, state: Mapping[str, object]) -> str:
     """The name of a run of a thread that nobody has named."""
     return f"{thread}/{state.get('once_run') or ''}"
 
 
-def configurable_of(request: ToolCallRequest) -> Mapping[str, Any]:
+def configurable_of(request: ToolCallRequest) -> Mapping[str, object]:
     """The coordinates of the run that makes a call."""
     config: Any = getattr(request.runtime, "config", None) or {}
-    configurable: Mapping[str, Any] = config.get("configurable") or {}
+    configurable: Mapping[str, object] = config.get("configurable") or {}
     return configurable
 
 
@@ -68,7 +68,7 @@ def key_of(request: ToolCallRequest) -> str:
             message.id
             for message in reversed(request.state["messages"])
             if isinstance(message, AIMessage)
-            and any(made["id"] == call["id"] for made in message.tool_calls)
+            and any(earlier_call["id"] == call["id"] for earlier_call in message.tool_calls)
         ),
         None,
     )

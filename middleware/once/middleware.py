@@ -51,11 +51,11 @@ _FAILED: Final = (
     "Error: {unknown} Find out whether it was done before you make the call again, or say that it "
     "is uncertain."
 )
-_REJECTED: Final = "Error: {unknown} A person decided not to run it again."
+_REJECTION: Final = "Error: {unknown} A person decided not to run it again."
 _UNDONE: Final = "Error: {effect}, was done, and has been undone since."
 
 
-class OnceState(AgentState[Any]):
+class OnceState(AgentState):
     """State of agents whose effects can be undone.
 
     Attributes:
@@ -190,9 +190,9 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
         """Return the stored result, or run the tool and store its result."""
         call = request.tool_call
         policy = self.effects.get(call["name"], self.default)
-        announced = current_recording()
-        store = self.store or (announced and announced.store)
-        run = announced and announced.run
+        recording = current_recording()
+        store = self.store or (recording and recording.store)
+        run = recording and recording.run
         if run is None:
             run = run_id(configurable_of(request).get("thread_id"), request.state)
         if policy is None:
@@ -207,16 +207,16 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
                 "within `with effects_of_run(store):`.",
             )
         effect = Effect.start(key_of(request), run, call["name"], dump(call["args"]))
-        released = ""
+        attempt = ""
         while (earlier := (yield from stored(store.begin, effect))) is not None:
-            check_released(earlier, released)
+            check_released(earlier, attempt)
             if (result := (yield from self._settled(store, earlier, call, policy))) is not None:
                 return cast("Result", result)
             # Only this attempt: what another process has started since is asked about again.
             yield from stored(store.release, earlier)
-            released = earlier.attempt
-        own = {"idempotency_key": effect.key, "on_unknown": policy}
-        runtime = EffectRuntime(**{**vars(request.runtime), **own})
+            attempt = earlier.attempt
+        fields = {"idempotency_key": effect.key, "on_unknown": policy}
+        runtime = EffectRuntime(**{**vars(request.runtime), **fields})
         try:
             with effects_of_run(store, effect.run), FailureRecorder() as recorder:
                 result = yield replace(request, runtime=runtime)
@@ -248,15 +248,15 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
             if any(record.key == earlier.undo_key for record in records):
                 return error_result(call, _UNDONE.format(effect=earlier))
             return earlier.result
-        unknown = f"{earlier}, and its outcome is unknown: it may have been done."
+        problem = f"{earlier}, and its outcome is unknown: it may have been done."
         set_reason("the outcome of an earlier attempt is unknown")
         if policy == "fail":
-            return error_result(call, _FAILED.format(unknown=unknown))
+            return error_result(call, _FAILED.format(unknown=problem))
         if policy == "rerun":
             return None
-        decision = yield from decision_about(earlier, call, _QUESTION.format(unknown=unknown))
+        decision = yield from decision_about(earlier, call, _QUESTION.format(unknown=problem))
         if decision["type"] == "reject":
-            text = decision.get("message") or _REJECTED.format(unknown=unknown)
+            text = decision.get("message") or _REJECTION.format(unknown=problem)
             return error_result(call, text)
         if decision["type"] == "approve":
             return None

@@ -23,7 +23,7 @@ class Question(TypedDict):
 
 
 class Answer(TypedDict):
-    """What a person decides about an attempt."""
+    """Decision of a person about an attempt."""
 
     decision: Any
     attempt: str
@@ -42,7 +42,7 @@ def ask_person(question: Question) -> Answer:
 
 
 def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
-    """What a person decides about an attempt whose outcome is unknown."""
+    """Ask a person about an attempt whose outcome is unknown; return the decision."""
     request = ToolApprovalRequest(
         tool_call_id=call["id"],
         action_request=ActionRequest(
@@ -55,10 +55,10 @@ def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
             action_name=call["name"], allowed_decisions=["approve", "reject", "respond"]
         ),
     )
-    asked = Question(request=request, attempt=earlier.attempt)
+    question_state = Question(request=request, attempt=earlier.attempt)
     while True:
-        answered = yield Invoke(ask_person, asked)
-        if "__interrupt__" in answered:
+        answer = yield Invoke(ask_person, question_state)
+        if "__interrupt__" in answer:
             raise EffectError(
                 call["name"],
                 "cannot be asked about outside of an agent.",
@@ -66,5 +66,5 @@ def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
             )
         # In a task that is resumed, a graph that has ended returns its old state. The next one has
         # another namespace. So questions about earlier attempts are passed in their order.
-        if answered.get("attempt") == earlier.attempt:
-            return answered["decision"]
+        if answer.get("attempt") == earlier.attempt:
+            return answer["decision"]

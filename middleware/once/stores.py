@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import astuple, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from .effects import Effect
 
@@ -54,8 +53,8 @@ class InMemoryEffects:
             return [effect for effect in self._effects.values() if effect.run == run]
 
     def _is_current(self, effect: Effect) -> bool:
-        known = self._effects.get(effect.key)
-        return known is not None and known.attempt == effect.attempt
+        latest = self._effects.get(effect.key)
+        return latest is not None and latest.attempt == effect.attempt
 
 
 _TABLE = """
@@ -106,11 +105,12 @@ class SqliteEffects:
         """Insert a record if its key is new, or return the existing one."""
         while True:
             with self._lock, closing(self._execute(_INSERT, *astuple(effect))) as cursor:
+                # The count is 0 if the key exists: the statement does nothing then.
                 if cursor.rowcount == 1:
                     return None
             # Another process may release the record between the two statements.
-            if known := self._select("key = ?", effect.key):
-                return known[0]
+            if rows := self._select("key = ?", effect.key):
+                return rows[0]
 
     def finish(self, effect: Effect, result: bytes) -> None:
         """Store the result, if the record is still that of the same attempt."""
@@ -140,14 +140,18 @@ class SqliteEffects:
         with self._lock, closing(self._execute(query, value)) as rows:
             return [Effect(*row) for row in rows]
 
-    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+    def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         # A connection must not be used in a process that was forked after it was opened.
         if self._connection is None or self._process != os.getpid():
             self._process = os.getpid()
+            # Without an isolation level each statement commits by itself; sqlite3 would begin a
+            # transaction before each INSERT and leave it open.
             self._connection = sqlite3.connect(
                 self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
             )
+            # In this mode, readers in other processes do not block the one that writes.
             self._connection.execute("PRAGMA journal_mode = WAL")
+            # With NORMAL, the last commits in WAL mode may be lost at a power failure.
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_TABLE)
         return self._connection.execute(statement, values)

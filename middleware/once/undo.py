@@ -18,7 +18,7 @@ from .middleware import OnceMiddleware
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What became of the effects of a run, the newest first.
+    """Results of undoing the effects of a run, the newest first.
 
     Effects whose result is an error are left out.
 
@@ -77,8 +77,8 @@ async def aundo_effects(once: OnceMiddleware, run_or_state: str | StateSnapshot)
 
 
 def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undone]:
-    announced = current_recording()
-    store = once.store or (announced and announced.store)
+    recording = current_recording()
+    store = once.store or (recording and recording.store)
     if store is None:
         raise EffectError(
             once.name,
@@ -91,31 +91,31 @@ def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undon
         thread = (run_or_state.config.get("configurable") or {})["thread_id"]
         run_name = run_id(thread, run_or_state.values)
     undone: list[Effect] = []
-    unknown: list[Effect] = []
-    kept: list[Effect] = []
+    uncertain: list[Effect] = []
+    without_undo: list[Effect] = []
     records: Sequence[Effect] = yield from stored(store.of_run, run_name)
     for effect in reversed(records):
         if effect.is_undo or effect.failed:
             continue
         if not effect.is_done or effect.tool not in once.undo:
-            (kept if effect.is_done else unknown).append(effect)
+            (without_undo if effect.is_done else uncertain).append(effect)
             continue
-        own = Effect.start(effect.undo_key, effect.run, effect.tool, effect.args_data)
+        undo_effect = Effect.start(effect.undo_key, effect.run, effect.tool, effect.args_data)
         repeats = once.effects.get(effect.tool, once.default) == "rerun"
-        earlier: Effect | None = yield from stored(store.begin, own)
-        released = ""
+        earlier: Effect | None = yield from stored(store.begin, undo_effect)
+        attempt = ""
         while earlier is not None and not earlier.is_done and repeats:
-            check_released(earlier, released)
+            check_released(earlier, attempt)
             yield from stored(store.release, earlier)
-            released = earlier.attempt
-            earlier = yield from stored(store.begin, own)
+            attempt = earlier.attempt
+            earlier = yield from stored(store.begin, undo_effect)
         if earlier is None:
             try:
                 yield Invoke(Called(once.undo[effect.tool]), (effect,))
             except Exception as error:
                 if not outcome_unknown(error):
-                    yield from stored(store.release, own)
+                    yield from stored(store.release, undo_effect)
                 raise
-            yield from stored(store.finish, own, dump(None))
-        (undone if earlier is None or earlier.is_done else unknown).append(effect)
-    return Undone(tuple(undone), tuple(unknown), tuple(kept))
+            yield from stored(store.finish, undo_effect, dump(None))
+        (undone if earlier is None or earlier.is_done else uncertain).append(effect)
+    return Undone(tuple(undone), tuple(uncertain), tuple(without_undo))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -21,9 +22,11 @@ from langgraph.constants import TAG_NOSTREAM
 from .messages import AnswerStream, Guard
 
 Stop = list[str] | None
+RunManager = CallbackManagerForLLMRun | None
+AsyncRunManager = AsyncCallbackManagerForLLMRun | None
 """The words at which a model stops."""
 
-_UNOBSERVED: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
+_SILENT_CONFIG: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
 
 # What LangChain does around every model. It now does it around the wrapper.
 _COPIED_FIELDS = (
@@ -32,7 +35,7 @@ _COPIED_FIELDS = (
 )
 
 
-def guard_model(model: Any, guard: Guard) -> Any:
+def guard_model(model: object, guard: Guard) -> Any:
     """Wrap a model so that a guard redacts its answers; a model with this guard stays as it is."""
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": guard_model(model.bound, guard)})
@@ -45,8 +48,8 @@ def guard_model(model: Any, guard: Guard) -> Any:
         if inner.guard == guard:
             return model
         inner = inner.inner
-    chosen = model.model_fields_set if isinstance(model, BaseChatModel) else ()
-    fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in chosen}
+    names = model.model_fields_set if isinstance(model, BaseChatModel) else ()
+    fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in names}
     return GuardedChatModel(inner=model, guard=guard, **fields)
 
 
@@ -65,8 +68,8 @@ class GuardedChatModel(BaseChatModel):
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
         """Bind tools to the other model, and keep the guard."""
         bound = self.inner.bind_tools(tools, **kwargs)
-        guarded: Runnable[Any, AIMessage] = guard_model(bound, self.guard)
-        return guarded
+        model: Runnable[Any, AIMessage] = guard_model(bound, self.guard)
+        return model
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
         """Return the other model's own, without the guard: its result is parsed, not text."""
@@ -86,7 +89,7 @@ class GuardedChatModel(BaseChatModel):
 
     @property
     def _described(self) -> Any:
-        """Whatever describes the model to LangChain: another kind of model has no description."""
+        """Model that describes this one to LangChain: another kind of model has no description."""
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
     # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).
@@ -97,7 +100,9 @@ class GuardedChatModel(BaseChatModel):
         # Traces and events show the model that the user chose, not this wrapper.
         return dict(getattr(self.inner, "_serialized", None) or super()._serialized)
 
-    def _should_stream(self, *, async_api: bool, run_manager: Any = None, **kwargs: Any) -> bool:
+    def _should_stream(
+        self, *, async_api: bool, run_manager: RunManager | AsyncRunManager = None, **kwargs: Any
+    ) -> bool:
         # A model that does not stream answers with a message. As a chunk, arguments that were cut
         # off would turn into a valid call, because LangChain completes the JSON of chunks.
         return isinstance(self.inner, BaseChatModel) and self.inner._should_stream(
@@ -105,7 +110,7 @@ class GuardedChatModel(BaseChatModel):
         )
 
     def _should_use_protocol_streaming(
-        self, *, async_api: bool, run_manager: Any = None, **kwargs: Any
+        self, *, async_api: bool, run_manager: RunManager | AsyncRunManager = None, **kwargs: Any
     ) -> bool:
         return super()._should_use_protocol_streaming(
             async_api=async_api, run_manager=run_manager, **kwargs
@@ -127,21 +132,29 @@ class GuardedChatModel(BaseChatModel):
         return self._described._get_ls_params(stop=stop, **kwargs)
 
     def _generate(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: RunManager = None,
+        **kwargs: Any,
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
             return self._redact(self.inner._generate(messages, stop=stop, **kwargs))
         kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
-        answer = self.inner.invoke(messages, _UNOBSERVED, **kwargs)
+        answer = self.inner.invoke(messages, _SILENT_CONFIG, **kwargs)
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     async def _agenerate(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
             return self._redact(await self.inner._agenerate(messages, stop=stop, **kwargs))
         kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
-        answer = await self.inner.ainvoke(messages, _UNOBSERVED, **kwargs)
+        answer = await self.inner.ainvoke(messages, _SILENT_CONFIG, **kwargs)
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     def _redact(self, result: ChatResult) -> ChatResult:
@@ -155,7 +168,11 @@ class GuardedChatModel(BaseChatModel):
         return ChatResult(generations=generations, llm_output=result.llm_output)
 
     def _stream(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: RunManager = None,
+        **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         answer = AnswerStream(self.guard)
         for chunk in self.inner._stream(messages, stop=stop, **kwargs):
@@ -163,7 +180,11 @@ class GuardedChatModel(BaseChatModel):
         yield from answer.close()
 
     async def _astream(
-        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Stop = None,
+        run_manager: AsyncRunManager = None,
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         answer = AnswerStream(self.guard)
         async for chunk in self.inner._astream(messages, stop=stop, **kwargs):

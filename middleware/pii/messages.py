@@ -78,7 +78,7 @@ _WHOLE_KEYS = frozenset({"annotations", "citations", "output", "value"})
 
 
 def map_text(
-    value: Any, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
+    value: object, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
 ) -> Any:
     """Return a message's content, or another part of it, with its texts replaced.
 
@@ -87,7 +87,7 @@ def map_text(
     if isinstance(value, str):
         return replace_text(path, value)
     if isinstance(value, list):
-        mapped = []
+        items = []
         for item in value:
             # Chunks are merged by type and index. A plain string counts as a text block.
             step: TextPath = ((),)
@@ -95,8 +95,8 @@ def map_text(
                 step = ((("type", "text"),), "text")
             elif isinstance(item, dict):
                 step = (tuple((key, item[key]) for key in ("type", "index") if key in item),)
-            mapped.append(map_text(item, replace_text, (*path, *step)))
-        return mapped
+            items.append(map_text(item, replace_text, (*path, *step)))
+        return items
     if not isinstance(value, dict) or is_call(value):
         return value
     within_text = path[0] == EXTRAS or any(step in _TEXT_KEYS for step in path[1:])
@@ -109,7 +109,7 @@ def map_text(
 
 
 def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
-    """Whether a message is of a class, or of an older one in the role of that class."""
+    """Return True if a message is of a class, or of an older one in the role of that class."""
     if type(message) in _ROLES:
         return type(message) is kind
     if isinstance(message, ChatMessage):
@@ -131,7 +131,7 @@ def redact_message(message: MessageT, redact: Redact) -> MessageT:
     return message.model_copy(update=changed) if changed else message
 
 
-def redact_value(value: Any, redact: Redact) -> Any:
+def redact_value(value: object, redact: Redact) -> Any:
     """Redact every string in a JSON value, including the keys of dicts."""
     if isinstance(value, str):
         return redact(value)
@@ -142,12 +142,12 @@ def redact_value(value: Any, redact: Redact) -> Any:
     return value
 
 
-def is_call(block: Any) -> bool:
+def is_call(block: object) -> bool:
     """Return whether a content block is a call."""
     return isinstance(block, dict) and block.get("type") in _CALL_TYPES
 
 
-def _is_client_call(block: Any) -> bool:
+def _is_client_call(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") in CALL_BLOCKS
 
 
@@ -170,7 +170,7 @@ class Guard:
 
     @property
     def redacts_calls(self) -> bool:
-        """Whether any valid calls are redacted."""
+        """True if any valid calls are redacted."""
         return self.all_calls or bool(self.calls)
 
     def redact_answer(self, message: AnswerT) -> AnswerT:
@@ -207,7 +207,7 @@ class Guard:
             return message
         return message.model_copy(update={"name": self.rule.apply(message.name)})
 
-    def redact_result(self, result: Any) -> Any:
+    def redact_result(self, result: Any) -> object:
         """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
         if isinstance(result, list):
             return [self.redact_result(item) for item in result]
@@ -218,7 +218,7 @@ class Guard:
         if not isinstance(result, Command):
             return result
 
-        def redact_messages(key: str, value: Any) -> Any:
+        def redact_messages(key: str, value: Any) -> object:
             if key != "messages" or value is None:
                 return value
             if isinstance(value, Overwrite):
@@ -227,7 +227,7 @@ class Guard:
                 convert_to_messages(value if isinstance(value, list) else [value])
             )
 
-        update: Any = result.update
+        update: object = result.update
         if isinstance(update, Mapping):
             update = {key: redact_messages(key, value) for key, value in update.items()}
         elif isinstance(update, Sequence) and not isinstance(update, str):
@@ -236,7 +236,7 @@ class Guard:
             return result
         return replace(result, update=update)
 
-    def redact_calls(self, blocks: Any, invalid: Sequence[InvalidToolCall]) -> Any:
+    def redact_calls(self, blocks: object, invalid: Sequence[InvalidToolCall]) -> Any:
         """Redact the calls among content blocks or tool calls; `invalid` are those of the message.
 
         Calls that are not among `invalid` are redacted as the guard says.
@@ -249,11 +249,11 @@ class Guard:
         ]
 
     def redact_raw_calls(
-        self, extras: Mapping[str, Any], invalid: Sequence[InvalidToolCall]
-    ) -> dict[str, Any]:
+        self, extras: Mapping[str, object], invalid: Sequence[InvalidToolCall]
+    ) -> dict[str, object]:
         """Redact the calls in `additional_kwargs`."""
 
-        def redact(calls: Any) -> Any:
+        def redact(calls: object) -> object:
             if isinstance(calls, list):
                 return [redact(call) for call in calls]
             if not isinstance(calls, dict):
@@ -261,37 +261,39 @@ class Guard:
             function = calls.get("function")
             if not isinstance(function, dict):
                 return self._redact_call(calls, self._covers(calls, invalid))
-            covered = self._covers({**calls, **function}, invalid)
-            return {**calls, "function": self._redact_call(function, covered)}
+            is_covered = self._covers({**calls, **function}, invalid)
+            return {**calls, "function": self._redact_call(function, is_covered)}
 
         return {key: redact(value) if key in _CALL_KEYS else value for key, value in extras.items()}
 
-    def _covers(self, call: Mapping[str, Any], invalid: Sequence[InvalidToolCall]) -> bool:
-        """Whether a call, in any form, is redacted."""
+    def _covers(self, call: Mapping[str, object], invalid: Sequence[InvalidToolCall]) -> bool:
+        """Return True if a call, in any form, is redacted."""
         # Some forms have no id.
         identity = call.get("call_id") or call.get("id") or call.get("name")
         return (
             self.all_calls
             or call.get("name") in self.calls
-            or any(identity in (broken["id"], broken["name"]) for broken in invalid)
+            or any(
+                identity in (invalid_call["id"], invalid_call["name"]) for invalid_call in invalid
+            )
         )
 
-    def _redact_call(self, call: Mapping[str, Any], covered: bool) -> dict[str, Any]:
-        redacted = dict(call)
-        for key in (INPUT_KEYS | {"error"}) & call.keys() if covered else ():
+    def _redact_call(self, call: Mapping[str, object], is_covered: bool) -> dict[str, object]:
+        result = dict(call)
+        for key in (INPUT_KEYS | {"error"}) & call.keys() if is_covered else ():
             arguments = call[key]
             if not isinstance(arguments, str):
-                redacted[key] = redact_value(arguments, self.rule.apply)
+                result[key] = redact_value(arguments, self.rule.apply)
                 continue
             # Providers send arguments as JSON: redact the strings in it, not its syntax.
             try:
                 value = json.loads(arguments)
             except ValueError:
-                redacted[key] = self.rule.apply(arguments)
+                result[key] = self.rule.apply(arguments)
                 continue
             new = redact_value(value, self.rule.apply)
-            redacted[key] = arguments if new == value else json.dumps(new, ensure_ascii=False)
-        return redacted
+            result[key] = arguments if new == value else json.dumps(new, ensure_ascii=False)
+        return result
 
 
 class TextStream:
@@ -304,26 +306,26 @@ class TextStream:
 
     def __init__(self, rule: RedactionRule) -> None:
         self._rule = rule
-        self._held: list[str] = []
+        self._tail: list[str] = []
         self._size = 0
         self._next_look = 0
 
     def feed(self, piece: str) -> str:
         """Add the next piece; return what can be released now."""
-        self._held.append(piece)
+        self._tail.append(piece)
         self._size += len(piece)
         if self._size < self._next_look:
             return ""
-        text = "".join(self._held)
+        text = "".join(self._tail)
         cut = self._rule.settled(text)
-        self._held, self._size = [text[cut:]], len(text) - cut
+        self._tail, self._size = [text[cut:]], len(text) - cut
         self._next_look = self._size + self._size // _GROWTH
         return self._rule.apply(text[:cut])
 
     def close(self) -> str:
         """End the text; return the rest."""
-        text = "".join(self._held)
-        self._held, self._size, self._next_look = [], 0, 0
+        text = "".join(self._tail)
+        self._tail, self._size, self._next_look = [], 0, 0
         return self._rule.apply(text)
 
 
@@ -333,7 +335,7 @@ class AnswerStream:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._texts: dict[TextPath, TextStream] = {}
-        self._released: list[AIMessageChunk] = []
+        self._ready: list[AIMessageChunk] = []
         self._calls: list[AIMessageChunk] = []  # redacted at the end, when they are complete
         self._last: list[AIMessageChunk] = []
         self._id: str | None = None
@@ -359,17 +361,17 @@ class AnswerStream:
             if isinstance(update["content"], list):
                 update["content"] = [b for b in update["content"] if not _is_empty_block(b)]
             message = message.model_copy(update=update)
-        released, self._released = self._released, []
+        chunks, self._ready = self._ready, []
         if (
             message.content
             or message.tool_call_chunks
             or message.additional_kwargs
             or message.response_metadata
             or message.usage_metadata
-            or (chunk.generation_info and not released)
+            or (chunk.generation_info and not chunks)
         ):
-            released.append(message)
-        parts = [ChatGenerationChunk(message=part) for part in released]
+            chunks.append(message)
+        parts = [ChatGenerationChunk(message=part) for part in chunks]
         # Details of the generation, such as the finish reason, go with the last chunk.
         if chunk.generation_info:
             parts[-1].generation_info = chunk.generation_info
@@ -378,11 +380,11 @@ class AnswerStream:
     def close(self) -> Iterator[ChatGenerationChunk]:
         """End the answer; return the chunks that were held back."""
         self._end_texts()
-        released = self._released
+        chunks = self._ready
         if self._calls:
             calls, guard = add_ai_message_chunks(*self._calls), self._guard
             invalid = calls.invalid_tool_calls
-            released.append(
+            chunks.append(
                 AIMessageChunk(
                     id=self._id,
                     content=guard.redact_calls(calls.content, invalid),
@@ -390,7 +392,7 @@ class AnswerStream:
                     tool_call_chunks=guard.redact_calls(calls.tool_call_chunks, invalid),
                 )
             )
-        return (ChatGenerationChunk(message=part) for part in [*released, *self._last])
+        return (ChatGenerationChunk(message=part) for part in [*chunks, *self._last])
 
     def _redact_piece(self, path: TextPath, text: str) -> str:
         """Feed the next piece of the text at a path; return what can be released."""
@@ -411,7 +413,7 @@ class AnswerStream:
                 step: Any
                 for step in reversed(path):
                     value = {step: value} if isinstance(step, str) else [{**dict(step), **value}]
-                self._released.append(AIMessageChunk(id=self._id, **{"content": "", **value}))
+                self._ready.append(AIMessageChunk(id=self._id, **{"content": "", **value}))
         self._texts.clear()
 
     def _without_calls(self, message: AIMessageChunk) -> AIMessageChunk:
@@ -420,25 +422,29 @@ class AnswerStream:
         Only at the end it is known which of them cannot be read.
         """
         calls: Any = ""
-        content: Any = message.content
+        content: object = message.content
         if isinstance(content, list):
             # Calls that the provider runs stay before their results if the guard may leave them.
-            held = is_call if self._guard.redacts_calls else _is_client_call
-            calls = [block for block in content if held(block)]
-            content = [block for block in content if not held(block)]
+            is_held = is_call if self._guard.redacts_calls else _is_client_call
+            calls = [block for block in content if is_held(block)]
+            content = [block for block in content if not is_held(block)]
         extras = message.additional_kwargs
         raw_calls = {key: value for key, value in extras.items() if key in _CALL_KEYS}
         if not (calls or raw_calls or message.tool_call_chunks):
             return message
-        kept = {"content": calls, EXTRAS: raw_calls, "tool_call_chunks": message.tool_call_chunks}
-        self._calls.append(AIMessageChunk(**kept))
-        empty: dict[str, Any] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
+        fields = {"content": calls, EXTRAS: raw_calls, "tool_call_chunks": message.tool_call_chunks}
+        self._calls.append(AIMessageChunk(**fields))
+        empty: dict[str, object] = {
+            "tool_call_chunks": [],
+            "tool_calls": [],
+            "invalid_tool_calls": [],
+        }
         extras = {key: value for key, value in extras.items() if key not in raw_calls}
         return message.model_copy(update={**empty, "content": content, EXTRAS: extras})
 
 
-def _is_empty_block(block: Any) -> bool:
-    """Whether all text of a block is held back, and it contains nothing else."""
+def _is_empty_block(block: object) -> bool:
+    """Return True if all text of a block is held back, and it contains nothing else."""
     if isinstance(block, dict):
         values = [value for key, value in block.items() if key not in ("type", "index")]
         return bool(values) and all(value in ("", []) for value in values)

@@ -42,7 +42,7 @@ from .messages import Guard, has_role, redact_message, redact_value
 _MAX_MODELS = 16
 
 
-class PIIState(AgentState[Any]):
+class PIIState(AgentState):
     """State of an agent whose input is guarded.
 
     Attributes:
@@ -121,17 +121,17 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             ("user_messages", "answers", "tool_results", "tool_calls"), places, strict=True
         )
         self.ordering = Ordering(sanitizes=[aspect for aspect, applies in aspects if applies])
-        used = {
+        uses = {
             "before_agent": apply_to_input or apply_to_tool_results,
             "before_model": apply_to_input,
             "after_model": False,
             "around_tool": apply_to_tool_results or apply_to_tool_calls,
         }
-        self.unused = [name for name, is_used in used.items() if not is_used]
+        self.unused = [name for name, is_used in uses.items() if not is_used]
         self._answers = Guard(self.rule, apply_to_output, apply_to_tool_calls)
         self._guards_answers = any(places[1:])
         self._results = Guard(self.rule, text=True)
-        self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
+        self._models: OrderedDict[object, tuple[object, object]] = OrderedDict()
 
     @cached_property
     def name(self) -> str:
@@ -145,7 +145,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
 
     @property
     def strategy(self) -> Strategy:
-        """What it does with the data."""
+        """Strategy for the data that it finds."""
         return self.rule.strategy
 
     def detector(self, content: str) -> list[PIIMatch]:
@@ -157,10 +157,10 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         marks = state.get("pii_looked_at", {})
         users = self._users(state)
         last_id, digest = marks.get(self.name, ("", ""))
-        checked = next((n for n, message in enumerate(users, 1) if message.id == last_id), 0)
+        count = next((n for n, message in enumerate(users, 1) if message.id == last_id), 0)
         # Skip the checked messages, unless one of them has been replaced.
-        if checked and _digest(users[:checked]) == digest:
-            users = users[checked:]
+        if count and _digest(users[:count]) == digest:
+            users = users[count:]
         update = self._redact_input(state, [*users, *self._last_results(state)])
         if self.apply_to_input and self.name not in marks:
             update["pii_looked_at"] = {**marks, self.name: ["", ""]}
@@ -180,8 +180,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             _raise_if_blocked(state)
         marks = state.get("pii_looked_at", {})
         if self.name not in marks:  # `before_agent` has not run
-            given = [*self._users(state), *self._last_results(state)]
-            new = {id(message): redact_message(message, self.rule.apply) for message in given}
+            originals = [*self._users(state), *self._last_results(state)]
+            new = {id(message): redact_message(message, self.rule.apply) for message in originals}
             return _changed(state, [new.get(id(m), m) for m in state["messages"]])
         last_id, _ = marks[self.name]
         new_users = []
@@ -196,8 +196,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if not new_users:
             return None
         update = self._redact_input(state, new_users[::-1])
-        redacted = {message.id: message for message in update.get("messages", ())}
-        users = [redacted.get(message.id, message) for message in self._users(state)]
+        new_messages = {message.id: message for message in update.get("messages", ())}
+        users = [new_messages.get(message.id, message) for message in self._users(state)]
         mark = [users[-1].id, _digest(users)]
         return {**update, "pii_looked_at": {**marks, self.name: mark}}
 
@@ -222,12 +222,12 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Like `after_model`; nothing is awaited."""
         return self.after_model(state, runtime)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         if "pii_refused" in request.state:
             _raise_if_blocked(request.state)
         if not self._guards_answers:
-            response: ModelResponse[Any] = yield request
+            response: ModelResponse = yield request
             return response
         # A structured answer is a call of one of these tools.
         by_tool = getattr(request.response_format, "by_tool", request.response_format)
@@ -245,7 +245,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         result = yield request
         return self._results.redact_result(result) if self.apply_to_tool_results else result
 
-    def guarded_model(self, model: Any, guard: Guard) -> Any:
+    def guarded_model(self, model: object, guard: Guard) -> object:
         """Return the model with the guard; the same object for the same model."""
         key = (id(model), guard)
         if key not in self._models:
@@ -270,22 +270,22 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
 
     def _redact_input(self, state: PIIState, messages: Sequence[AnyMessage]) -> dict[str, Any]:
         """The update for messages of the user; with "block", `before_model` raises its error."""
-        found: list[PIIMatch] = []
+        matches: list[PIIMatch] = []
         redact = self.rule.apply
         if self.strategy == "block":
             # The data leaves the thread all the same, so that the next run is not blocked by it.
             rule = replace(self.rule, strategy="redact")
 
             def redact(text: str) -> str:
-                found.extend(rule.find(text))
+                matches.extend(rule.find(text))
                 return rule.apply(text)
 
-        redacted = [(message, redact_message(message, redact)) for message in messages]
-        update: dict[str, Any] = {}
-        if changed := [new for old, new in redacted if new is not old]:
+        pairs = [(message, redact_message(message, redact)) for message in messages]
+        update: dict[str, object] = {}
+        if changed := [new for old, new in pairs if new is not old]:
             update["messages"] = changed
-        if found:
-            error = PIIDetectionError(self.pii_type, found)
+        if matches:
+            error = PIIDetectionError(self.pii_type, matches)
             update["pii_refused"] = state.get("pii_refused") or error
         return update
 

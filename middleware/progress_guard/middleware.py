@@ -56,7 +56,7 @@ RUNS = 1024
 """Maximum number of active runs whose beginning is known; the oldest is forgotten."""
 
 
-class ProgressGuardState(AgentState[Any]):
+class ProgressGuardState(AgentState):
     """State of an agent with a progress guard.
 
     Attributes:
@@ -220,40 +220,41 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
             result_key=result_key,
         )
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Call the model, unless the run has to end because it repeats itself."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
-        stopped: str = request.state.get(_KEY, "")  # type: ignore[assignment]
-        if not stopped and self._comparison.is_progress(messages):
-            response: ModelResponse[Any] = yield request
+        reason: str = request.state.get(_KEY, "")  # type: ignore[assignment]
+        if not reason and self._comparison.is_progress(messages):
+            response: ModelResponse = yield request
             return response
         turns = Turns(messages, lambda: self._start(request, len(messages)))
         repetition = self._comparison.repetition(turns, lambda: _names_of(request))
-        if repetition is None and not stopped:
+        if repetition is None and not reason:
             response = yield request
             return response
         if repetition and repetition.excess >= self.answer_after - self.remark_after:
-            stopped = stopped or str(repetition)
+            reason = reason or str(repetition)
+            # A hook sends the answers back, so one more answer would not end the run.
             if repetition.kind == "answers":
                 raise NoProgressError(
                     str(repetition), "Let the hook that jumps back give up after a few attempts."
                 )
             if self.exit_behavior == "error":
                 raise NoProgressError(
-                    stopped,
+                    reason,
                     "Give the model what it lacks, name the tool in `polling_tools`, or choose "
                     "exit_behavior='answer' or 'end'.",
                 )
-        if stopped:
+        if reason:
             if self.exit_behavior == "end":
-                response = ModelResponse([final_message(stopped, source=_KEY)])
+                response = ModelResponse([final_message(reason, source=_KEY)])
             else:
-                response = yield from request_final_answer(request, stopped)
-            set_reason(f"end: {stopped}")
-            return with_update(request, response, {_KEY: stopped})
+                response = yield from request_final_answer(request, reason)
+            set_reason(f"end: {reason}")
+            return with_update(request, response, {_KEY: reason})
         assert repetition is not None
-        remarked, update = self._remarked(request, repetition)
-        response = yield remarked
+        request_with_remark, update = self._remarked(request, repetition)
+        response = yield request_with_remark
         step = "remark"
         if refusals := self._refusals(request, response, repetition):
             response = ModelResponse([*response.result, *refusals], response.structured_response)
@@ -262,7 +263,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return with_update(request, response, update) if update else response
 
     def _start(self, request: ModelRequest[Any], count: int) -> int:
-        """How many messages the thread had when this run first came upon one of the user.
+        """Count the messages of the thread when this run first came upon one of the user.
 
         That is its first model call, unless the run was resumed after many turns.
         """
@@ -278,7 +279,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
 
     def _remarked(
         self, request: ModelRequest[Any], repetition: Repetition
-    ) -> tuple[ModelRequest[Any], dict[str, Any]]:
+    ) -> tuple[ModelRequest[Any], dict[str, object]]:
         """The request with a remark, and the update that keeps it in the thread."""
         last = request.messages[-1] if request.messages else None
         if isinstance(last, ToolMessage) and MARKS in last.response_metadata:
@@ -289,8 +290,8 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         text = f"[You repeat yourself: {repetition}. {advice}]"
         messages = with_remark(request.messages, text, _KEY)
         changed = messages[-1]
-        stored = {message.id for message in request.state.get("messages", [])[-1:]} - {None}
-        if not isinstance(changed, ToolMessage) or changed.id not in stored:
+        last_ids = {message.id for message in request.state.get("messages", [])[-1:]} - {None}
+        if not isinstance(changed, ToolMessage) or changed.id not in last_ids:
             return request.override(messages=messages), {}
         # The next requests begin with this one, and the provider has it in its cache.
         metadata = {**changed.response_metadata, MARKS: {"remark": text}}
@@ -302,21 +303,21 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return has_calls and repetition.excess >= self.withhold_after - self.remark_after
 
     def _refusals(
-        self, request: ModelRequest[Any], response: ModelResponse[Any], repetition: Repetition
+        self, request: ModelRequest[Any], response: ModelResponse, repetition: Repetition
     ) -> list[ToolMessage]:
         """Errors as the results of the calls that do not run because they repeat others."""
         if not self._withholds(repetition):
             return []
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
-        made = [call for turn in repetition.cycle for call in turn.calls]
-        names, known = {call["name"] for call in made}, _names_of(request)
+        calls = [call for turn in repetition.cycle for call in turn.calls]
+        names, names_in_request = {call["name"] for call in calls}, _names_of(request)
 
         def is_repeated(call: Any) -> bool:
             if repetition.kind == "errors":
                 return call["name"] in names
             if repetition.kind == "unknown":
-                return call["name"] not in known
-            return any(self._comparison.is_same_call(call, earlier) for earlier in made)
+                return call["name"] not in names_in_request
+            return any(self._comparison.is_same_call(call, earlier) for earlier in calls)
 
         text = (
             f"This call did not run: {repetition}. Do not make it again. Try something else, or "

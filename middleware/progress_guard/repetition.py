@@ -1,4 +1,4 @@
-"""What the end of a run repeats: calls, cycles of calls, errors, answers."""
+"""Repetitions at the end of a run: calls, cycles of calls, errors, answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Turn(NamedTuple):
     """The calls of a turn, and where its results are; an answer is a call without a name."""
 
     calls: Sequence[Any]
-    messages: Sequence[Any]
+    messages: Sequence[object]
     at: int
 
     def result(self, call: Any) -> ToolMessage | None:
@@ -36,7 +36,7 @@ class Turn(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the result of each call is an error."""
+        """True if the result of each call is an error."""
         return all(
             (result := self.result(call)) is not None
             and result.status == "error"
@@ -60,8 +60,8 @@ class Repetition:
             return f"the same answer was given {self.times} times in a row"
         if self.kind == "unknown":
             names = dict.fromkeys(call["name"] for turn in self.cycle for call in turn.calls)
-            called = ", ".join(names)
-            return f"tools that are not offered were called {self.times} times in a row ({called})"
+            tools = ", ".join(names)
+            return f"tools that are not offered were called {self.times} times in a row ({tools})"
         turns = [
             " + ".join(call["name"] or "an answer" for call in turn.calls) for turn in self.cycle
         ]
@@ -119,7 +119,7 @@ def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What counts as a repetition, and from when on; the fields are arguments of the guard."""
+    """Rules for what counts as a repetition, and from when on; the arguments of the guard."""
 
     remark_after: int
     error_after: int
@@ -127,10 +127,10 @@ class Comparison:
     polling_tools: Mapping[str, int]
     ignored_tools: Collection[str]
     ignored_arguments: Collection[str]
-    result_key: Callable[[ToolMessage], Any] | None
+    result_key: Callable[[ToolMessage], object] | None
 
     def is_progress(self, messages: Sequence[Any]) -> bool:
-        """Whether the last turn certainly repeats nothing, as nearly all do.
+        """Return True if the last turn certainly repeats nothing, as nearly all do.
 
         Its last result is not an error, and the turns before it have not made its first call.
         """
@@ -157,36 +157,38 @@ class Comparison:
                 break
         return first is not None
 
-    def repetition(self, turns: Turns, known: Callable[[], Collection[str]]) -> Repetition | None:
-        """What the turns repeat, if that has reached its mark; `known` names the tools offered."""
-        found = self.of_calls(turns)
+    def repetition(
+        self, turns: Turns, offered_tools: Callable[[], Collection[str]]
+    ) -> Repetition | None:
+        """Return the repetition in the turns that has reached its mark, if any."""
+        longest = self.of_calls(turns)
         last = turns.read[0] if turns.read else None
         # If all results are errors, so is the last message, which costs less to find out.
         is_error = last and getattr(last.messages[-1], "status", "") == "error"
         if last and is_error and last.failed:
-            for other in (self.of_unknown_tools(turns, known()), self.of_an_error(turns)):
-                if other and (found is None or other.excess > found.excess):
-                    found = other
-        return found
+            for other in (self.of_unknown_tools(turns, offered_tools()), self.of_an_error(turns)):
+                if other and (longest is None or other.excess > longest.excess):
+                    longest = other
+        return longest
 
     def of_calls(self, turns: Turns) -> Repetition | None:
         """The repetition of calls, or of answers, that is furthest beyond its mark."""
-        found: Repetition | None = None
+        longest: Repetition | None = None
         period = polling = count = 0
         while count < self.reach and (distance := self.distance(turns, count)):
             period = max(period, distance)
             polling = max(polling, self._polling(turns.read[count]))
             count += 1
             excess = count - max(self.remark_after, period, polling)
-            if excess >= 0 and (found is None or excess >= found.excess):
+            if excess >= 0 and (longest is None or excess >= longest.excess):
                 cycle = turns.read[period - 1 :: -1]
                 is_answer = not any(call["name"] for turn in cycle for call in turn.calls)
                 kind: Literal["answers", "calls"] = "answers" if is_answer else "calls"
-                found = Repetition(kind, cycle, (count + period) // period, excess)
-        return found
+                longest = Repetition(kind, cycle, (count + period) // period, excess)
+        return longest
 
     def distance(self, turns: Turns, at: int) -> int:
-        """How many turns back all calls of a turn were made before; 0 if one of them is new."""
+        """Count the turns back to the same calls as a turn has; 0 if one of them is new."""
         end = at + 1 + LONGEST_CYCLE
         read = turns.first(end)
         furthest = 0
@@ -195,13 +197,13 @@ class Comparison:
             if name in self.ignored_tools:
                 return 0
             for distance, earlier in enumerate(read[at + 1 : end], 1):
-                for made in earlier.calls:
+                for earlier_call in earlier.calls:
                     # Nearly all calls are new, so what costs least is compared first.
                     if (
-                        made["name"] == name
-                        and (made["args"] == args or self.ignored_arguments)
-                        and self.is_same_call(call, made)
-                        and self._is_same_result(read[at], call, earlier, made)
+                        earlier_call["name"] == name
+                        and (earlier_call["args"] == args or self.ignored_arguments)
+                        and self.is_same_call(call, earlier_call)
+                        and self._is_same_result(read[at], call, earlier, earlier_call)
                     ):
                         break
                 else:
@@ -212,11 +214,11 @@ class Comparison:
                 return 0
         return furthest
 
-    def of_unknown_tools(self, turns: Turns, known: Collection[str]) -> Repetition | None:
+    def of_unknown_tools(self, turns: Turns, offered_tools: Collection[str]) -> Repetition | None:
         """Turns in a row that call only tools which the request does not offer, and fail."""
         count = 0
         while count <= self.reach and (turn := turns.get(count)) is not None:
-            if not turn.failed or any(call["name"] in known for call in turn.calls):
+            if not turn.failed or any(call["name"] in offered_tools for call in turn.calls):
                 break
             count += 1
         excess = count - 1 - self.remark_after
@@ -233,8 +235,9 @@ class Comparison:
         while count < self.reach and (turn := turns.get(count + 1)) is not None and turn.failed:
             later = turns.read[count]
             if len(turn.calls) != len(later.calls) or not all(
-                call["name"] == made["name"] and self._is_same_result(later, call, turn, made)
-                for call, made in zip(later.calls, turn.calls, strict=True)
+                call["name"] == earlier_call["name"]
+                and self._is_same_result(later, call, turn, earlier_call)
+                for call, earlier_call in zip(later.calls, turn.calls, strict=True)
             ):
                 break
             count += 1
@@ -242,11 +245,11 @@ class Comparison:
         return Repetition("errors", [last], count + 1, excess) if excess >= 0 else None
 
     def _polling(self, turn: Turn) -> int:
-        """How often a turn may be repeated because it waits for something."""
+        """Limit of the repetitions of a turn that waits for something."""
         return max((self.polling_tools.get(call["name"], 0) for call in turn.calls), default=0)
 
     def is_same_call(self, one: Any, other: Any) -> bool:
-        """Whether two calls have the same name, and as JSON the same arguments."""
+        """Return True if two calls have the same name, and as JSON the same arguments."""
         mine, theirs = one["args"], other["args"]
         if self.ignored_arguments and isinstance(mine, dict) and isinstance(theirs, dict):
             mine, theirs = (
@@ -255,17 +258,17 @@ class Comparison:
             )
         return one["name"] == other["name"] and _is_same_json(mine, theirs)
 
-    def _is_same_result(self, turn: Turn, call: Any, earlier: Turn, made: Any) -> bool:
-        one, other = turn.result(call), earlier.result(made)
-        if one is None or other is None:
-            return not call["name"] and not made["name"]  # two answers
-        marks = [result.response_metadata.get(MARKS) or {} for result in (one, other)]
+    def _is_same_result(self, turn: Turn, call: Any, earlier: Turn, earlier_call: Any) -> bool:
+        last, other = turn.result(call), earlier.result(earlier_call)
+        if last is None or other is None:
+            return not call["name"] and not earlier_call["name"]  # two answers
+        marks = [result.response_metadata.get(MARKS) or {} for result in (last, other)]
         if any("withheld" in mark for mark in marks):
             return True  # the call would have brought what it brought before
-        if one.status != other.status or _is_explanation(one) or _is_explanation(other):
+        if last.status != other.status or _is_explanation(last) or _is_explanation(other):
             return False
         keys = []
-        for result, mark in zip((one, other), marks, strict=True):
+        for result, mark in zip((last, other), marks, strict=True):
             content: Any = result.content
             if remark := mark.get("remark"):  # what counts is the result as the tool gave it
                 is_list = isinstance(content, list)
@@ -276,17 +279,17 @@ class Comparison:
         return bool(keys[0] == keys[1])
 
 
-def _is_same_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON; in Python, also 1 == 1.0 == True."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            _is_same_json(value, other[key]) for key, value in one.items()
+def _is_same_json(first: object, other: object) -> bool:
+    """Return True if two values are the same JSON; in Python, also 1 == 1.0 == True."""
+    if isinstance(first, dict) and isinstance(other, dict):
+        return first.keys() == other.keys() and all(
+            _is_same_json(value, other[key]) for key, value in first.items()
         )
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_is_same_json, one, other))
-    return type(one) is type(other) and bool(one == other)
+    if isinstance(first, list) and isinstance(other, list):
+        return len(first) == len(other) and all(map(_is_same_json, first, other))
+    return type(first) is type(other) and bool(first == other)
 
 
 def _is_explanation(result: ToolMessage) -> bool:
-    """Whether it says what is wrong with a structured answer, which has a limit of its retries."""
+    """Return True if it says what is wrong with a structured answer, whose retries have a limit."""
     return result.additional_kwargs.get("lc_source") == EXPLANATION

@@ -39,12 +39,12 @@ class ShellInput(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_command(cls, arguments: Any) -> Any:
+    def _default_command(cls, arguments: object) -> object:
         # `command` is required in the schema, so that models pass it; a call without it is valid.
         return {"command": None, **arguments} if isinstance(arguments, dict) else arguments
 
 
-class ShellState(AgentState[Any]):
+class ShellState(AgentState):
     """State of an agent with a shell.
 
     Attributes:
@@ -199,12 +199,13 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
             self._sessions.submit(key, ShellSupervisor.ensure) if self._starts_with_run else None
         )
         if _thread_id(runtime) is None:
+            # Without a thread nothing resumes the run: its session ends when its state is gone.
             lease = _Lease(key)
             finalize(lease, self._sessions.discard, key).atexit = False
             key = lease
         return {"shell_sessions": {self.name: key}}, start
 
-    def _session_key(self, state: Any, runtime: Any) -> str:
+    def _session_key(self, state: object, runtime: object) -> str:
         """The key of the run's session; the thread's id in a graph without these hooks."""
         sessions = state.get("shell_sessions") or {} if isinstance(state, Mapping) else {}
         return str(sessions.get(self.name) or _thread_id(runtime) or "")
@@ -239,14 +240,20 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         return self._sessions.submit(self._session_key(state, runtime), work)
 
 
-def _thread_id(runtime: Any) -> str | None:
+def _thread_id(runtime: object) -> str | None:
     """The thread of a run. A run without a thread, or no run at all, cannot be resumed."""
     info = getattr(runtime, "execution_info", None)
     return info.thread_id if info else None
 
 
 def _parse_settings(
-    policy: Any, root: Any, shell: Any, env: Any, startup: Any, shutdown: Any, rules: Any
+    policy: object,
+    root: object,
+    shell: object,
+    env: object,
+    startup: object,
+    shutdown: object,
+    rules: object,
 ) -> ShellSettings:
     policy = HostExecutionPolicy() if policy is None else policy
     if not isinstance(policy, ExecutionPolicy):
@@ -258,12 +265,13 @@ def _parse_settings(
         problem = "workspace_root must be the path of a folder, got"
         if not isinstance(root, str | os.PathLike) or not str(root):
             raise ValueError(f"{problem} {root!r}. Leave it out for a temporary one.")
-        given, root = root, Path(root).resolve()
+        workspace_root, root = root, Path(root).resolve()
+        # The folder need not exist yet, but it cannot be made below a file.
         nearest = next(path for path in (root, *root.parents) if path.exists())
         if not nearest.is_dir():
             raise ValueError(
-                f"{problem} {str(given)!r}, and {str(nearest)!r} is a file. Pass another path, or "
-                "leave it out for a temporary one."
+                f"{problem} {str(workspace_root)!r}, and {str(nearest)!r} is a file. "
+                "Pass another path, or leave it out for a temporary one."
             )
     shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
     if not isinstance(shell, Sequence) or not shell:
@@ -300,11 +308,11 @@ def _parse_settings(
     )
 
 
-def _parse_commands(name: str, commands: Any) -> tuple[str, ...]:
-    listed = [commands] if isinstance(commands, str) else [] if commands is None else commands
-    if not isinstance(listed, Sequence):
+def _parse_commands(name: str, commands: object) -> tuple[str, ...]:
+    command_list = [commands] if isinstance(commands, str) else [] if commands is None else commands
+    if not isinstance(command_list, Sequence):
         raise ValueError(f"{name} must be a command or a list of commands, got {commands!r}.")
-    for command in listed:
+    for command in command_list:
         if not isinstance(command, str) or not command.strip() or "\0" in command:
             raise ValueError(f"{name} must be non-empty strings without NUL, got {command!r}.")
-    return tuple(listed)
+    return tuple(command_list)

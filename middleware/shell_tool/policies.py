@@ -21,7 +21,17 @@ _WORKSPACE = "/workspace"  # path of the workspace inside a sandbox or container
 _LEAST_MEMORY = 16 * 1024 * 1024  # with less than 16 MiB a shell cannot start most programs
 
 # Environment variables that a shell on the host inherits: none that holds a key or a password.
-_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
+_INHERITED_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+)
 # The output is read by a program: no escape codes, and no pager that waits for a key.
 _TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
 # Environment variables of a shell that does not see this machine's home folders.
@@ -120,10 +130,10 @@ class ExecutionPolicy(ABC):
             limits.append(f"ulimit -v {self.memory_bytes // 1024}")
         if self.cpu_time_seconds is not None:
             limits.append(f"ulimit -t {self.cpu_time_seconds}")
-        inherited = {k: os.environ[k] for k in _INHERITED if k in os.environ}
+        variables = {k: os.environ[k] for k in _INHERITED_VARIABLES if k in os.environ}
         return Launch(
             argv=tuple(argv),
-            env={**inherited, **_TERMINAL, **env},
+            env={**variables, **_TERMINAL, **env},
             folder=workspace,
             limits=" && ".join(limits),
             max_processes=self.max_processes,
@@ -331,7 +341,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
         check_text("image", self.image)
         if self.user is not None:
             check_text("user", self.user)
-        cpus: Any = self.cpus
+        cpus: object = self.cpus
         with suppress(ValueError):  # check_number reports a string that is not a number
             cpus = float(cpus) if isinstance(cpus, str) else cpus
         check_number("cpus", cpus, 0.01)
@@ -381,7 +391,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
         )
 
 
-def as_toml(value: Any) -> str:
+def as_toml(value: object) -> str:
     """Write a setting's value in TOML; a ValueError means that TOML cannot express it."""
     match value:
         case bool() | str():
@@ -399,7 +409,7 @@ def as_toml(value: Any) -> str:
     )
 
 
-def check_text(name: str, value: Any) -> None:
+def check_text(name: str, value: object) -> None:
     """Check that a value is a non-empty string without NUL."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError(f"{name} must be a non-empty string without NUL, got {value!r}.")

@@ -55,7 +55,7 @@ Ending = Literal["finished", "exited", "timeout", "processes", "cancelled"]
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended."""
+    """Result of a command."""
 
     ending: Ending  # "finished": the shell is still alive; "exited": it exited; else it was killed
     output: Output
@@ -72,7 +72,7 @@ def new_token() -> str:
 
 
 def encode_command(command: str, token: str, status: int = 0) -> bytes:
-    """What makes a shell run a command, with `status` as `$?`, and mark its end."""
+    """Encode a command for a shell, with `status` as `$?` before it, and a mark of its end."""
     if "\0" in command:
         raise ValueError("the command contains a NUL character, which no shell can read")
     # The space keeps `eval` from reading a command that starts with "-" as an option.
@@ -87,12 +87,12 @@ def encode_command(command: str, token: str, status: int = 0) -> bytes:
 
 
 def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
-    """What is certainly output, what follows or may begin the end marker, and its code if known."""
+    """Return what is certainly output, what follows or may begin the end marker, and its code."""
     opening = _CONTROL + token.encode() + b":"
-    before, found, rest = data.partition(opening)
-    if found:
+    before, mark, rest = data.partition(opening)
+    if mark:
         code, end, after = rest.partition(_CONTROL)
-        return (before, after, int(code)) if end else (before, found + rest, None)
+        return (before, after, int(code)) if end else (before, mark + rest, None)
     start = data.rfind(_CONTROL, max(0, len(data) - len(opening)))
     if start >= 0 and opening.startswith(data[start:]):
         return data[:start], data[start:], None
@@ -118,7 +118,7 @@ class ProcessTree:
         """Return the ids of all living processes; without /proc the shell's, for its group."""
         if not self._has_proc:
             return {self._group} if self._signal_group(0) else set()
-        found: set[int] = set()
+        tree: set[int] = set()
         children: dict[int, list[int]] = {}
         names: list[str] = []
         with suppress(OSError):  # for example too many open files: kill what is in the group
@@ -130,31 +130,31 @@ class ProcessTree:
                 continue
             children.setdefault(int(fields[1]), []).append(pid)
             if pid == self._group:
-                found.add(pid)
+                tree.add(pid)
         todo = [self._root, self._group]
         while todo:
-            new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
-            found.update(new)
+            new = [pid for pid in children.get(todo.pop(), ()) if pid not in tree]
+            tree.update(new)
             todo += new
-        return found
+        return tree
 
     def is_larger_than(self, limit: int) -> bool:
         """Return whether there are more processes than the limit."""
         if not self._lists_children:
             return self._has_proc and len(self.pids()) > limit
         # `pids` reads what does not belong to the shell, too, and would take too long.
-        found, todo = {self._group}, [self._root, self._group]
-        while todo and len(found) <= limit:
+        tree, todo = {self._group}, [self._root, self._group]
+        while todo and len(tree) <= limit:
             pid = todo.pop()
             threads: list[str] = []
             with suppress(OSError):  # the process is gone
                 threads = os.listdir(f"{_PROC}/{pid}/task")
             for thread in threads:
-                listed = _read_proc(f"{pid}/task/{thread}/children").split()
-                new = set(map(int, listed)) - found
-                found |= new
+                children = _read_proc(f"{pid}/task/{thread}/children").split()
+                new = set(map(int, children)) - tree
+                tree |= new
                 todo += new
-        return len(found) > limit
+        return len(tree) > limit
 
     def send_signal(self, number: int) -> None:
         """Send a signal to all of them."""
@@ -257,7 +257,7 @@ class ShellProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the shell can take a command. If not, `kill()` it at once."""
+        """True if the shell can take a command. If not, `kill()` it at once."""
         return not self._reports.closed and self._poll() is None
 
     def run(self, command: str, timeout: float, cancelled: Cancelled) -> CommandResult:
@@ -268,8 +268,8 @@ class ShellProcess:
         output, deadline = Output(self._keep), time.monotonic() + timeout
         ending: Ending | None = None
         while ending is None:
-            printed, self._unread, code = split_at_marker(self._unread, token)
-            output.add(printed)
+            text, self._unread, code = split_at_marker(self._unread, token)
+            output.add(text)
             if code is not None:
                 self._status = code
                 return CommandResult("finished", output, code)
@@ -287,8 +287,8 @@ class ShellProcess:
         while len(self._unread) < _LAST_BYTES and (data := self._read()):
             self._unread += data
         self._reap()
-        printed, _, marked_code = split_at_marker(self._unread, token)
-        output.add(self._unread if marked_code is None else printed)
+        text, _, marked_code = split_at_marker(self._unread, token)
+        output.add(self._unread if marked_code is None else text)
         if marked_code is not None and ending == "exited":  # right after its end marker
             return CommandResult("finished", output, marked_code)
         # As shells report it: 128 plus the signal's number for a process that was killed.
@@ -311,8 +311,8 @@ class ShellProcess:
         """End the shell, then its background processes; after `grace` seconds kill what is left."""
         deadline = time.monotonic() + grace
 
-        def wait_until(ended: Callable[[], bool]) -> None:
-            while not (cancelled() or ended()) and time.monotonic() < deadline:
+        def wait_until(is_over: Callable[[], bool]) -> None:
+            while not (cancelled() or is_over()) and time.monotonic() < deadline:
                 if not self._read():  # a process that waits for a reader would not end
                     time.sleep(_PAUSE)
 
@@ -337,8 +337,8 @@ class ShellProcess:
         poller.poll(POLL * 1000)
         if self._to_write:
             try:
-                written = self._stdin.write(self._to_write)
-                self._to_write = self._to_write[written or 0 :]
+                count = self._stdin.write(self._to_write)
+                self._to_write = self._to_write[count or 0 :]
             except OSError:  # the shell reads no more; that it has ended is noticed elsewhere
                 self._to_write = memoryview(b"")
         data = self._read()

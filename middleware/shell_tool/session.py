@@ -93,20 +93,20 @@ class Session(threading.Thread):
         self.jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()  # None: end when all are done
         self._key, self._sessions, self._lock = key, sessions, lock
         self._supervisor = ShellSupervisor(settings)
-        self._abandoned = False
+        self._is_abandoned = False
         self._over = False
         self.start()
         _live_sessions.add(self)
 
     @property
     def ended(self) -> bool:
-        """Whether it takes no more jobs: it is over, or a fork has left its thread behind."""
+        """True if it takes no more jobs: it is over, or a fork has left its thread behind."""
         return self._over or not self.is_alive()
 
     def abandon(self) -> None:
         """End soon, even during a command."""
         # Without the lock: a finalizer calls this, and may interrupt the thread that holds it.
-        self._abandoned = True
+        self._is_abandoned = True
         self.jobs.put(None)
 
     def run(self) -> None:
@@ -115,10 +115,10 @@ class Session(threading.Thread):
             job = self._next_job()
             if job is None:
                 with self._lock:
-                    self._over = self._abandoned or self.jobs.empty()
+                    self._over = self._is_abandoned or self.jobs.empty()
             # A job that raises ends the run, and so the session.
-            elif not job.run(self._supervisor, lambda: self._abandoned):
-                self._abandoned = True
+            elif not job.run(self._supervisor, lambda: self._is_abandoned):
+                self._is_abandoned = True
             del job  # it holds on to the state of the run; waiting for the next one may take long
         self._supervisor.kill()
         while not self.jobs.empty():
@@ -128,12 +128,12 @@ class Session(threading.Thread):
             if self._sessions.get(self._key) is self:
                 self._sessions.pop(self._key, None)  # `discard`, without the lock, may be first
 
-    def _next_job(self) -> Job[Any] | None:
+    def _next_job(self) -> Job[object] | None:
         """Wait for the next job; return None if the session is idle, retired or abandoned."""
         policy = self._supervisor.settings.policy
         deadline = time.monotonic() + policy.idle_timeout
         watching = policy.max_processes is not None
-        while not self._abandoned and (left := deadline - time.monotonic()) > 0:
+        while not self._is_abandoned and (left := deadline - time.monotonic()) > 0:
             try:
                 return self.jobs.get(timeout=min(left, POLL) if watching else left)
             except Empty:

@@ -44,12 +44,12 @@ def main() -> None:
 
     # The shell itself is not reaped: nobody else can get its id, which is that of its group.
     while True:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        assert ended is not None  # it would be with WNOHANG
-        if ended.si_pid == shell:
+        child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert child is not None  # it would be with WNOHANG
+        if child.si_pid == shell:
             break
-        os.waitpid(ended.si_pid, 0)
-    code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        os.waitpid(child.si_pid, 0)
+    code = child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
     os.write(report, b"%d\n" % code)
     while True:
         signal.pause()

@@ -32,7 +32,7 @@ restart=true starts one now.
 - Calls made side by side run one after another in any order: put steps that need each other into \
 one command."""
 
-_LOST: Final = "working directory, variables, functions and background processes"
+_LOSSES: Final = "working directory, variables, functions and background processes"
 # Reason for the first shell of a session. A model that knows an earlier shell has to read it.
 _FIRST_SHELL: Final = "A new shell was started"
 
@@ -70,7 +70,7 @@ class ShellError(TurnError):
 
 @dataclass(frozen=True)
 class ShellSettings:
-    """What all shells of a middleware have in common."""
+    """Settings that all shells of a middleware have in common."""
 
     policy: ExecutionPolicy
     root: Path | None  # None: a temporary folder for each run
@@ -89,7 +89,7 @@ class ShellSupervisor:
         self._shell: ShellProcess | None = None
         self._folder: TemporaryDirectory[str] | None = None
         self._has_background: bool | None = None
-        self._unreported = _FIRST_SHELL  # why there is a new shell, until the model has read it
+        self._restart_reason = _FIRST_SHELL  # why there is a new shell, until the model has read it
 
     def execute(
         self,
@@ -110,16 +110,16 @@ class ShellSupervisor:
         if restart:
             self._discard_shell()
         self.ensure(cancelled)
-        reason, self._unreported = self._unreported, ""
+        reason, self._restart_reason = self._restart_reason, ""
         notice = ""
         again = " The start-up commands were run again." if self.settings.startup else ""
         if restart:
-            notice = f"[The shell was restarted: {_LOST} are lost, files are kept.{again}]"
+            notice = f"[The shell was restarted: {_LOSSES} are lost, files are kept.{again}]"
         elif reason and (reason != _FIRST_SHELL or seen_before):
             files = "files are kept"
             if reason == _FIRST_SHELL and self.settings.root is None:
                 files = "and so are the files of its temporary folder"
-            notice = f"[{reason}: {_LOST} of the one before are lost, {files}.{again}]"
+            notice = f"[{reason}: {_LOSSES} of the one before are lost, {files}.{again}]"
         if command is None:
             return reply(notice)
 
@@ -201,7 +201,7 @@ class ShellSupervisor:
     def _discard_shell(self, reason: str = "") -> None:
         if self._shell is not None:
             self._shell.kill()
-            self._shell, self._unreported = None, reason
+            self._shell, self._restart_reason = None, reason
 
     def _start(self, cancelled: Cancelled) -> ShellProcess:
         settings, policy = self.settings, self.settings.policy
@@ -250,7 +250,7 @@ class ShellSupervisor:
         return shell
 
     def _visible_output(self, result: CommandResult) -> tuple[str, bool, str]:
-        """What may be seen of an output, whether that is not all, and why it is withheld."""
+        """Return the visible output, whether that is not all, and why it is withheld."""
         policy, redact = self.settings.policy, [rule.apply for rule in self.settings.rules]
         limits = (policy.max_output_lines, policy.max_output_bytes)
         try:
@@ -263,18 +263,18 @@ class ShellSupervisor:
     def _describe_ending(self, result: CommandResult) -> str:
         if result.ending == "finished":
             return f"[exit code {result.exit_code}]"
-        policy, killed = self.settings.policy, "killed, and the shell with it"
+        policy, consequence = self.settings.policy, "killed, and the shell with it"
         reason = {
             "exited": f"The shell exited with code {result.exit_code}",
             "timeout": f"The command took longer than {policy.command_timeout:g} seconds and was "
-            f"{killed}",
+            f"{consequence}",
             "processes": f"The command started more than {policy.max_processes} processes and was "
-            f"{killed}",
-            "cancelled": f"The command was cancelled and {killed}",
+            f"{consequence}",
+            "cancelled": f"The command was cancelled and {consequence}",
         }[result.ending]
         again = " The start-up commands will be run again." if self.settings.startup else ""
         return (
-            f"[{reason}. The next command runs in a new one: {_LOST} are lost, files are kept."
+            f"[{reason}. The next command runs in a new one: {_LOSSES} are lost, files are kept."
             f"{again}]"
         )
 

@@ -191,11 +191,11 @@ def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPa
     agent = create_agent(model, [mail, weather], middleware=[Fresh(), middleware])
     for _ in range(5):
         call(agent, GO)
-    assert len(middleware._marked) == 3
+    assert len(middleware._copies) == 3
     assert all(t.extras["defer_loading"] for offered in model.bound for t in offered[:2])
     tools.clear()
     gc.collect()
-    assert len(middleware._marked) == 0
+    assert len(middleware._copies) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from agent_factory.decisions.prefix.digest import Digest, Part, Prefix, ToolDige
 
 
 class Change(NamedTuple):
-    """What is not the same in two requests: the part, the position in it, and that in words."""
+    """Difference of two requests: the part, the position in it, and that in words."""
 
     part: Part
     at: int
@@ -21,7 +21,7 @@ class Change(NamedTuple):
 
 
 class Culprit(NamedTuple):
-    """What changed a prefix: a middleware and its method, or a node and the name of a tool."""
+    """Cause of a change: a middleware and its method, or a node and the name of a tool."""
 
     middleware: str
     hook: str
@@ -71,8 +71,8 @@ def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
     at = _first_difference(before, after)
     if at == len(before):
         return None
-    kept = tools + system + sum(size for _, size in before[:at])
-    return Change(part, at, _change_of_messages(before, after, at), kept)
+    size_before = tools + system + sum(size for _, size in before[:at])
+    return Change(part, at, _change_of_messages(before, after, at), size_before)
 
 
 PARTS: Final[tuple[Part, ...]] = (
@@ -80,17 +80,17 @@ PARTS: Final[tuple[Part, ...]] = (
 )  # fmt: skip
 
 
-def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+def _first_difference(first: Sequence[object], other: Sequence[object]) -> int:
+    pairs = zip(first, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(first), len(other)))
 
 
 def _change_of_tools(before: Sequence[ToolDigest], after: Sequence[ToolDigest]) -> str:
     old, new = ([tool.name for tool in tools] for tools in (before, after))
-    added, removed = ([n for n in a if n not in b] for a, b in ((new, old), (old, new)))
-    if added or removed:
-        said = [("adds", added), ("removes", removed)]
-        return " and ".join(f"{verb} {_tools(names)}" for verb, names in said if names)
+    additions, removals = ([n for n in a if n not in b] for a, b in ((new, old), (old, new)))
+    if additions or removals:
+        phrases = [("adds", additions), ("removes", removals)]
+        return " and ".join(f"{verb} {_tools(names)}" for verb, names in phrases if names)
     if old != new:
         at = _first_difference(old, new)
         return f"changes the order of the tools from {new[at]} on"
@@ -108,26 +108,28 @@ def _change_of_messages(before: Sequence[Digest], after: Sequence[Digest], at: i
     # The last message may be another one each time, so what is alike may end before it.
     for end in range(len(old), max(0, len(old) - 2), -1):
         alike = 0
-        for place in (index for index, one in enumerate(new) if one == old[end - 1]):
+        for place in (index for index, digest in enumerate(new) if digest == old[end - 1]):
             count = 1
             while count < min(end, place + 1) and old[end - 1 - count] == new[place - count]:
                 count += 1
             if count > alike:
-                alike, removed, added = count, end - count, place + 1 - count
+                alike, removals, additions = count, end - count, place + 1 - count
         if alike:
-            return _edit(at, removed, added)
+            return _edit(at, removals, additions)
     return _edit(at, 1, 1) if len(old) == 1 else f"changes all messages from messages[{at}] on"
 
 
-def _edit(at: int, removed: int, added: int) -> str:
-    named = f"messages[{at}]" if removed <= 1 else f"messages[{at}] to messages[{at + removed - 1}]"
-    if not added:
-        return f"removes {named}"
-    if not removed:
-        return f"inserts {added} message{'s' * (added > 1)} at {named}"
-    if removed == added == 1:
-        return f"edits {named}"
-    return f"replaces {named} by {added} message{'s' * (added > 1)}"
+def _edit(at: int, removals: int, additions: int) -> str:
+    place = (
+        f"messages[{at}]" if removals <= 1 else f"messages[{at}] to messages[{at + removals - 1}]"
+    )
+    if not additions:
+        return f"removes {place}"
+    if not removals:
+        return f"inserts {additions} message{'s' * (additions > 1)} at {place}"
+    if removals == additions == 1:
+        return f"edits {place}"
+    return f"replaces {place} by {additions} message{'s' * (additions > 1)}"
 
 
 def culprit_at(change: Change, old: Sequence[Prefix], new: Sequence[Prefix]) -> int:
@@ -140,7 +142,7 @@ def culprit_at(change: Change, old: Sequence[Prefix], new: Sequence[Prefix]) -> 
     """
 
     def is_same(outer: Change, place: int) -> bool:
-        """Whether a change of messages further out is this one, by the message or its index."""
+        """Return True if a change of messages further out is this one, by message or index."""
         inner = len(new) - 1
         if change.part != "messages":
             return True
@@ -170,23 +172,23 @@ class Edit(NamedTuple):
     at: int
 
 
-def edited_from(messages: Sequence[Any], written: Any) -> int | None:
+def edited_from(messages: Sequence[Any], update: Any) -> int | None:
     """Return the index of the first message that an update changes or removes; None if none."""
-    written = written if isinstance(written, list) else [written]
-    removals = [index for index, one in enumerate(written) if isinstance(one, RemoveMessage)]
-    every = [index for index in removals if written[index].id == REMOVE_ALL_MESSAGES]
+    update = update if isinstance(update, list) else [update]
+    removals = [index for index, item in enumerate(update) if isinstance(item, RemoveMessage)]
+    every = [index for index in removals if update[index].id == REMOVE_ALL_MESSAGES]
     if every:
-        rest = written[every[-1] + 1 :]
-        if not all(isinstance(one, BaseMessage) for one in rest):
+        rest = update[every[-1] + 1 :]
+        if not all(isinstance(item, BaseMessage) for item in rest):
             return 0
         at = _first_difference(*(list(map(digest_of, some)) for some in (messages, rest)))
         return at if at < len(messages) else None
     index_of = {message.id: index for index, message in enumerate(messages)}
-    found = []
-    for one in written:
-        if not isinstance(one, BaseMessage) or one.id not in index_of:
+    indexes = []
+    for item in update:
+        if not isinstance(item, BaseMessage) or item.id not in index_of:
             continue
-        index = index_of[one.id]
-        if isinstance(one, RemoveMessage) or digest_of(one) != digest_of(messages[index]):
-            found.append(index)
-    return min(found, default=None)
+        index = index_of[item.id]
+        if isinstance(item, RemoveMessage) or digest_of(item) != digest_of(messages[index]):
+            indexes.append(index)
+    return min(indexes, default=None)

@@ -106,6 +106,7 @@ def digest_of(message: Any) -> Digest:
     if kind == "tool":
         more = f"{message.tool_call_id} {message.status}"
     elif kind == "ai" or kind == "AIMessageChunk":
+        # A message from a stream is an AIMessageChunk; a provider reads it as the same answer.
         kind, calls = "ai", message.tool_calls
         if message.invalid_tool_calls:
             calls = [*calls, *message.invalid_tool_calls]
@@ -132,7 +133,7 @@ def _text_of(content: Any) -> tuple[str, int]:
 
 
 def _digests_of_tools(*tools: Any) -> tuple[ToolDigest, ...]:
-    found = []
+    digests = []
     for tool in tools:
         is_own = isinstance(tool, dict) and tool.get("type") != "function"
         try:
@@ -144,11 +145,11 @@ def _digests_of_tools(*tools: Any) -> tuple[ToolDigest, ...]:
         name = schema.get("function", schema).get("name") or schema.get("type")
         # What a provider is passed besides the schema, such as a mark for deferred loading.
         extras = {k: v for k, v in (getattr(tool, "extras", None) or {}).items() if k not in _MARKS}
-        found.append(ToolDigest(str(name), hash((text, repr(extras or ""))), len(text)))
-    return tuple(found)
+        digests.append(ToolDigest(str(name), hash((text, repr(extras or ""))), len(text)))
+    return tuple(digests)
 
 
-def _name_of_model(model: Any) -> str:
+def _name_of_model(model: object) -> str:
     """Return the name of a model, with what is bound to it."""
     inner, bound = model, ""
     while isinstance(inner, RunnableBinding):
@@ -160,7 +161,7 @@ def _name_of_model(model: Any) -> str:
     return f"{name or type(inner).__name__}{bound}"
 
 
-def _digest_of_format(strategy: Any) -> int:
+def _digest_of_format(strategy: object) -> int:
     if isinstance(strategy, ProviderStrategy):
         return hash(repr(strategy.to_model_kwargs()))
     if isinstance(strategy, ToolStrategy):
@@ -230,7 +231,7 @@ class PrefixReader:
         """Return the digests of the node's request, which is the same in each call but for those
         of its messages."""
         if self._last is not None:
-            last, known = self._last
+            last, head = self._last
             if (
                 request.model is last.model
                 and request.system_message is last.system_message
@@ -238,8 +239,9 @@ class PrefixReader:
                 and len(request.tools) == len(last.tools)
                 and all(map(is_, request.tools, last.tools))
             ):
-                return Prefix(known, messages)
+                return Prefix(head, messages)
         prefix = self.read(request, messages)
+        # Without what belongs to the run: the reader outlives it, and would keep its state alive.
         self._last = request.override(messages=(), state=None, runtime=None), prefix.head
         return prefix
 
@@ -255,10 +257,10 @@ class PrefixReader:
         return Prefix(head, messages)
 
     def read_inner(
-        self, request: ModelRequest[Any], around: ModelRequest[Any], known: Prefix
+        self, request: ModelRequest[Any], around: ModelRequest[Any], prefix: Prefix
     ) -> Prefix:
         """Return the digests of a request that a layer made of one whose digests are known."""
-        digests, head = known.messages, known.head
+        digests, head = prefix.messages, prefix.head
         if request.messages is not around.messages:
             digests = digests_among(request.messages, around.messages, digests)
         if request.system_message is not around.system_message:
@@ -274,12 +276,12 @@ class PrefixReader:
             return Prefix(head, digests)
         return self.read(request, digests)
 
-    def read_sent(self, known: Prefix, strategy: Strategy, messages: tuple[Digest, ...]) -> Prefix:
+    def read_sent(self, prefix: Prefix, strategy: Strategy, messages: tuple[Digest, ...]) -> Prefix:
         """Return the digests of what is sent in the end, with the strategy for the model."""
-        if strategy is None and messages is known.messages:
-            return known
+        if strategy is None and messages is prefix.messages:
+            return prefix
         response_format = self._format(strategy)
-        return Prefix(known.head._replace(response_format=response_format), messages)
+        return Prefix(prefix.head._replace(response_format=response_format), messages)
 
 
 def _digest_of_settings(request: ModelRequest[Any]) -> tuple[tuple[str, int], ...]:
@@ -292,29 +294,30 @@ def _digest_of_settings(request: ModelRequest[Any]) -> tuple[tuple[str, int], ..
 
 
 def digests_among(
-    messages: Sequence[BaseMessage], known: Sequence[BaseMessage], digests: tuple[Digest, ...]
+    messages: Sequence[BaseMessage], previous: Sequence[BaseMessage], digests: tuple[Digest, ...]
 ) -> tuple[Digest, ...]:
     """Return digests of messages, of which many may be the same objects as the known ones."""
-    count = len(known)
+    count = len(previous)
     if not count:
         return tuple(map(digest_of, messages))
-    if begins_with(messages, known):
+    if begins_with(messages, previous):
         return digests + tuple(map(digest_of, messages[count:]))
-    same = list(map(is_, messages, known))
+    same = list(map(is_, messages, previous))
     at = same.index(False) if False in same else len(same)
-    by_id = dict(zip(map(id, known[at:]), digests[at:], strict=True))
+    # By ids of objects, not of messages: both lists are alive, so no id is used twice.
+    by_id = dict(zip(map(id, previous[at:]), digests[at:], strict=True))
     rest = [by_id.get(id(message)) or digest_of(message) for message in messages[at:]]
     return digests[:at] + tuple(rest)
 
 
-def begins_with(messages: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
-    """Whether a list begins with messages that are known; false where that takes long to say."""
-    count = len(known)
+def begins_with(messages: Sequence[BaseMessage], previous: Sequence[BaseMessage]) -> bool:
+    """Return True if a list begins with known messages; False where the comparison takes long."""
+    count = len(previous)
     # Lists of the same objects are compared fast. Where the ends are not, others are not likely
     # to be, and would be compared by value.
     return (
         len(messages) >= count
-        and messages[count - 1] is known[-1]
-        and messages[0] is known[0]
-        and messages[:count] == known
+        and messages[count - 1] is previous[-1]
+        and messages[0] is previous[0]
+        and messages[:count] == previous
     )

@@ -40,7 +40,7 @@ CHARACTERS_PER_TOKEN: Final = 4
 
 @dataclass(slots=True)
 class _Thread:
-    """What is remembered of a thread: its last request at each place, and edits since then."""
+    """Memory of a thread: its last request at each place, and edits since then."""
 
     places: Sequence[Prefix] = ()
     input_tokens: int = 0  # of the last request, if its provider reports them
@@ -84,22 +84,26 @@ class PrefixTracker:
 
     def __init__(self, *, exact: bool) -> None:
         self._reader = PrefixReader(exact=exact)
-        self._threads: OrderedDict[Any, _Thread] = OrderedDict()
-        self._read: OrderedDict[Any, tuple[list[BaseMessage], tuple[Digest, ...]]] = OrderedDict()
+        self._threads: OrderedDict[object, _Thread] = OrderedDict()
+        self._read: OrderedDict[object, tuple[list[BaseMessage], tuple[Digest, ...]]] = (
+            OrderedDict()
+        )
         self._lock = Lock()
 
-    def edited(self, runtime: Any, culprit: Culprit, messages: Sequence[Any], written: Any) -> None:
+    def edited(
+        self, runtime: Any, culprit: Culprit, messages: Sequence[object], update: object
+    ) -> None:
         """Note who changed or removed messages of a thread."""
         with self._lock:
             thread = self._threads.get(_key(runtime))
-        if thread is not None and (at := edited_from(messages, written)) is not None:
+        if thread is not None and (at := edited_from(messages, update)) is not None:
             thread.edits.append(Edit(culprit, at))
 
     def answered(
-        self, sent: SentRequest, answer: AIMessage, layers: Mapping[int, Culprit]
+        self, sent_request: SentRequest, answer: AIMessage, layers: Mapping[int, Culprit]
     ) -> list[PrefixChange]:
         """Return what a request changed that was answered, compared with the one before it."""
-        request = sent.passed[0]
+        request = sent_request.passed[0]
         with self._lock:
             key = _key(request.runtime)
             if (thread := self._threads.get(key)) is None:
@@ -107,67 +111,76 @@ class PrefixTracker:
                 if len(self._threads) > self.THREADS:
                     self._threads.popitem(last=False)
             self._threads.move_to_end(key)
+            # Taken out: only a run that goes on with the same objects puts it back.
             read = self._read.pop(key, ([], ()))
-        found: list[PrefixChange] = []
-        known, digests = read
+        changes: list[PrefixChange] = []
+        previous, digests = read
         goes_on = bool(answer.tool_calls)
-        if not (goes_on and self._repeats(sent, thread.places, known)):
-            if len(digests) < len(known):
+        if not (goes_on and self._repeats(sent_request, thread.places, previous)):
+            if len(digests) < len(previous):
                 # Since they were read, all places have passed on the thread's messages.
-                digests += tuple(map(digest_of, known[len(digests) :]))
+                digests += tuple(map(digest_of, previous[len(digests) :]))
                 thread.places = [Prefix(place.head, digests) for place in thread.places]
-            old, new = thread.places, self._places(sent, known, digests)
+            old, new = thread.places, self._places(sent_request, previous, digests)
             if len(old) == len(new) and not _is_stable(old, new):
-                found = self._changes(thread, old, new, layers)
+                changes = self._changes(thread, old, new, layers)
             thread.places, digests = new, new[0].messages
         if goes_on:  # with the same objects
             with self._lock:
-                self._read[key] = list(sent.given), digests
+                self._read[key] = list(sent_request.given), digests
                 if len(self._read) > self.RUNS:
                     self._read.popitem(last=False)
         thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
         if thread.edits:
             thread.edits.clear()
-        return found
+        return changes
 
     def _repeats(
-        self, sent: SentRequest, places: Sequence[Prefix], known: Sequence[BaseMessage]
+        self, sent_request: SentRequest, places: Sequence[Prefix], previous: Sequence[BaseMessage]
     ) -> bool:
-        """Whether only messages were added, by objects: then they need not be read yet.
+        """Return True if only messages were added, by objects: then they need not be read yet.
 
         It is so in most calls of a run. Both requests have passed all places as they were.
         """
-        request, *inner = sent.passed
+        request, *inner = sent_request.passed
         return (
-            bool(known)
-            and sent.given is request.messages is sent.messages
+            bool(previous)
+            and sent_request.given is request.messages is sent_request.messages
+            # The places are the thread, the repair, each layer, and what is sent.
             and len(places) == len(inner) + 3
             and places[0] is places[-1]
-            and all(passed is request for passed in inner)
+            and all(inner_request is request for inner_request in inner)
             and self._reader.read_first(request, ()).head is places[0].head
-            and begins_with(sent.given, known)
+            and begins_with(sent_request.given, previous)
         )
 
     def _places(
-        self, sent: SentRequest, known: Sequence[BaseMessage], digests: tuple[Digest, ...]
+        self,
+        sent_request: SentRequest,
+        previous: Sequence[BaseMessage],
+        digests: tuple[Digest, ...],
     ) -> list[Prefix]:
         """Return the digests of a request at each place, the outermost first."""
-        reader, (request, *inner) = self._reader, sent.passed
-        given = digests_among(sent.given, known, digests)
-        prefix = reader.read_first(request, given)
+        reader, (request, *inner) = self._reader, sent_request.passed
+        thread_digests = digests_among(sent_request.given, previous, digests)
+        prefix = reader.read_first(request, thread_digests)
         places = [prefix]
-        if request.messages is not sent.given:
-            repaired = digests_among(request.messages, sent.given, given)
-            prefix = prefix if repaired == given else prefix._replace(messages=repaired)
+        if request.messages is not sent_request.given:
+            repaired_digests = digests_among(request.messages, sent_request.given, thread_digests)
+            prefix = (
+                prefix
+                if repaired_digests == thread_digests
+                else prefix._replace(messages=repaired_digests)
+            )
         places.append(prefix)
-        for passed in inner:
-            if passed is not request:
-                prefix, request = reader.read_inner(passed, request, prefix), passed
+        for inner_request in inner:
+            if inner_request is not request:
+                prefix, request = reader.read_inner(inner_request, request, prefix), inner_request
             places.append(prefix)
         messages = prefix.messages
-        if sent.messages is not request.messages:
-            messages = digests_among(sent.messages, request.messages, messages)
-        places.append(reader.read_sent(prefix, sent.strategy, messages))
+        if sent_request.messages is not request.messages:
+            messages = digests_among(sent_request.messages, request.messages, messages)
+        places.append(reader.read_sent(prefix, sent_request.strategy, messages))
         return places
 
     def _changes(
@@ -177,7 +190,7 @@ class PrefixTracker:
         new: Sequence[Prefix],
         layers: Mapping[int, Culprit],
     ) -> list[PrefixChange]:
-        found: list[PrefixChange] = []
+        changes: list[PrefixChange] = []
         cached = sum(old[-1].sizes())
         scale = thread.input_tokens / cached if cached else 0
         for part in PARTS:
@@ -189,12 +202,14 @@ class PrefixTracker:
             # in each call. The thread's own messages stay.
             if index and part == "messages" and change.at == len(old[-1].messages) - 1:
                 continue
+            # Places 0 and 1 are the thread and the repair; the layers follow.
             culprit = layers.get(index - 2, REPAIR)
-            if index == 0 and (given := change_of(part, old[0], new[0])) is not None:
-                edits = [edit.culprit for edit in thread.edits if edit.at <= given.at]
+            if index == 0 and (thread_change := change_of(part, old[0], new[0])) is not None:
+                edits = [edit.culprit for edit in thread.edits if edit.at <= thread_change.at]
                 culprit = edits[-1] if edits else INPUT
+            # Without the provider's count of tokens, their number is estimated by characters.
             rate = scale or 1 / CHARACTERS_PER_TOKEN
-            lost, tokens = round((cached - change.kept) * rate), round(cached * rate)
+            lost_tokens, tokens = round((cached - change.kept) * rate), round(cached * rate)
             followers: tuple[str, ...] = ()
             if part in ("tools", "system_prompt"):
                 followers = tuple(
@@ -202,14 +217,14 @@ class PrefixTracker:
                     for place in range(max(index, 1) + 1, len(new) - 1)
                     if new[place].part(part) != new[place - 1].part(part)
                 )
-            found.append(PrefixChange(culprit, change.text, lost, tokens, followers))
+            changes.append(PrefixChange(culprit, change.text, lost_tokens, tokens, followers))
             if part == "model":
                 break  # the cache of another model is another one
-        return found
+        return changes
 
 
 def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
-    """Whether a request begins like the one before it: the usual case, seen without `_changes`."""
+    """Return True if a request begins like the one before it, which is the usual case."""
     head, before = old[-1]
     if head is not new[-1].head and head != new[-1].head:
         return False
@@ -217,11 +232,11 @@ def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
     if before is after or before == after[: len(before)]:
         return True
     # Another last message, which is not the thread's own.
-    given = old[0].messages
-    return before[:-1] == after[: len(before) - 1] and given == new[0].messages[: len(given)]
+    messages = old[0].messages
+    return before[:-1] == after[: len(before) - 1] and messages == new[0].messages[: len(messages)]
 
 
-def _key(runtime: Runtime[Any]) -> Any:
+def _key(runtime: Runtime[Any]) -> object:
     """Return what identifies the thread of a graph; without one, its run."""
     info = runtime.execution_info
     if info is None or info.thread_id is None:
