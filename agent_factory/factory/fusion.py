@@ -29,8 +29,8 @@ class FusionPlan:
 
     def begins(self, node: str) -> bool:
         """Whether a step has to begin at a node, because a run can only pause between steps."""
-        named = (*self.before, *self.after, *self.alone)
-        return "*" in (self.before, self.after) or node in named
+        nodes = (*self.before, *self.after, *self.alone)
+        return "*" in (self.before, self.after) or node in nodes
 
     def ends(self, node: str) -> bool:
         """Whether a step has to end with a node."""
