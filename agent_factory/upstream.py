@@ -1,4 +1,4 @@
-"""What the package relies on in LangGraph and langchain-core that they do not publish.
+"""Unpublished behaviour of LangGraph and langchain-core that the package relies on.
 
 Each reliance stands here once, with the reason and the version it was seen in, and has a canary in
 ``tests/test_upstream.py``: an upgrade that changes one fails there first.
@@ -49,7 +49,7 @@ def super_step(config: RunnableConfig) -> int:
 
 
 def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:
-    """Whether there is one interrupt and the node of this config raised it, not a subgraph in it.
+    """Return True if the node of this config raised the only interrupt, not a subgraph in it.
 
     langgraph/types.py, 1.2: `interrupt` derives the id from the checkpoint namespace of its task.
     """
@@ -58,7 +58,7 @@ def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConf
 
 
 def is_json_overwrite(value: Any) -> bool:
-    """Whether a write is an `Overwrite` in the form it has in JSON.
+    """Return True if a write is an `Overwrite` in the form it has in JSON.
 
     langgraph/channels/binop.py, 1.2: a dict with the key or the type "__overwrite__" counts as one.
     """
@@ -215,7 +215,7 @@ with "__pregel_", or with "langgraph_auth_" where LangGraph's server has set the
 
 
 def is_reserved(key: str) -> bool:
-    """Whether LangGraph itself reads a key of `config["configurable"]`.
+    """Return True if LangGraph itself reads a key of `config["configurable"]`.
 
     Such a key changes how a run is carried out: langgraph/pregel/_loop.py, 1.2, takes the answers
     to interrupts from `__pregel_resume_map`.
@@ -241,7 +241,7 @@ def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
 
 
 def stores_at_exit(config: RunnableConfig) -> bool:
-    """Whether a run stores nothing before it ends, as with `durability="exit"`.
+    """Return True if a run stores nothing before it ends, as with `durability="exit"`.
 
     langgraph/pregel/main.py, 1.2: graphs that it calls learn it from this key.
     """
@@ -429,7 +429,7 @@ def place_of_run(
 
 
 def is_nested(configurable: Mapping[str, Any]) -> bool:
-    """Whether a graph with this config runs within a node of another graph.
+    """Return True if a graph with this config runs within a node of another graph.
 
     langgraph/pregel/_loop.py, 1.2: such a graph raises a `GraphInterrupt`, and one on its own ends
     its stream. `Pregel.stream` takes another default mode for it.
@@ -446,7 +446,7 @@ def in_runtime(config: RunnableConfig, runtime: Runtime[Any]) -> RunnableConfig:
 
 
 def streams_message_events(configurable: Mapping[str, Any]) -> bool:
-    """Whether a stream of messages shows events of the event protocol, and no messages.
+    """Return True if a stream of messages shows events of the event protocol, and no messages.
 
     langgraph/pregel/main.py, 1.2: `stream_events(version="v3")` asks for them under this key.
     """
@@ -515,7 +515,7 @@ def named_interrupts(resume: Any) -> set[str]:
 
 
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
-    """Whether the caller of a graph around this one sees the steps of this one.
+    """Return True if the caller of a graph around this one sees the steps of this one.
 
     langgraph/pregel/main.py, 1.2: `stream(subgraphs=True)` hands its stream down under this key.
     """
@@ -523,7 +523,7 @@ def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
 
 
 def is_resumed(configurable: Mapping[str, Any]) -> bool:
-    """Whether the graph around this one goes on with a run that it has begun before.
+    """Return True if the graph around this one goes on with a run that it has begun before.
 
     langgraph/pregel/_loop.py, 1.2: LangGraph hands it down under this key; the input of a nested
     graph is the same in both cases.
@@ -532,7 +532,7 @@ def is_resumed(configurable: Mapping[str, Any]) -> bool:
 
 
 def streams_messages(handler: object) -> bool:
-    """Whether a callback handler belongs to the stream mode "messages" of a graph.
+    """Return True if a callback handler belongs to the stream mode "messages" of a graph.
 
     langgraph/pregel/_messages.py, 1.2: LangGraph does not publish the class.
     """
@@ -550,7 +550,7 @@ def mark_invalid_resume(error: E) -> E:
 
 
 def streams_events(handler: object) -> bool:
-    """Whether a callback handler belongs to a call of `astream_events` or `astream_log`.
+    """Return True if a callback handler belongs to a call of `astream_events` or `astream_log`.
 
     langchain_core/tracers/_streaming.py, 1.7: such handlers also see the results that a runnable
     yields. They only put events into a queue.

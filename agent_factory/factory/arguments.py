@@ -295,7 +295,7 @@ def unknown_arguments(function: Callable[..., Any], names: Iterable[str]) -> lis
 
 
 def _is_list(value: Any) -> bool:
-    """Whether a value can be read as a list: not a string, a mapping or a single tool."""
+    """Return True if a value can be read as a list: not a string, a mapping or a single tool."""
     if isinstance(value, list | tuple):
         return True
     single = isinstance(value, str | bytes | Mapping | BaseTool | type)
@@ -380,7 +380,7 @@ def moves_of(
         return ()
     names, moves = [member.name for member in members], []
     for old, new in moved.items():
-        subject, visited = f"moved[{old!r}]", {old}
+        subject, path = f"moved[{old!r}]", {old}
         invalid = [name for name in (old, new) if not isinstance(name, str) or _is_reserved(name)]
         mistakes += (wrong_type(subject, "the name of a middleware", n, hint) for n in invalid)
         if invalid:
@@ -389,8 +389,8 @@ def moves_of(
             reason = "is the name of a middleware that is still in the stack."
             remedy = "Remove it from `moved`, or give that middleware another name."
             mistakes.append(SpecError(subject, reason, remedy, code="AF123"))
-        while new in moved and new not in names and new not in visited:
-            visited.add(new)
+        while new in moved and new not in names and new not in path:
+            path.add(new)
             new = moved[new]
         if new not in names:
             close = get_close_matches(str(new), names, n=1)
@@ -519,7 +519,7 @@ _WILDCARDS = frozenset("*?[]!")
 """Characters that do not stand for themselves in a pattern."""
 
 _ALIKE = 0.8
-"""How much a misspelt name is like the right one: "refnd" is like "refund", and "read_mail" is less
+"""Least likeness of a misspelt name to the right one: "refnd" is like "refund", and "read_mail" is less
 like "send_mail"."""
 
 

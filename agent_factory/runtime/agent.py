@@ -294,7 +294,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     # What it is started with
 
     def has_thread(self, config: RunnableConfig | None) -> bool:
-        """Whether a run needs no `thread_id`, or has one in its config or in the context."""
+        """Return True if a run needs no `thread_id`, or has one in its config or in the context."""
         if not self.checkpointer or "thread_id" in (config or {}).get("configurable", ()):
             return True
         return "thread_id" in ensure_config(merge_configs(self.config, config))["configurable"]
@@ -369,7 +369,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return saver, place, {**(config or {}), "configurable": {**call_values, **again}}
 
     def has_unknown_keys(self, input: Any) -> bool:
-        """Whether an input has keys that no schema of the agent has."""
+        """Return True if an input has keys that no schema of the agent has."""
         return isinstance(input, dict) and not input.keys() <= self.channels.keys()
 
     def check_start(
@@ -524,7 +524,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _shows_steps(
         self, configurable: Mapping[str, Any], options: Mapping[str, Any], modes: Collection[str]
     ) -> bool:
-        """Whether the caller observes LangGraph's own steps."""
+        """Return True if the caller observes LangGraph's own steps."""
         available_modes = {*_MODES, TASKS} if configurable.get(HIDES_TASKS) else _MODES
         return bool(
             self.debug
@@ -538,7 +538,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         )
 
     def _is_single_step(self, parent: Run | None, depth: int) -> bool:
-        """Whether a run that no caller observes can be a single step."""
+        """Return True if a run that no caller observes can be a single step."""
         # A fused run of one step would misreport managed values such as `remaining_steps`.
         if self.builder.managed or self.builder.spec.node_policies:
             return False

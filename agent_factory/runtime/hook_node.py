@@ -101,7 +101,7 @@ class HookNode(Runnable[Any, Any]):
 
     @property
     def needs_thread(self) -> bool:
-        """Whether the hook is sync only, so that an asynchronous run calls it in a thread."""
+        """True if the hook is sync only, so that an asynchronous run calls it in a thread."""
         return self._bound.afunc is None
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:

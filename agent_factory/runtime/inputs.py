@@ -29,7 +29,7 @@ STREAM_MODES = frozenset((*get_args(StreamMode), "tools"))
 """Modes of a stream; LangGraph's event protocol asks for "tools" as well."""
 
 _ALIKE = 0.85
-"""How much a misspelt key is like the right one: "mesages" is like "messages". The key "tools",
+"""Least likeness of a misspelt key to the right one: "mesages" is like "messages". The key "tools",
 which front ends for AG-UI send to any agent, is less like "todos"."""
 
 

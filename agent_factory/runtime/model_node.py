@@ -333,7 +333,7 @@ class _BoundModels:
     """Cache of models bound to tools, because binding converts each tool to a schema."""
 
     SIZE = 16
-    """How many are kept: enough for a few models and tool sets that take turns."""
+    """Number of bound models to keep: enough for a few models and tool sets that take turns."""
 
     def __init__(self, tool_names: Collection[str] | None) -> None:
         self._tool_names = tool_names  # tools that can run; None if a layer may run others

@@ -51,7 +51,7 @@ def pending_calls(
 
 @dataclass(eq=False)
 class Rules:
-    """What routing knows about an agent in addition to its plan: the names of its tools."""
+    """Names of an agent's tools, which routing needs in addition to the plan."""
 
     known: Set[str] = frozenset()  # those that the tools node runs
     direct: Set[str] = frozenset()  # those of them with `return_direct`
@@ -71,15 +71,15 @@ class Rules:
         return [Send(TOOLS, [call]) for call in calls]
 
     def answered(self, state: State) -> bool:
-        """Whether the state has a structured answer, so that the run leaves the loop."""
+        """Return True if the state has a structured answer, so that the run leaves the loop."""
         return state.get("structured_response") is not None
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a turn whose calls are all answered is the last one."""
+        """Return True if a turn whose calls are all answered is the last one."""
         return self.answered(state)
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
-        """Whether the results of a message's calls are the answer of the run."""
+        """Return True if the results of a message's calls are the answer of the run."""
         answers = answers_of(tail)
         if not answers.keys() >= set(call_ids(message)):
             return False  # parallel calls are still running

@@ -62,7 +62,7 @@ RUN = "__agent_factory_run"
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What observes the nodes of a run."""
+    """Observers of the nodes of a run."""
 
     is_traced: bool = False  # callbacks listen to nodes, so each node is a traced run
     messages: bool = False  # LangGraph streams the messages that nodes return
@@ -71,19 +71,19 @@ class Watch:
 
     @property
     def nodes(self) -> bool:
-        """Whether somebody observes single nodes."""
+        """True if somebody observes single nodes."""
         return self.is_traced or self.messages or self.events is not None
 
 
 class Result(NamedTuple):
-    """What a node has returned in the middle of a step, to be taken in a separate step."""
+    """Result of a node in the middle of a step, to be taken in a separate step."""
 
     value: Any
     outcomes: Mapping[str, Any] = {}  # what reducers have returned for it, by key
 
 
 Outcome = Exception | Interrupt[Any] | Result
-"""What a node has raised, asked or returned."""
+"""Error, interrupt or result of a node."""
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ class Successors(NamedTuple):
 
 @dataclass(frozen=True)
 class Fusion:
-    """What the stages of an agent share."""
+    """Settings that the stages of an agent share."""
 
     channels: Mapping[str, Any]
     keys: Mapping[str, Any]  # of the state, in the order in which LangGraph reads them
@@ -203,7 +203,7 @@ class Fusion:
 
 
 class Stage(Runnable[Any, Any]):
-    """What LangGraph runs for a node: it alone, or in a fused run those after it as well."""
+    """Runnable that LangGraph calls for a node; in a fused run, for the nodes after it as well."""
 
     name: str
 
@@ -247,7 +247,7 @@ class Stage(Runnable[Any, Any]):
 
     @cached_property
     def writers(self) -> Sequence[Runnable[Any, Any]]:
-        """What writes a result of the node to LangGraph: its update, and then where edges lead."""
+        """Writers of a result of the node to LangGraph: of its update, and then of its edges."""
         return node_writers(self._pregel_node)
 
     def visible(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -378,17 +378,15 @@ class Step:
         self._is_first = True
         self._last = first.name  # the last node whose writes the step has
         self._is_unchanged = True
-        self._is_stored = (
-            False  # what was written so far is stored, and nothing else may be written
-        )
+        # If set, what was written so far is stored, and nothing else may be written.
+        self._is_stored = False
         self._pending_writes: Any = None  # a saver, and the arguments of its `put_writes`
         self._calls: list[dict[str, Any]] | None = None
         self._needs_own_step, run.resumes = run.resumes, False
         self._node_config = config
         self._events: list[Event] = []
-        self._pending_messages: tuple[Any, Mapping[str, Any]] | None = (
-            None  # a result, and its state
-        )
+        # A result with messages that are not streamed yet, and its state.
+        self._pending_messages: tuple[Any, Mapping[str, Any]] | None = None
         self._result: Any = None
         self._has_edges = False  # LangGraph takes the edges of the node, and not the step
         self.stage = first  # the node that comes next
@@ -403,7 +401,7 @@ class Step:
 
     @property
     def needs_thread(self) -> bool:
-        """Whether an asynchronous run takes the next nodes in a thread."""
+        """True if an asynchronous run takes the next nodes in a thread."""
         return self.stage.needs_thread and not (self.is_done or self._run.watch.nodes)
 
     # What the loop does, in its order
@@ -627,7 +625,7 @@ class Step:
     # What comes next
 
     def _can_continue(self, target: Target, preview: Preview) -> bool:
-        """Whether this step may run what comes next."""
+        """Return True if this step may run what comes next."""
         successors, run, is_node = self.stage.successors, self._run, isinstance(target, str)
         ends = self._needs_own_step
         if is_node and target in successors.always:
@@ -645,7 +643,7 @@ class Step:
         return self._begin_next_step(possible=possible and not ends)
 
     def _begin_next_step(self, *, possible: bool = True) -> bool:
-        """Whether a run that takes a single step goes on with what would be the next one."""
+        """Return True if a run that takes a single step goes on with what would be the next one."""
         run = self._run
         if not run.single_step:
             return False

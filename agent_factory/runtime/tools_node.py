@@ -292,7 +292,7 @@ class ToolsNode(Runnable[Any, Any]):
         return [*output, extra] if extra else output
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
-        """Whether one of parallel calls ran a tool whose result ends the run."""
+        """Return True if one of parallel calls ran a tool whose result ends the run."""
         if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
         # A layer may have redirected the call: the name of the result is the tool that ran.
@@ -362,7 +362,7 @@ def _compose(
 
 
 class ToolsStage(Stage):
-    """What LangGraph runs for the tools node: in a fused run, the node says where it leads."""
+    """Stage of the tools node: in a fused run, the node says where it leads."""
 
     @cached_property
     def _leading(self) -> Runnable[Any, Any]:

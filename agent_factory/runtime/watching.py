@@ -1,4 +1,4 @@
-"""What others see of the nodes in a step: events of streams, and spans for callbacks and tracers.
+"""Observation of the nodes in a step: events of streams, spans for callbacks and tracers.
 
 LangGraph emits events for the steps that it takes. A step of several nodes emits those of each node
 itself, as they would be hook by hook, and says which of LangGraph's own they replace. Its spans are
@@ -231,7 +231,7 @@ _CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
 
 
 def observes_nodes(handler: BaseCallbackHandler) -> bool:
-    """Whether a callback handler listens to nodes: tracers do, counters of tokens do not."""
+    """Return True if a callback handler listens to nodes: tracers do, counters of tokens do not."""
     if handler.ignore_chain or streams_messages(handler):
         return False
     kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
@@ -373,14 +373,14 @@ _in_threads: WeakKeyDictionary[type, bool] = WeakKeyDictionary()  # a request ma
 
 
 def _runs_in_thread(kind: type[BaseCallbackHandler]) -> bool:
-    """Whether LangChain calls handlers of a class in a thread, in an asynchronous run."""
+    """Return True if LangChain calls handlers of a class in a thread, in an asynchronous run."""
     if (in_thread := _in_threads.get(kind)) is None:
         in_thread = _in_threads[kind] = not iscoroutinefunction(kind.on_chain_start)
     return in_thread
 
 
 def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
-    """Whether functions with LangSmith's `traceable` look for the span in their context."""
+    """Return True if functions with LangSmith's `traceable` look for the span in their context."""
     return any(isinstance(handler, LangChainTracer) for handler in handlers)
 
 

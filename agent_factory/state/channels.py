@@ -377,36 +377,36 @@ def with_ids(value: Any) -> Any:
 
 
 def is_messages(channel: Any) -> bool:
-    """Whether a channel merges writes as `add_messages` does."""
+    """Return True if a channel merges writes as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
     return isinstance(channel, DeltaMessages)
 
 
 def is_ephemeral(channel: Channel) -> bool:
-    """Whether only the next step sees what a step writes."""
+    """Return True if only the next step sees what a step writes."""
     if isinstance(channel, Topic):
         return not channel.accumulate
     return isinstance(channel, AnyValue | EphemeralValue)
 
 
 def is_single(channel: Channel) -> bool:
-    """Whether the value is the last write. A subclass may behave otherwise."""
+    """Return True if the value is the last write. A subclass may behave otherwise."""
     return type(channel) in (LastValue, UntrackedValue)
 
 
 def is_reduced(channel: Channel) -> bool:
-    """Whether a reducer of the user computes the value, write by write."""
+    """Return True if a reducer of the user computes the value, write by write."""
     return type(channel) in (BinaryOperatorAggregate, KeyedByName) and not is_messages(channel)
 
 
 def is_persistent(channel: Channel) -> bool:
-    """Whether a value stays until the next write."""
+    """Return True if a value stays until the next write."""
     return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaChannel)
 
 
 def is_known(channel: Channel) -> bool:
-    """Whether the value after a write can be computed in advance.
+    """Return True if the value after a write can be computed in advance.
 
     A DeltaChannel stores writes and not values, so that its reducer has to run in LangGraph.
     """
@@ -432,7 +432,7 @@ class ViewedChannel:
 
 
 def supports_delta_channel(checkpointer: Any) -> bool:
-    """Whether a saver can rebuild the value of a DeltaChannel, as far as its class declares it.
+    """Return True if the class of a saver declares that it can rebuild the value of a DeltaChannel.
 
     langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently
     returns an empty history where a saver does not keep the checkpoints before the latest. The

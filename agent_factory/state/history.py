@@ -21,7 +21,7 @@ from agent_factory.structured_output.strategies import EXPLANATION
 Message = TypeVar("Message", bound=BaseMessage)
 
 MAY_HAVE_RUN = "It may have run: find out before you make it again, or say that it is uncertain."
-"""What a model reads about a call without a result, if nobody knows that it did not run."""
+"""Result that a model reads for a call without one, if nobody knows that it did not run."""
 
 UNANSWERED = f"Error: this call has no result. {MAY_HAVE_RUN}"
 """Content of the tool message that answers a call without a result."""
@@ -207,7 +207,7 @@ def _ids_of_calls(message: Any) -> list[str]:
 
 
 def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:
-    """Whether a history, whose first `start` messages are known to be valid, is all valid."""
+    """Return True if a history is valid; its first `start` messages are known to be valid."""
     waiting: set[str] = set()
     for index in range(start, len(messages)):
         message = messages[index]
@@ -283,7 +283,7 @@ def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> l
 
 
 class ValidatedPrefix:
-    """How much of its history each active run has validated, so that it is validated once.
+    """Part of its history that each active run has validated, so that it is validated once.
 
     What was forgotten or has changed is validated again. The messages are compared as lists, which
     takes nanoseconds for each message that is the same object.
@@ -316,5 +316,5 @@ class ValidatedPrefix:
 
 
 def is_explanation(message: BaseMessage) -> bool:
-    """Whether a message reports an invalid structured answer to the model."""
+    """Return True if a message reports an invalid structured answer to the model."""
     return bool(message.additional_kwargs.get("lc_source") == EXPLANATION)

@@ -229,7 +229,7 @@ def _without_marks(hint: Any) -> Any:
 
 
 def _is_hidden(hint: Any, side: str) -> bool:
-    """Whether a key is left out of the "input" or the "output"."""
+    """Return True if a key is left out of the "input" or the "output"."""
     return any(
         # LangGraph keeps managed values out of both.
         is_managed_value(item) or (isinstance(item, OmitFromSchema) and getattr(item, side))
@@ -285,7 +285,7 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
 
 
 def _same_type(first: Any, other: Any) -> bool:
-    """Whether two types agree; a part that only one of them specifies counts as equal."""
+    """Return True if two types agree; a part that only one of them specifies counts as equal."""
     if first == other or Any in (first, other):
         return True
     origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (first, other)]

@@ -235,6 +235,6 @@ def _in_order(state: dict[str, Any], order: Mapping[str, Any]) -> dict[str, Any]
 
 
 def overwrites(value: Any) -> bool:
-    """Whether a write replaces the value, in any form that LangGraph accepts."""
+    """Return True if a write replaces the value, in any form that LangGraph accepts."""
     is_dict = isinstance(value, Mapping)  # messages are lists
     return is_json_overwrite(value) if is_dict else isinstance(value, Overwrite)

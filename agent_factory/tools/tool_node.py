@@ -602,7 +602,7 @@ def layered_tool_node(
 
 
 def can_run_inline() -> bool:
-    """Whether a tool may run in this thread.
+    """Return True if a tool may run in this thread.
 
     In the thread of an event loop, a tool could not start an event loop itself.
     """

@@ -43,7 +43,7 @@ from agent_factory.state.updates import StateView, check_keys, overwrites, pairs
 from agent_factory.upstream import current_config, run_identity
 
 AGENT_RUN: Final = object()
-"""What `LayeredRun.steps` yields where the agent runs. All else is a call without arguments."""
+"""Marker that `LayeredRun.steps` yields where the agent runs. All else is a call without arguments."""
 
 Steps = Generator[Any, Any, Any]
 
@@ -147,8 +147,8 @@ class LayeredRun:
         self._first_state = dict(self._values)
         if isinstance(self.input, Mapping) and not self._is_resumed:
             self._first_state = state = dict(self.input)
-            if (values := state.get("messages")) is not None:
-                messages = values if isinstance(values, list) else [values]
+            if (value := state.get("messages")) is not None:
+                messages = value if isinstance(value, list) else [value]
                 with suppress(NotImplementedError, TypeError, ValueError):  # the run raises it
                     state["messages"] = convert_to_messages(messages)
         return True
@@ -162,7 +162,7 @@ class LayeredRun:
         advance, value = flow.send, None
         while True:
             try:
-                output = record.advance(advance, value)
+                request = record.advance(advance, value)
             except StopIteration as stop:
                 flow.returned = stop.value
                 break
@@ -170,7 +170,7 @@ class LayeredRun:
                 flow.fail(error)
                 break
             try:
-                value, advance = (yield from self.effect(at, flow, output)), flow.send
+                value, advance = (yield from self.effect(at, flow, request)), flow.send
             except BaseException as error:
                 value, advance = flow.receive(error), flow.throw
                 if flow.refusals > MAX_REFUSALS:
@@ -214,28 +214,28 @@ class LayeredRun:
         store, resumed = runtime.store, self._is_resumed
         return {"runtime": runtime, "config": around, "store": store, "resumed": resumed}
 
-    def effect(self, at: int, flow: LayerFlow, output: Any) -> Steps:
+    def effect(self, at: int, flow: LayerFlow, request: Any) -> Steps:
         """Do what a flow has yielded, and return what it is resumed with."""
-        if isinstance(output, Task):
+        if isinstance(request, Task):
             return (
-                yield from self._tasks.run(flow.definition, output, is_resumed=self._is_resumed)
+                yield from self._tasks.run(flow.definition, request, is_resumed=self._is_resumed)
             )
-        if isinstance(output, EFFECTS):
-            if isinstance(output, Invoke) and output.config is None:
+        if isinstance(request, EFFECTS):
+            if isinstance(request, Invoke) and request.config is None:
                 config = without_streaming(current_config.get())
-                output = Invoke(output.runnable, output.input, config)
+                request = Invoke(request.runnable, request.input, config)
             if self._asynchronous:
-                return (yield partial(perform, output, asyncio.sleep, "ainvoke"))
-            return (yield partial(perform, output, time.sleep, "invoke"))
-        if not isinstance(output, Mapping):
-            reason = f"must run the agent with a state, got {describe(output)}."
+                return (yield partial(perform, request, asyncio.sleep, "ainvoke"))
+            return (yield partial(perform, request, time.sleep, "invoke"))
+        if not isinstance(request, Mapping):
+            reason = f"must run the agent with a state, got {describe(request)}."
             raise BadReturn(flow.name, reason, "Write `result = yield state`.")
         if flow.passed is not None:
             reason = "ran the agent a second time, and a run can be made only once."
             raise BadReturn(flow.name, reason, "Call the agent again where it is called.")
-        flow.passed = output
+        flow.passed = request
         try:
-            flow.result = yield from self.layer(at + 1, output)
+            flow.result = yield from self.layer(at + 1, request)
         except Exception as error:
             flow.caught = error
             raise

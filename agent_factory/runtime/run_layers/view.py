@@ -15,7 +15,7 @@ _INTERRUPT = "__interrupt__"
 
 
 class RunView:
-    """What the caller of a run has asked to see.
+    """View of a run that its caller has asked for.
 
     The agent is asked for its state as well, which the layers get at the end.
     """
