@@ -519,8 +519,8 @@ _WILDCARDS = frozenset("*?[]!")
 """Characters that do not stand for themselves in a pattern."""
 
 _ALIKE = 0.8
-"""Least likeness of a misspelt name to the right one: "refnd" is like "refund", and "read_mail" is less
-like "send_mail"."""
+"""Least likeness of a misspelt name to the right one: "refnd" is like "refund", and "read_mail" is
+less like "send_mail"."""
 
 
 def misspelt_tool(pattern: str, names: Collection[str]) -> str | None:

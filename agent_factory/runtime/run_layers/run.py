@@ -43,7 +43,7 @@ from agent_factory.state.updates import StateView, check_keys, overwrites, pairs
 from agent_factory.upstream import current_config, run_identity
 
 AGENT_RUN: Final = object()
-"""Marker that `LayeredRun.steps` yields where the agent runs. All else is a call without arguments."""
+"""Marker that `LayeredRun.steps` yields where the agent runs. All else is a plain call."""
 
 Steps = Generator[Any, Any, Any]
 

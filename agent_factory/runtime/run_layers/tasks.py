@@ -43,7 +43,7 @@ class TaskResults:
     def run(self, layer: Layer, task: Task, *, is_resumed: bool) -> Calls:
         """Return the stored result of a task, or call its function and store what it returns.
 
-        A run that is not `resumed` has no results yet.
+        A run that is not resumed has no results yet.
         """
         if self._results is None:
             results = (yield from self._read()) if is_resumed else {}
