@@ -163,7 +163,7 @@ def _as_messages(
 ) -> list[AnyMessage]:
     """Return what was written as messages with ids.
 
-    `previous` is the id of the message before them, `taken` holds those of all before them.
+    `previous` is the id of the message before them, `taken_ids` holds those of all before them.
     """
     messages: list[Any] = value if isinstance(value, list) else [value]
     types = set(map(type, messages))
