@@ -1,4 +1,4 @@
-"""What the package relies on in LangGraph and langchain-core that they do not publish.
+"""Unpublished behaviour of LangGraph and langchain-core that the package relies on.
 
 Each reliance stands here once, with the reason and the version it was seen in, and has a canary in
 ``tests/test_upstream.py``: an upgrade that changes one fails there first.
@@ -49,16 +49,16 @@ def super_step(config: RunnableConfig) -> int:
 
 
 def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:
-    """Whether there is one interrupt and the node of this config raised it, not a subgraph in it.
+    """Return True if the node of this config raised the only interrupt, not a subgraph in it.
 
     langgraph/types.py, 1.2: `interrupt` derives the id from the checkpoint namespace of its task.
     """
     namespace = (config or {}).get("configurable", {}).get("checkpoint_ns", "")
-    return [one.id for one in interrupts] == [Interrupt.from_ns(None, namespace).id]
+    return [item.id for item in interrupts] == [Interrupt.from_ns(None, namespace).id]
 
 
 def is_json_overwrite(value: Any) -> bool:
-    """Whether a write is an `Overwrite` in the form it has in JSON.
+    """Return True if a write is an `Overwrite` in the form it has in JSON.
 
     langgraph/channels/binop.py, 1.2: a dict with the key or the type "__overwrite__" counts as one.
     """
@@ -186,8 +186,8 @@ def empty_graph(graph: Any) -> Callable[[], dict[str, Any]]:
 
 def node_runnable(node: Any, end: Any = None) -> Runnable[Any, Any]:
     """Return what LangGraph runs for a node: it and its writers, or `end` in their place."""
-    made: Runnable[Any, Any] = node.copy({} if end is None else {"writers": [end]}).node
-    return made
+    runnable: Runnable[Any, Any] = node.copy({} if end is None else {"writers": [end]}).node
+    return runnable
 
 
 def run_in_place(node: Any, runnable: Any) -> None:
@@ -215,7 +215,7 @@ with "__pregel_", or with "langgraph_auth_" where LangGraph's server has set the
 
 
 def is_reserved(key: str) -> bool:
-    """Whether LangGraph itself reads a key of `config["configurable"]`.
+    """Return True if LangGraph itself reads a key of `config["configurable"]`.
 
     Such a key changes how a run is carried out: langgraph/pregel/_loop.py, 1.2, takes the answers
     to interrupts from `__pregel_resume_map`.
@@ -241,7 +241,7 @@ def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
 
 
 def stores_at_exit(config: RunnableConfig) -> bool:
-    """Whether a run stores nothing before it ends, as with `durability="exit"`.
+    """Return True if a run stores nothing before it ends, as with `durability="exit"`.
 
     langgraph/pregel/main.py, 1.2: graphs that it calls learn it from this key.
     """
@@ -275,8 +275,8 @@ def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
     langgraph/pregel/_algo.py, 1.2: a task gets the `extend` of this deque. Backends that keep files
     in the state, such as deepagents', call it, and so do writers.
     """
-    sent: deque[tuple[str, Any]] = config["configurable"]["__pregel_send"].__self__
-    return sent
+    writes: deque[tuple[str, Any]] = config["configurable"]["__pregel_send"].__self__
+    return writes
 
 
 def reading_after(
@@ -288,19 +288,19 @@ def reading_after(
     written if it is called with `fresh=True`: `writes` gets that, and adds what goes before it.
     """
     configurable = config["configurable"]
-    read, sent = configurable["__pregel_read"], sent_writes(config)
+    read, pending = configurable["__pregel_read"], sent_writes(config)
 
     def read_after(select: Any, fresh: bool = False) -> Any:
-        every, direct = writes(sent if fresh else ()), [*sent]
+        every, direct = writes(pending if fresh else ()), [*pending]
         if not every:
             return read(select, fresh)
-        sent.clear()
-        sent.extend(every)
+        pending.clear()
+        pending.extend(every)
         try:
             return read(select, True)
         finally:
-            sent.clear()
-            sent.extend(direct)
+            pending.clear()
+            pending.extend(direct)
 
     return {**config, "configurable": {**configurable, "__pregel_read": read_after}}
 
@@ -331,11 +331,11 @@ def at_node(
     langgraph/pregel/_algo.py, 1.2: see `at_step`. Each task has another `Runtime`, which has its
     namespace too. A node that is `sent` to has no edge that leads to it.
     """
-    own = in_namespace(at_step(config, ahead, run_id), node, task)
-    configurable = own["configurable"]
+    result = in_namespace(at_step(config, ahead, run_id), node, task)
+    configurable = result["configurable"]
     namespace = configurable["checkpoint_ns"]
-    own["run_name"] = node
-    own["metadata"].update(
+    result["run_name"] = node
+    result["metadata"].update(
         langgraph_node=node,
         langgraph_triggers=("__pregel_push",) if sent else (f"branch:to:{node}",),
         langgraph_path=("__pregel_push", 0, False) if sent else ("__pregel_pull", node),
@@ -344,7 +344,7 @@ def at_node(
     runtime = configurable["__pregel_runtime"]
     info = replace(runtime.execution_info, checkpoint_ns=namespace, task_id=task)
     configurable["__pregel_runtime"] = replace(runtime, execution_info=info)
-    return own
+    return result
 
 
 def in_namespace(
@@ -421,15 +421,15 @@ def place_of_run(
     parts = configurable["checkpoint_ns"].split("|")
     parts = [part.partition(":")[0] for part in parts] if stateful else parts
     namespace = "|".join([*parts, *([str(number)] if number else [])])
-    stored = (configurable.get("checkpoint_map") or {}).get(namespace)
+    checkpoint_id = (configurable.get("checkpoint_map") or {}).get(namespace)
     where = {"thread_id": configurable["thread_id"], "checkpoint_ns": namespace}
-    where |= {"checkpoint_id": stored} if stored else {}
+    where |= {"checkpoint_id": checkpoint_id} if checkpoint_id else {}
     again = replace(scratchpad, subgraph_counter=lambda: number)
     return {"configurable": where}, {"__pregel_scratchpad": again}
 
 
 def is_nested(configurable: Mapping[str, Any]) -> bool:
-    """Whether a graph with this config runs within a node of another graph.
+    """Return True if a graph with this config runs within a node of another graph.
 
     langgraph/pregel/_loop.py, 1.2: such a graph raises a `GraphInterrupt`, and one on its own ends
     its stream. `Pregel.stream` takes another default mode for it.
@@ -446,14 +446,14 @@ def in_runtime(config: RunnableConfig, runtime: Runtime[Any]) -> RunnableConfig:
 
 
 def streams_message_events(configurable: Mapping[str, Any]) -> bool:
-    """Whether a stream of messages shows events of the event protocol, and no messages.
+    """Return True if a stream of messages shows events of the event protocol, and no messages.
 
     langgraph/pregel/main.py, 1.2: `stream_events(version="v3")` asks for them under this key.
     """
     return bool(configurable.get("__pregel_stream_messages_v2"))
 
 
-def waiting_nodes(stored: CheckpointTuple, *, latest: bool) -> list[str]:
+def waiting_nodes(entry: CheckpointTuple, *, latest: bool) -> list[str]:
     """Return the nodes that come next in a stored thread, whether or not a graph has them.
 
     With `latest`, that includes nodes after tasks that have ended while others have not: with an
@@ -463,42 +463,42 @@ def waiting_nodes(stored: CheckpointTuple, *, latest: bool) -> list[str]:
     channel `__pregel_tasks`. A channel that a graph does not have keeps its version, and some
     savers keep its value: what was not written in the last step waits no more.
     """
-    values, versions = stored.checkpoint["channel_values"], stored.checkpoint["channel_versions"]
+    values, versions = entry.checkpoint["channel_values"], entry.checkpoint["channel_versions"]
     newest: Any = max(versions.values(), default=None)
-    written = [(name, values[name]) for name in sorted(values) if versions.get(name) == newest]
+    writes = [(name, values[name]) for name in sorted(values) if versions.get(name) == newest]
     if latest:
-        written += [(channel, value) for _, channel, value in stored.pending_writes or ()]
+        writes += [(channel, value) for _, channel, value in entry.pending_writes or ()]
     nodes: list[str] = []
-    for channel, value in written:
+    for channel, value in writes:
         if channel.startswith("branch:to:"):
             nodes.append(channel.removeprefix("branch:to:"))
         elif channel == "__pregel_tasks":
-            sent = value if isinstance(value, list) else [value]
-            nodes += [send.node for send in sent if isinstance(send, Send)]
+            sends = value if isinstance(value, list) else [value]
+            nodes += [send.node for send in sends if isinstance(send, Send)]
     return list(dict.fromkeys(nodes))
 
 
-def waiting_interrupts(stored: CheckpointTuple) -> dict[str, tuple[Interrupt[Any], ...]]:
+def waiting_interrupts(entry: CheckpointTuple) -> dict[str, tuple[Interrupt[Any], ...]]:
     """Return the interrupts of a stored thread, by the ids of their tasks.
 
     langgraph/pregel/_loop.py, 1.2: a task that interrupts writes them to `__interrupt__`.
     """
-    writes = stored.pending_writes or ()
+    writes = entry.pending_writes or ()
     return {task: tuple(value) for task, channel, value in writes if channel == "__interrupt__"}
 
 
-def open_interrupts(stored: CheckpointTuple) -> dict[str, bool]:
+def open_interrupts(entry: CheckpointTuple) -> dict[str, bool]:
     """Return the ids of the interrupts of a stored thread, and whether each waits for an answer.
 
     langgraph/pregel/_task_status.py, 1.2: a task that has written anything else than these channels
     has ended. Its interrupt was answered, and is stored until the step ends.
     """
     control = {"__interrupt__", "__resume__", "__error__", "__error_source_node__"}
-    writes = stored.pending_writes or ()
-    ended = {task for task, channel, _ in writes if channel not in control}
+    writes = entry.pending_writes or ()
+    finished_tasks = {task for task, channel, _ in writes if channel not in control}
     return {
-        interrupt.id: task not in ended
-        for task, interrupts in waiting_interrupts(stored).items()
+        interrupt.id: task not in finished_tasks
+        for task, interrupts in waiting_interrupts(entry).items()
         for interrupt in interrupts
     }
 
@@ -515,7 +515,7 @@ def named_interrupts(resume: Any) -> set[str]:
 
 
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
-    """Whether the caller of a graph around this one sees the steps of this one.
+    """Return True if the caller of a graph around this one sees the steps of this one.
 
     langgraph/pregel/main.py, 1.2: `stream(subgraphs=True)` hands its stream down under this key.
     """
@@ -523,7 +523,7 @@ def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
 
 
 def is_resumed(configurable: Mapping[str, Any]) -> bool:
-    """Whether the graph around this one goes on with a run that it has begun before.
+    """Return True if the graph around this one goes on with a run that it has begun before.
 
     langgraph/pregel/_loop.py, 1.2: LangGraph hands it down under this key; the input of a nested
     graph is the same in both cases.
@@ -532,7 +532,7 @@ def is_resumed(configurable: Mapping[str, Any]) -> bool:
 
 
 def streams_messages(handler: object) -> bool:
-    """Whether a callback handler belongs to the stream mode "messages" of a graph.
+    """Return True if a callback handler belongs to the stream mode "messages" of a graph.
 
     langgraph/pregel/_messages.py, 1.2: LangGraph does not publish the class.
     """
@@ -550,7 +550,7 @@ def mark_invalid_resume(error: E) -> E:
 
 
 def streams_events(handler: object) -> bool:
-    """Whether a callback handler belongs to a call of `astream_events` or `astream_log`.
+    """Return True if a callback handler belongs to a call of `astream_events` or `astream_log`.
 
     langchain_core/tracers/_streaming.py, 1.7: such handlers also see the results that a runnable
     yields. They only put events into a queue.

@@ -244,21 +244,26 @@ def create_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    added = [one for member in spec.middleware for one in member.transformers]
-    added += transformers or ()
-    compiled: dict[str, Any] = {
+    stream_transformers = [
+        transformer for member in spec.middleware for transformer in member.transformers
+    ]
+    stream_transformers += transformers or ()
+    compile_options: dict[str, Any] = {
         **services,
         "interrupt_before": node_names(interrupt_before),
         "interrupt_after": node_names(interrupt_after, spec.topology.former_nodes),
         "debug": debug,
         "name": name,
-        "transformers": [*(one for one in PROJECTIONS if one not in added), *added],
+        "transformers": [
+            *(transformer for transformer in PROJECTIONS if transformer not in stream_transformers),
+            *stream_transformers,
+        ],
     }
-    agent = wire(spec, context_schema, fusion).compile(**compiled)
+    agent = wire(spec, context_schema, fusion).compile(**compile_options)
     # The key by which LangGraph's streams and front ends know the agents of LangChain.
-    named = {} if name is None else {"lc_agent_name": name}
+    metadata = {} if name is None else {"lc_agent_name": name}
     # `with_config` would construct the agent once more.
-    agent.config = merge_configs(CONFIG, {"metadata": named})
+    agent.config = merge_configs(CONFIG, {"metadata": metadata})
     return agent
 
 
@@ -275,9 +280,9 @@ def check_services(model: Any, services: Mapping[str, Any]) -> None:
         enter = "with" if hasattr(value, "__enter__") else "async with"
         if enter == "with" or hasattr(value, "__aenter__"):
             # That of a function with @contextmanager has the function as `func`.
-            made = getattr(getattr(value, "func", None), "__qualname__", None)
-            made = "..." if made is None else f"{made}(...)"
-            hint = f"Write `{enter} {made} as {name}:`, and build the agent inside."
+            constructor = getattr(getattr(value, "func", None), "__qualname__", None)
+            constructor = "..." if constructor is None else f"{constructor}(...)"
+            hint = f"Write `{enter} {constructor} as {name}:`, and build the agent inside."
             reason = f"must be a {kind}, got a context manager."
             mistakes.append(ArgumentError(name, reason, hint))
         else:
@@ -444,11 +449,11 @@ def with_decisions(
     >>> _ = agent.invoke({"messages": [("user", "Hello")]})
     model routed: __end__ [no calls left]
     """
-    known, added = _spec_of(agent).decisions, decision_log(decisions)
-    if known is not None and added is not None:
-        sinks = dict.fromkeys([*known.sinks, *added.sinks])
-        added = DecisionLog(*sinks, contents=known.contents or added.contents)
-    return rewired(agent, decisions=added or known)
+    previous, log = _spec_of(agent).decisions, decision_log(decisions)
+    if previous is not None and log is not None:
+        sinks = dict.fromkeys([*previous.sinks, *log.sinks])
+        log = DecisionLog(*sinks, contents=previous.contents or log.contents)
+    return rewired(agent, decisions=log or previous)
 
 
 def with_model(
@@ -505,16 +510,16 @@ def rewired(
         **changes: Fields of its AgentSpec.
     """
     graph = cast("AgentGraph", agent.builder)
-    wired = wire(replace(_spec_of(agent), **changes), agent.context_schema, graph.fusion_plan)
-    shared = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
-    copy = wired.compile(**{**graph.options, **shared, **(services or {})})
+    builder = wire(replace(_spec_of(agent), **changes), agent.context_schema, graph.fusion_plan)
+    backends = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
+    copy = builder.compile(**{**graph.options, **backends, **(services or {})})
     copy.config = agent.config
     return copy
 
 
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
-    shown = settings_of(spec.middleware) if settings else ()
-    return replace(spec.topology, name=spec.name or "", settings=shown)
+    middleware_settings = settings_of(spec.middleware) if settings else ()
+    return replace(spec.topology, name=spec.name or "", settings=middleware_settings)
 
 
 def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:

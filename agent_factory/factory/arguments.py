@@ -100,12 +100,12 @@ def make_spec(
         raise_all(mistakes)
     read = [(member, methods_of(member)) for member in members]
     mistakes = [mistake for known in read for mistake in validate_middleware(*known)]
-    asked = response_format is not None
-    format_ = _attempt(from_langchain_format, response_format, mistakes) if asked else None
+    has_format = response_format is not None
+    format_ = _attempt(from_langchain_format, response_format, mistakes) if has_format else None
     outputs = output_tools(format_)
-    given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
-    given += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
-    toolbox, clashes = sort_tools(given, outputs)
+    named_tools: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
+    named_tools += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
+    toolbox, clashes = sort_tools(named_tools, outputs)
     hooks = tuple(bound for known in read for bound in hooks_of(*known))
     layers = tuple(bound for known in read for bound in layers_of(*known))
     around = {call: tuple(b for b in layers if b.definition.call is call) for call in Call}
@@ -127,10 +127,10 @@ def make_spec(
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
-    found = _raise_errors(mistakes, strict, ignore)
+    findings = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = chat_model_of(model), system_prompt
-    if found:
-        warnings.warn(AgentFactoryWarning(found), stacklevel=3)  # of create_agent or plan_agent
+    if findings:
+        warnings.warn(AgentFactoryWarning(findings), stacklevel=3)  # of create_agent or plan_agent
     return AgentSpec(
         model=chat_model,
         system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
@@ -146,7 +146,7 @@ def make_spec(
         middleware=members,
         rules=Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs)),
         node_policies=nodes["node_policies"] or {},
-        warnings=found,
+        warnings=findings,
         decisions=log,
         run_layers=around[Call.AGENT],
     )
@@ -196,12 +196,12 @@ def _attempt(make: Callable[[Any], T], value: Any, mistakes: list[SpecError]) ->
 
 
 def _raise_errors(
-    found: Sequence[SpecError], strict: bool, ignore: Collection[str]
+    findings: Sequence[SpecError], strict: bool, ignore: Collection[str]
 ) -> tuple[SpecError, ...]:
     """Raise the errors among the diagnostics of a build, and return the warnings."""
-    found = [one for one in found if one.code not in ignore]
-    errors = [one for one in found if strict or one.severity == "error"]
-    others = tuple(one for one in found if one not in errors)
+    findings = [finding for finding in findings if finding.code not in ignore]
+    errors = [finding for finding in findings if strict or finding.severity == "error"]
+    others = tuple(finding for finding in findings if finding not in errors)
     if errors:
         try:
             raise_all(errors)
@@ -279,11 +279,11 @@ _MIDDLEWARE_FOR = {
 
 def unknown_arguments(function: Callable[..., Any], names: Iterable[str]) -> list[SpecError]:
     """Return an error for each keyword argument that a function does not have."""
-    known = [name for name in inspect.signature(function).parameters if name != "unknown"]
+    parameters = [name for name in inspect.signature(function).parameters if name != "unknown"]
     mistakes: list[SpecError] = []
     for name in names:
-        hint = f"It takes {', '.join(known)}."
-        if close := get_close_matches(name, known, n=1):
+        hint = f"It takes {', '.join(parameters)}."
+        if close := get_close_matches(name, parameters, n=1):
             hint = f"Did you mean {close[0]}?"
         if name in _OTHER_NAMES:
             hint = f"Write {_OTHER_NAMES[name]}=..."
@@ -295,7 +295,7 @@ def unknown_arguments(function: Callable[..., Any], names: Iterable[str]) -> lis
 
 
 def _is_list(value: Any) -> bool:
-    """Whether a value can be read as a list: not a string, a mapping or a single tool."""
+    """Return True if a value can be read as a list: not a string, a mapping or a single tool."""
     if isinstance(value, list | tuple):
         return True
     single = isinstance(value, str | bytes | Mapping | BaseTool | type)
@@ -380,7 +380,7 @@ def moves_of(
         return ()
     names, moves = [member.name for member in members], []
     for old, new in moved.items():
-        subject, passed = f"moved[{old!r}]", {old}
+        subject, path = f"moved[{old!r}]", {old}
         invalid = [name for name in (old, new) if not isinstance(name, str) or _is_reserved(name)]
         mistakes += (wrong_type(subject, "the name of a middleware", n, hint) for n in invalid)
         if invalid:
@@ -389,8 +389,8 @@ def moves_of(
             reason = "is the name of a middleware that is still in the stack."
             remedy = "Remove it from `moved`, or give that middleware another name."
             mistakes.append(SpecError(subject, reason, remedy, code="AF123"))
-        while new in moved and new not in names and new not in passed:
-            passed.add(new)
+        while new in moved and new not in names and new not in path:
+            path.add(new)
             new = moved[new]
         if new not in names:
             close = get_close_matches(str(new), names, n=1)
@@ -496,9 +496,9 @@ def collect_warnings(
                 "Remove handle_tool_errors, or remove the middleware.",
                 code="AF207",
             )
-    used = {hook.owner for hook in hooks} | {layer.owner for layer in topology.layers}
+    owners = {hook.owner for hook in hooks} | {layer.owner for layer in topology.layers}
     for member in members:
-        if member.name not in used and is_empty(member):
+        if member.name not in owners and is_empty(member):
             yield BuildWarning(
                 member.name,
                 "does nothing: it has no hook, layer, tool, state key or declaration.",
@@ -519,8 +519,8 @@ _WILDCARDS = frozenset("*?[]!")
 """Characters that do not stand for themselves in a pattern."""
 
 _ALIKE = 0.8
-"""How much a misspelt name is like the right one: "refnd" is like "refund", and "read_mail" is less
-like "send_mail"."""
+"""Least likeness of a misspelt name to the right one: "refnd" is like "refund", and "read_mail" is
+less like "send_mail"."""
 
 
 def misspelt_tool(pattern: str, names: Collection[str]) -> str | None:
@@ -549,9 +549,9 @@ def _tool_warnings(
     members: Sequence[AgentMiddleware[Any, Any]], topology: Topology
 ) -> Iterator[SpecError]:
     tools = topology.tools
-    own = {tool.name for tool in tools if tool.kind is not ToolKind.PROVIDER}
+    local_names = {tool.name for tool in tools if tool.kind is not ToolKind.PROVIDER}
     for tool in tools:
-        if tool.kind is ToolKind.PROVIDER and tool.name in own:
+        if tool.kind is ToolKind.PROVIDER and tool.name in local_names:
             yield BuildWarning(
                 tool.name,
                 "names a tool of the provider and a tool of the agent, which the model cannot tell "
@@ -559,14 +559,14 @@ def _tool_warnings(
                 "Rename the agent's tool.",
                 code="AF203",
             )
-    known = {tool.name for tool in tools}
+    tool_names = {tool.name for tool in tools}
     late = " A layer may add it at run time." if topology.layers_around(Call.TOOL) else ""
     for member in members:
         expected = set(member.expected_tools)
         for name in sorted(expected):
-            if any(fnmatchcase(tool, name) for tool in known):
+            if any(fnmatchcase(tool, name) for tool in tool_names):
                 continue
-            if right := misspelt_tool(name, known - expected):
+            if right := misspelt_tool(name, tool_names - expected):
                 yield SpecError(
                     member.name,
                     f"is configured for the tool {name!r}, and would not act on {right!r}, which "
@@ -577,19 +577,21 @@ def _tool_warnings(
                 )
             if right or _WILDCARDS.intersection(name):  # a pattern need not match any tool
                 continue
-            close = get_close_matches(name, known, n=1)
+            close = get_close_matches(name, tool_names, n=1)
             yield BuildWarning(
                 member.name,
                 f"is configured for the tool {name!r}, but the agent has no such tool.{late}",
                 f"Did you mean {close[0]!r}?"
                 if close
-                else f"Its tools are: {', '.join(sorted(known)) or 'none'}.",
+                else f"Its tools are: {', '.join(sorted(tool_names)) or 'none'}.",
                 code="AF210",
             )
-        if (covered := member.covered_tools) is None:
+        if (patterns := member.covered_tools) is None:
             continue
         for tool in tools:
-            if tool.kind is ToolKind.CLIENT and not any(fnmatchcase(tool.name, p) for p in covered):
+            if tool.kind is ToolKind.CLIENT and not any(
+                fnmatchcase(tool.name, p) for p in patterns
+            ):
                 yield BuildWarning(
                     member.name,
                     f"has no rule for all calls of the tool {tool.name!r}: a person is asked about "

@@ -20,7 +20,7 @@ Names = Collection[str] | Literal["*"]
 
 @dataclass(frozen=True, slots=True)
 class FusionPlan:
-    """How far a step of a fused run may go."""
+    """Nodes at which a step of a fused run has to begin or end."""
 
     turn: bool  # a step may go through the call of the model
     before: Names  # nodes before which a run pauses, or "*" for all
@@ -28,12 +28,12 @@ class FusionPlan:
     alone: Collection[str] = ()  # nodes whose policy is for a step of their own
 
     def begins(self, node: str) -> bool:
-        """Whether a step has to begin at a node, because a run can only pause between steps."""
-        named = (*self.before, *self.after, *self.alone)
-        return "*" in (self.before, self.after) or node in named
+        """Return True if a step has to begin at a node: a run can only pause between steps."""
+        nodes = (*self.before, *self.after, *self.alone)
+        return "*" in (self.before, self.after) or node in nodes
 
     def ends(self, node: str) -> bool:
-        """Whether a step has to end with a node."""
+        """Return True if a step has to end with a node."""
         return self.after == "*" or node in (*self.after, *self.alone)
 
 

@@ -49,7 +49,7 @@ def _shown(value: Any, name: str = "", depth: int = 0) -> str:
     """A value in one line, equal on every machine; by its type where that is not possible."""
 
     def inner(values: Iterable[Any]) -> list[str]:
-        return [_shown(one, name, depth + 1) for one in values]
+        return [_shown(item, name, depth + 1) for item in values]
 
     if isinstance(value, bool | int | float | None):
         return repr(value)
@@ -80,8 +80,8 @@ def _shown(value: Any, name: str = "", depth: int = 0) -> str:
             return f"{{{', '.join(sorted(inner(value)))}}}"
     if is_dataclass(value) and not isinstance(value, type):
         public = [f.name for f in fields(value) if f.init and not f.name.startswith("_")]
-        given = (f"{f}={_shown(getattr(value, f, None), f, depth + 1)}" for f in public)
-        return f"{type(value).__name__}({', '.join(given)})"
+        public_fields = (f"{f}={_shown(getattr(value, f, None), f, depth + 1)}" for f in public)
+        return f"{type(value).__name__}({', '.join(public_fields)})"
     if isinstance(value, type) or inspect.isroutine(value):
         return str(value.__name__)
     return type(value).__name__

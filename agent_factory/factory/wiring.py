@@ -65,8 +65,8 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         """Compile to an agent whose streams and states do not show the reserved keys."""
         self.options = options
         agent = super().compile(*args, **options)
-        shown = agent.stream_channels_list
-        agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
+        stream_keys = agent.stream_channels_list
+        agent.stream_channels = [key for key in stream_keys if key not in ENGINE_KEYS]
         if self.fusion is not None:
             stages: dict[str, Stage] = {}
             for name in self.nodes.keys() & self.routes.keys():
@@ -107,10 +107,10 @@ def wire(
         )
     if spec.run_layers:
         graph.add_node(LAST_WRITE, identity, input_schema=spec.schemas.state)
-    if moved := {move.old: move.new for move in spec.topology.moved}:
+    if new_names := {move.old: move.new for move in spec.topology.moved}:
         for key in {key for member in spec.middleware for key in member.keyed_by_name}:
             if type(channel := graph.channels.get(key)) is BinaryOperatorAggregate:
-                graph.channels[key] = KeyedByName(channel, moved)
+                graph.channels[key] = KeyedByName(channel, new_names)
     if plan is not None:
         graph.channels[LAST_NODE] = LastValue(str)  # no node reads it
         graph.fusion_plan = plan
@@ -127,22 +127,22 @@ def _make_nodes(
     """Return the nodes by their names, and the tools node among them."""
     plan = spec.topology
     keys = frozenset(spec.schemas.state.__annotations__.keys() - graph.managed.keys())
-    shared: Any = {
+    options: Any = {
         "recorder": recorder,
         "copies": StateCopies(),
         "context_schema": context_schema,
     }
     nodes: dict[str, Runnable[Any, Any]] = {
         bound.definition.node: HookNode(
-            bound, plan, spec.rules, keys, tools=spec.toolbox.client, **shared
+            bound, plan, spec.rules, keys, tools=spec.toolbox.client, **options
         )
         for bound in spec.hooks
     }
-    nodes[plan.style.model] = ModelNode(spec, graph.channels, **shared)
+    nodes[plan.style.model] = ModelNode(spec, graph.channels, **options)
     if TOOLS not in plan.nodes:
         return nodes, None
-    seen = _tool_state_keys(spec, graph, keys)
-    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, seen, context_schema)
+    state_keys = _tool_state_keys(spec, graph, keys)
+    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, state_keys, context_schema)
     return nodes, tools
 
 

@@ -1,4 +1,4 @@
-"""What runs: the nodes of an agent, the calls inside them, and the routes between them.
+"""Run time of an agent: its nodes, the calls inside them, and the routes between them.
 
 Its modules are private.
 """

@@ -24,7 +24,7 @@ from langgraph.types import Command, StateUpdate
 from agent_factory.errors import MissingNode
 from agent_factory.hooks.flows import is_awaitable
 from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
-from agent_factory.runtime.run_layers.run import LAYERED, LayeredRun
+from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.step import RUN, Run, Watch, run_of
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
@@ -92,16 +92,16 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Run to the end."""
-        own, for_state = self._ask_for_state(input, config, options)
-        result = super().invoke(input, own, **for_state)
+        run_config, for_state = self._ask_for_state(input, config, options)
+        result = super().invoke(input, run_config, **for_state)
         return _in_version(result, options) if for_state is not options else result
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
         """Run to the end, asynchronously."""
-        own, for_state = self._ask_for_state(input, config, options)
-        result = await super().ainvoke(input, own, **for_state)
+        run_config, for_state = self._ask_for_state(input, config, options)
+        result = await super().ainvoke(input, run_config, **for_state)
         return _in_version(result, options) if for_state is not options else result
 
     def stream(
@@ -135,40 +135,42 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> RunnableConfig:
         """Update the state of a thread; without `as_node`, as the last node of its last step."""
         saver, place = self.stored(config)
-        stored = saver.get_tuple(place) if saver else None
-        return super().bulk_update_state(config, self._by_last_node(stored, supersteps))
+        checkpoint = saver.get_tuple(place) if saver else None
+        return super().bulk_update_state(config, self._by_last_node(checkpoint, supersteps))
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread, asynchronously; otherwise as `bulk_update_state`."""
         saver, place = self.stored(config)
-        stored = await saver.aget_tuple(place) if saver else None
-        return await super().abulk_update_state(config, self._by_last_node(stored, supersteps))
+        checkpoint = await saver.aget_tuple(place) if saver else None
+        return await super().abulk_update_state(config, self._by_last_node(checkpoint, supersteps))
 
     def _by_last_node(
-        self, stored: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
+        self, checkpoint_tuple: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> list[list[StateUpdate]]:
         """Return updates with the name of the node that has made the last one, if it is missing."""
-        made = [list(updates) for updates in supersteps]
-        if stored is None or not made or self.builder.fusion is None:
-            return made
-        checkpoint = stored.checkpoint
+        steps = [list(updates) for updates in supersteps]
+        if checkpoint_tuple is None or not steps or self.builder.fusion is None:
+            return steps
+        checkpoint = checkpoint_tuple.checkpoint
         version: Any = checkpoint["channel_versions"].get(LAST_NODE)
-        seen: list[Any] = [
-            seen
+        versions_seen: list[Any] = [
+            versions_seen
             for node, versions in checkpoint["versions_seen"].items()
             if node in self.nodes
-            for seen in versions.values()
+            for versions_seen in versions.values()
         ]
-        if version is None or any(other >= version for other in seen):
-            return made  # the last step had one node, which LangGraph finds itself
+        if version is None or any(other >= version for other in versions_seen):
+            return steps  # the last step had one node, which LangGraph finds itself
         last = checkpoint["channel_values"][LAST_NODE]
-        made[0] = [
-            one._replace(as_node=last) if one.as_node is None and one.values is not None else one
-            for one in made[0]
+        steps[0] = [
+            update._replace(as_node=last)
+            if update.as_node is None and update.values is not None
+            else update
+            for update in steps[0]
         ]
-        return made
+        return steps
 
     def get_graph(self, config: RunnableConfig | None = None, **options: Any) -> Graph:
         """Return the graph to draw, without the nodes that no edge leads to."""
@@ -195,7 +197,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 return
             try:
                 value, advance = None, steps.send
-                if call is not LAYERED:
+                if call is not AGENT_RUN:
                     value = call()
                     continue
                 yield from run.view.take()
@@ -222,7 +224,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 return
             try:
                 value, advance = None, steps.send
-                if call is not LAYERED:
+                if call is not AGENT_RUN:
                     value = call()
                     value = await value if is_awaitable(value) else value
                     continue
@@ -231,8 +233,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 parts: Any = self._astream(run.input, run.config, {**run.options})
                 async with aclosing(parts):
                     async for part in parts:
-                        for seen in run.view.see(part):
-                            yield seen
+                        for visible_part in run.view.see(part):
+                            yield visible_part
             except BaseException as error:
                 value, advance = run.raised(error), steps.throw
 
@@ -242,27 +244,27 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> Iterator[Any]:
         """Run, without the layers around a run, and yield events."""
-        config, shown = self._watch(input, config, options)
+        config, event_stream = self._watch(input, config, options)
         if not self.has_thread(config):
             parts = _explained(super().stream(input, config, **options))
-        elif (checked := self._to_check(input, config)) is not None:
-            parts = self._stream_checked(input, *checked, options)
+        elif (check := self._to_check(input, config)) is not None:
+            parts = self._stream_checked(input, *check, options)
         else:
             parts = super().stream(input, config, **options)
-        return parts if shown is None else shown.read(parts)
+        return parts if event_stream is None else event_stream.read(parts)
 
     def _astream(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> AsyncIterator[Any]:
         """Run, without the layers around a run, and yield events, asynchronously."""
-        config, shown = self._watch(input, config, options, asynchronous=True)
+        config, event_stream = self._watch(input, config, options, asynchronous=True)
         if not self.has_thread(config):
             parts = _aexplained(super().astream(input, config, **options))
-        elif (checked := self._to_check(input, config)) is not None:
-            parts = self._astream_checked(input, *checked, options)
+        elif (check := self._to_check(input, config)) is not None:
+            parts = self._astream_checked(input, *check, options)
         else:
             parts = super().astream(input, config, **options)
-        return parts if shown is None else shown.aread(parts)
+        return parts if event_stream is None else event_stream.aread(parts)
 
     def _stream_checked(
         self,
@@ -292,18 +294,18 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     # What it is started with
 
     def has_thread(self, config: RunnableConfig | None) -> bool:
-        """Whether a run needs no `thread_id`, or has one in its config or in the context."""
+        """Return True if a run needs no `thread_id`, or has one in its config or in the context."""
         if not self.checkpointer or "thread_id" in (config or {}).get("configurable", ()):
             return True
         return "thread_id" in ensure_config(merge_configs(self.config, config))["configurable"]
 
     def effective_configurable(self, config: RunnableConfig | None) -> dict[str, Any]:
         """Return the `configurable` of a run: its own, and that of the graph around it if any."""
-        given: Any = merge_configs(self.config, config)
-        own: dict[str, Any] = given.get("configurable", {})
-        if any(own.get(key) for key in COORDINATES):
-            return own
-        return {**(current_config.get() or {}).get("configurable", {}), **own}
+        effective: Any = merge_configs(self.config, config)
+        values: dict[str, Any] = effective.get("configurable", {})
+        if any(values.get(key) for key in COORDINATES):
+            return values
+        return {**(current_config.get() or {}).get("configurable", {}), **values}
 
     def stored(
         self, config: RunnableConfig
@@ -313,22 +315,24 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         place = merge_configs(self.config, config)
         return (saver if isinstance(saver, BaseCheckpointSaver) else None), place
 
-    def missing_nodes(self, stored: CheckpointTuple | None, *, latest: bool = True) -> list[str]:
+    def missing_nodes(
+        self, checkpoint: CheckpointTuple | None, *, latest: bool = True
+    ) -> list[str]:
         """Return the nodes that a stored thread waits at, and this agent does not have."""
-        waiting = () if stored is None else waiting_nodes(stored, latest=latest)
+        waiting = () if checkpoint is None else waiting_nodes(checkpoint, latest=latest)
         return [node for node in waiting if node not in self.nodes]
 
     def missing_node_error(self, thread_id: str | None, missing: Collection[str]) -> MissingNode:
         """Return the error for a thread that waits at nodes which this agent does not have."""
-        moved = {move.old: move.new for move in self.builder.spec.topology.moved}
+        new_names = {move.old: move.new for move in self.builder.spec.topology.moved}
         hints = []
         for node in missing:
             owner, _, phase = node.rpartition(".")
-            if owner in moved:
-                hints.append(f"{owner} was moved to {moved[owner]}, which has no {phase} hook.")
+            if owner in new_names:
+                hints.append(f"{owner} was moved to {new_names[owner]}, which has no {phase} hook.")
             elif owner:
-                renamed = f"create_agent(..., moved={{{owner!r}: ...}})"
-                hints.append(f"Pass {renamed} if {owner} was renamed.")
+                example = f"create_agent(..., moved={{{owner!r}: ...}})"
+                hints.append(f"Pass {example} if {owner} was renamed.")
         hints.append("Send a new message with review.add_input(...) to go on without it.")
         return MissingNode(thread_id, list(missing), " ".join(hints))
 
@@ -339,33 +343,37 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
 
         None for a run with new input of which all keys are known: it reads the thread once only.
         """
-        own: Any = (config or {}).get("configurable", {})
+        call_values: Any = (config or {}).get("configurable", {})
         context: Any = (current_config.get() or {}).get("configurable", {})
         resumes = input is None or (isinstance(input, Command) and not input.goto)
-        unknown = (
+        has_unknown_keys = (
             self.has_unknown_keys(input) and not self.builder.spec.run_layers
         )  # they checked it
-        if not (resumes or unknown or any(is_resumed(keys) for keys in (own, context) if keys)):
+        if not (
+            resumes
+            or has_unknown_keys
+            or any(is_resumed(keys) for keys in (call_values, context) if keys)
+        ):
             return None
         configurable = self.effective_configurable(config)
         # A graph around this one passes on its state, in which other keys are ordinary.
-        unknown = unknown and not is_nested(configurable)
-        if not (resumes or unknown or is_resumed(configurable)):
+        has_unknown_keys = has_unknown_keys and not is_nested(configurable)
+        if not (resumes or has_unknown_keys or is_resumed(configurable)):
             return None
         saver = saver_of({"configurable": configurable}) or self.checkpointer
         if self.checkpointer is False or not isinstance(saver, BaseCheckpointSaver):
             saver = None
-            if not unknown:
+            if not has_unknown_keys:
                 return None
         place, again = place_of_run(configurable, stateful=self.checkpointer is True)
-        return saver, place, {**(config or {}), "configurable": {**own, **again}}
+        return saver, place, {**(config or {}), "configurable": {**call_values, **again}}
 
     def has_unknown_keys(self, input: Any) -> bool:
-        """Whether an input has keys that no schema of the agent has."""
+        """Return True if an input has keys that no schema of the agent has."""
         return isinstance(input, dict) and not input.keys() <= self.channels.keys()
 
     def check_start(
-        self, input: Any, stored: CheckpointTuple | None, place: RunnableConfig
+        self, input: Any, checkpoint: CheckpointTuple | None, place: RunnableConfig
     ) -> None:
         """Check what a run is started with, and where its thread waits.
 
@@ -380,14 +388,14 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         nested = bool(where.get("checkpoint_ns"))
         if nested or not isinstance(input, dict):
             latest = "checkpoint_id" not in where
-            if missing := self.missing_nodes(stored, latest=latest):
+            if missing := self.missing_nodes(checkpoint, latest=latest):
                 raise self.missing_node_error(str(where["thread_id"]), missing)
         if nested:
             return
         schema = self.builder.schemas[self.builder.input_schema]
         keys = [key for key in schema if key not in ENGINE_KEYS]
-        check_keys(input, self.channels, keys, stored)
-        check_answer(input, stored, where)
+        check_keys(input, self.channels, keys, checkpoint)
+        check_answer(input, checkpoint, where)
 
     # Who observes it
 
@@ -397,14 +405,14 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         """Return a config that says whether the event protocol shows tasks to its caller."""
         if self.builder.fusion is None or options.get("version") != "v3":
             return config
-        made: list[Any] = [*self.stream_transformers, *(options.get("transformers") or ())]
+        transformers: list[Any] = [*self.stream_transformers, *(options.get("transformers") or ())]
         hidden = all(
-            isinstance(one, type)
+            isinstance(transformer, type)
             and (
-                issubclass(one, SubgraphTransformer)
-                or _MODES.issuperset(getattr(one, "required_stream_modes", (TASKS,)))
+                issubclass(transformer, SubgraphTransformer)
+                or _MODES.issuperset(getattr(transformer, "required_stream_modes", (TASKS,)))
             )
-            for one in made
+            for transformer in transformers
         )
         return _with_configurable(config, {HIDES_TASKS: hidden})
 
@@ -433,8 +441,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         The options become those that LangGraph gets.
         """
         run = run_of(config)
-        if run is not None and not run.entered:
-            run.entered = True  # `invoke` calls `stream`
+        if run is not None and not run.in_graph:
+            run.in_graph = True  # `invoke` calls `stream`
             return config, None
         mode = options.get("stream_mode") or self.stream_mode
         modes = [mode] if isinstance(mode, str) else list(mode)
@@ -443,7 +451,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if self.builder.fusion is None:
             return config, None
         subgraphs, version = bool(options.get("subgraphs")), options.get("version", "v1")
-        shown = EventStream(
+        event_stream = EventStream(
             modes, single=isinstance(mode, str), subgraphs=subgraphs, version=version
         )
         of_nodes = {UPDATES, VALUES, TASKS}.intersection(modes)
@@ -453,15 +461,15 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             # Events pass through LangGraph's stream, where they keep their place among the others.
             events = Events(of_nodes, keys, lambda event: get_stream_writer()(event))
         elif asynchronous:
-            shown.handover = Handover()
-            events = Events(of_nodes, keys, shown.handover.offer, awaits=True)
+            event_stream.handover = Handover()
+            events = Events(of_nodes, keys, event_stream.handover.offer, awaits=True)
         else:
-            events = Events(of_nodes, keys, shown.early.append, late=True)
+            events = Events(of_nodes, keys, event_stream.early.append, late=True)
         config, run = self._start(input, config, options, modes, events if of_nodes else None)
         if run is None or not of_nodes:
             return config, None
         options["stream_mode"] = [*modes, CUSTOM] if in_stream and CUSTOM not in modes else modes
-        return config, shown
+        return config, event_stream
 
     def _start(
         self,
@@ -494,8 +502,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             replace(watch, events=events),
             depth,
             not in_steps and self._is_single_step(configurable.get(RUN), depth),
-            entered=bool(modes),
-            resumed=input is None or isinstance(input, Command) or is_resumed(configurable),
+            in_graph=bool(modes),
+            resumes=input is None or isinstance(input, Command) or is_resumed(configurable),
         )
         return _with_configurable(config, {RUN: run}), run
 
@@ -508,20 +516,20 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             handler.run_inline = True  # a call in a task or a thread would cost more than the hook
         live = not _LIVE.isdisjoint(modes)
         return Watch(
-            traced=any(map(observes_nodes, handlers)),
+            is_traced=any(map(observes_nodes, handlers)),
             messages="messages" in modes,
-            named=bool(handlers or options.get("subgraphs") or live),
+            shows_names=bool(handlers or options.get("subgraphs") or live),
         )
 
     def _shows_steps(
         self, configurable: Mapping[str, Any], options: Mapping[str, Any], modes: Collection[str]
     ) -> bool:
-        """Whether the caller observes LangGraph's own steps."""
-        served = {*_MODES, TASKS} if configurable.get(HIDES_TASKS) else _MODES
+        """Return True if the caller observes LangGraph's own steps."""
+        available_modes = {*_MODES, TASKS} if configurable.get(HIDES_TASKS) else _MODES
         return bool(
             self.debug
             or any(map(options.get, _SHOWN_BY_STEPS))
-            or not served.issuperset(modes)
+            or not available_modes.issuperset(modes)
             or isinstance(options.get("output_keys"), str)
             # LangGraph shows its own steps to the caller of the graph around this one.
             or shows_subgraphs(configurable)
@@ -530,7 +538,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         )
 
     def _is_single_step(self, parent: Run | None, depth: int) -> bool:
-        """Whether a run that no caller observes can be a single step."""
+        """Return True if a run that no caller observes can be a single step."""
         # A fused run of one step would misreport managed values such as `remaining_steps`.
         if self.builder.managed or self.builder.spec.node_policies:
             return False
@@ -542,9 +550,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 def _with_configurable(config: RunnableConfig | None, values: Mapping[str, Any]) -> RunnableConfig:
-    own: RunnableConfig = {**(config or {})}
-    own["configurable"] = {**own.get("configurable", {}), **values}
-    return own
+    merged: RunnableConfig = {**(config or {})}
+    merged["configurable"] = {**merged.get("configurable", {}), **values}
+    return merged
 
 
 def _in_version(result: Any, options: Mapping[str, Any]) -> Any:

@@ -50,7 +50,7 @@ Handler = Callable[[Any], Any]
 
 LayerFunction = Callable[[Any, Handler], Any]
 
-Named = tuple[str, LayerFunction]
+NamedLayer = tuple[str, LayerFunction]
 """A layer, and its name in errors."""
 
 
@@ -159,8 +159,8 @@ class LayerSpan:
 
     def _recorded(self, side: str, value: Any) -> dict[str, Any]:
         process: Callable[[Any], Any] | None = getattr(self.policy, side, None)
-        recorded = value if process is None else process(value)
-        return recorded if isinstance(recorded, dict) else {"value": recorded}
+        payload = value if process is None else process(value)
+        return payload if isinstance(payload, dict) else {"value": payload}
 
 
 # Composition
@@ -197,45 +197,45 @@ class _Flows(ABC):
         running: list[Flow[Any]] = [flows[0](request)]
         requests: list[Any] = [request] * len(flows)
         last_outcomes: list[Any] = [None] * len(flows)
-        at, innermost, refused = 0, len(flows) - 1, 0
+        at, innermost, refusals = 0, len(flows) - 1, 0
         advance: Callable[[Any], Any] = running[0].send
         value = None
         while True:
             try:
-                yielded, finished = advance(value), False
+                output, is_done = advance(value), False
             except StopIteration as stop:
-                yielded, finished = stop.value, True
+                output, is_done = stop.value, True
             except BaseException as error:
                 del running[at]
                 at -= 1
                 advance, value = _throw_into(running, error), error
                 continue
             try:
-                if finished:
+                if is_done:
                     running.pop()
                     at -= 1
                     last = last_outcomes[at + 1]
-                    outcome = self.outcome(self._names[at + 1], requests[at + 1], yielded, last)
+                    outcome = self.outcome(self._names[at + 1], requests[at + 1], output, last)
                     if at < 0:
                         return outcome
                     last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
-                elif not isinstance(yielded, kind):
-                    if not isinstance(yielded, EFFECTS):
-                        raise bad_request(self._names[at], yielded, self.kind)
+                elif not isinstance(output, kind):
+                    if not isinstance(output, EFFECTS):
+                        raise bad_request(self._names[at], output, self.kind)
                     with setting(calling_layer, self._names[at]):
-                        value = yield yielded
+                        value = yield output
                 elif at < innermost:
-                    running.append(flows[at + 1](yielded))
+                    running.append(flows[at + 1](output))
                     at += 1
-                    requests[at] = yielded
+                    requests[at] = output
                     last_outcomes[at] = value = None
                 else:
-                    last_outcomes[at] = outcome = yield yielded
+                    last_outcomes[at] = outcome = yield output
                     value = visible(outcome) if visible else outcome
                 advance = running[at].send
             except BaseException as error:
-                refused += isinstance(error, BadReturn)
-                advance, value = _throw_into(running, error, refused > MAX_REFUSALS), error
+                refusals += isinstance(error, BadReturn)
+                advance, value = _throw_into(running, error, refusals > MAX_REFUSALS), error
 
     @abstractmethod
     def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
@@ -259,10 +259,10 @@ def _throw_into(
 
 
 def _fold(
-    layers: Sequence[Named],
+    layers: Sequence[NamedLayer],
     innermost: Handler,
-    flows: Callable[[Sequence[Named], Handler], Handler],
-    function: Callable[[Named, Handler, str], Handler],
+    flows: Callable[[Sequence[NamedLayer], Handler], Handler],
+    function: Callable[[NamedLayer, Handler, str], Handler],
 ) -> Handler:
     """Put layers around a call; the first one is the outermost.
 
@@ -329,11 +329,11 @@ class _ModelHandler:
 class _ModelLayer:
     """A function layer, and the call inside it."""
 
-    named: Named
+    named_layer: NamedLayer
     inner: ModelCall
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
-        name, layer = self.named
+        name, layer = self.named_layer
         handler = _ModelHandler(name, self.inner)
         return then(layer(request, handler), lambda result: _outcome_of(name, result, handler.last))
 
@@ -391,9 +391,9 @@ def _return_hint(result: Any) -> str:
     return "Write `return await handler(request)`." if iscoroutine(result) else ""
 
 
-def compose_model_call(layers: Sequence[Named], innermost: ModelCall) -> ModelCall:
+def compose_model_call(layers: Sequence[NamedLayer], innermost: ModelCall) -> ModelCall:
     """Compose layers around a model call; the first one is the outermost."""
-    return _fold(layers, innermost, _ModelFlows, lambda named, inner, _: _ModelLayer(named, inner))
+    return _fold(layers, innermost, _ModelFlows, lambda layer, inner, _: _ModelLayer(layer, inner))
 
 
 # Around tool calls
@@ -406,14 +406,14 @@ class _ToolLayer:
     It checks the request of the layer around it: a check in the handler would be one more frame.
     """
 
-    named: Named
+    named_layer: NamedLayer
     inner: Handler
     caller: str
 
     def __call__(self, request: Any) -> Any:
         if not isinstance(request, ToolCallRequest):
             raise bad_request(self.caller, request, ToolCallRequest)
-        name, layer = self.named
+        name, layer = self.named_layer
         result = layer(request, self.inner)
         if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
             return result  # nearly always, in a sync run
@@ -442,7 +442,7 @@ def _checked_result(name: str, request: ToolCallRequest, result: Any) -> Any:
     return result
 
 
-def compose_tool_call(layers: Sequence[Named], execute: Handler) -> Handler:
+def compose_tool_call(layers: Sequence[NamedLayer], execute: Handler) -> Handler:
     """Compose layers around the execution of a tool; the first one is the outermost.
 
     The execution enables the streaming of models again, and checks the request of the last layer.
@@ -490,16 +490,16 @@ def compose_layers(
     layers: Collection[Bound[Layer]],
     asynchronous: bool,
     recorder: Recorder,
-    compose: Callable[[list[Named]], Handler],
+    compose: Callable[[list[NamedLayer]], Handler],
 ) -> Handler:
     """Compose bound layers, with spans if a tracer is attached."""
-    plain: list[Named] = []
-    traced: list[Named] = []
+    plain: list[NamedLayer] = []
+    traced_layers: list[NamedLayer] = []
     for index, bound in enumerate(layers):
         method = bound.afunc if asynchronous else bound.func
         assert method is not None  # see `first_without_mode`
         method = recorder.layer(bound.definition, method, index)
         name = f"{bound.definition.owner}.{bound.definition.method}"
         plain.append((name, method))
-        traced.append((name, LayerSpan(name, policy_of(bound.owner), method)))
-    return ComposedCall(compose(plain), compose(traced)) if layers else compose([])
+        traced_layers.append((name, LayerSpan(name, policy_of(bound.owner), method)))
+    return ComposedCall(compose(plain), compose(traced_layers)) if layers else compose([])

@@ -18,8 +18,8 @@ def add_notes(error: Exception, context_schema: type[Any] | None) -> None:
     if isinstance(error, AttributeError) and iscoroutine(source):
         note = "A coroutine was not awaited. Write `await`, as in `await handler(request)`."
     elif context_schema is not None and get_runtime().context is None:
-        known = [(*vars(c), *vars(c).get("__annotations__", ())) for c in context_schema.__mro__]
-        is_field = isinstance(error, AttributeError) and any(name in names for names in known)
+        fields = [(*vars(c), *vars(c).get("__annotations__", ())) for c in context_schema.__mro__]
+        is_field = isinstance(error, AttributeError) and any(name in names for names in fields)
         unread = isinstance(error, TypeError) and str(error).startswith(
             "'NoneType' object is not sub"
         )

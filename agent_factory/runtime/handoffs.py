@@ -58,41 +58,41 @@ def _with_results(
 
     A tool passes the history on as it saw it, without the results of calls that ran in parallel.
     """
-    written: dict[str, Any] = {}  # results that the parent gets from the updates
-    sent: dict[str, Any] = {}
+    from_updates: dict[str, Any] = {}  # results that the parent gets from the updates
+    from_targets: dict[str, Any] = {}
     for command in commands:
-        written |= results_of(ids, messages_in(command.update))
+        from_updates |= results_of(ids, messages_in(command.update))
         for target in targets_of(command):
             if isinstance(target, Send):
-                sent |= results_of(ids, messages_in(target.arg))
-    results = {**sent, **written, **results}
+                from_targets |= results_of(ids, messages_in(target.arg))
+    results = {**from_targets, **from_updates, **results}
     for result in results.values():
         if isinstance(result, ToolMessage) and result.id is None:
             result.id = random_id()  # a parent that gets it in several places merges them by id
-    missing = {id: result for id, result in results.items() if id not in written}
-    completed = []
+    missing = {id: result for id, result in results.items() if id not in from_updates}
+    new_commands = []
     for command in commands:
         update = _completed(command.update, missing)
         # Only once: the updates of several handoffs are written one after the other.
         missing = {id: missing[id] for id in missing.keys() - results_of(ids, messages_in(update))}
         goto = [_completed(target, results) for target in targets_of(command)]
-        completed.append(replace(command, update=update, goto=goto))
-    return completed
+        new_commands.append(replace(command, update=update, goto=goto))
+    return new_commands
 
 
-def _completed(written: Any, results: Mapping[str, Any]) -> Any:
+def _completed(payload: Any, results: Mapping[str, Any]) -> Any:
     """Return an update or a target of a command, whose messages get the results that they lack."""
-    if isinstance(written, Send):
-        sent = copy(written)
-        sent.arg = _completed(written.arg, results)
-        return sent
-    if isinstance(written, Mapping):
-        return dict(_completed([*written.items()], results))
-    if not messages_in(written):
-        return written
+    if isinstance(payload, Send):
+        target = copy(payload)
+        target.arg = _completed(payload.arg, results)
+        return target
+    if isinstance(payload, Mapping):
+        return dict(_completed([*payload.items()], results))
+    if not messages_in(payload):
+        return payload
     return [
         (key, with_results(value, results))
         if key == "messages" and isinstance(value, list)
         else (key, value)
-        for key, value in written
+        for key, value in payload
     ]

@@ -46,21 +46,21 @@ class StateCopies:
 
     def copy(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a state, without the signals of tools, which the engine reads."""
-        own = dict(state)
-        own.pop(TOOL_SIGNALS, None)
+        values = dict(state)
+        values.pop(TOOL_SIGNALS, None)
         for key, value in state.items():  # for each hook: so the types are compared one by one
             kind = type(value)
             if (kind is dict or kind is list or kind is set) and key != "messages":
-                own[key] = value.copy()
-        if type(messages := own.get("messages")) is list:
+                values[key] = value.copy()
+        if type(messages := values.get("messages")) is list:
             # Many hooks see the same history, of 1,000 messages perhaps: they share one copy, as
             # long as none of them adds or removes a message in it.
-            original, copied = self._last
-            if original is not messages or len(copied) != len(messages):
-                copied = messages.copy()
-                self._last = messages, copied
-            own["messages"] = copied
-        return own
+            original, messages_copy = self._last
+            if original is not messages or len(messages_copy) != len(messages):
+                messages_copy = messages.copy()
+                self._last = messages, messages_copy
+            values["messages"] = messages_copy
+        return values
 
 
 class HookNode(Runnable[Any, Any]):
@@ -101,7 +101,7 @@ class HookNode(Runnable[Any, Any]):
 
     @property
     def needs_thread(self) -> bool:
-        """Whether the hook is sync only, so that an asynchronous run calls it in a thread."""
+        """True if the hook is sync only, so that an asynchronous run calls it in a thread."""
         return self._bound.afunc is None
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:

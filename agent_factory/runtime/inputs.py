@@ -29,7 +29,7 @@ STREAM_MODES = frozenset((*get_args(StreamMode), "tools"))
 """Modes of a stream; LangGraph's event protocol asks for "tools" as well."""
 
 _ALIKE = 0.85
-"""How much a misspelt key is like the right one: "mesages" is like "messages". The key "tools",
+"""Least likeness of a misspelt key to the right one: "mesages" is like "messages". The key "tools",
 which front ends for AG-UI send to any agent, is less like "todos"."""
 
 
@@ -44,7 +44,7 @@ def unknown_mode(modes: Collection[Any]) -> ArgumentError:
 
 
 def check_keys(
-    input: Any, keys: Collection[str], expected: Collection[str], stored: CheckpointTuple | None
+    input: Any, keys: Collection[str], expected: Collection[str], checkpoint: CheckpointTuple | None
 ) -> None:
     """Look for keys of an input that no schema of the agent has.
 
@@ -64,19 +64,21 @@ def check_keys(
     update = input.update if isinstance(input, Command) else input
     pairs = dict(update) if isinstance(update, Mapping | list | tuple) else {}
     # A caller may pass on what `invoke` has returned.
-    unknown = [str(key) for key in pairs if key not in keys and key != "__interrupt__"]
-    if not unknown:
+    unknown_keys = [str(key) for key in pairs if key not in keys and key != "__interrupt__"]
+    if not unknown_keys:
         return
-    names, left = ", ".join(map(repr, unknown)), [key for key in expected if key not in pairs]
+    names, left = ", ".join(map(repr, unknown_keys)), [key for key in expected if key not in pairs]
     reason = f"has {names}, which no schema of the agent has, so that it would be dropped."
     hint = f"The keys are {', '.join(expected)}. Declare others in a state_schema."
     fails = False
-    if close := [m for key in unknown for m in get_close_matches(key, left, n=1, cutoff=_ALIKE)]:
+    if close := [
+        m for key in unknown_keys for m in get_close_matches(key, left, n=1, cutoff=_ALIKE)
+    ]:
         fails, hint = True, f"Did you mean {close[0]!r}?"
     elif not isinstance(input, Command):
-        fails = len(unknown) == len(pairs)
-        if stored is not None and any(open_interrupts(stored).values()):
-            answer = f"Command(resume={{{unknown[0]!r}: ...}})"
+        fails = len(unknown_keys) == len(pairs)
+        if checkpoint is not None and any(open_interrupts(checkpoint).values()):
+            answer = f"Command(resume={{{unknown_keys[0]!r}: ...}})"
             fails, hint = True, f"The thread waits for an answer: write {answer} to give it."
     error = UnknownInput("the input", reason, hint)
     if fails:
@@ -84,7 +86,7 @@ def check_keys(
     warnings.warn(AgentFactoryWarning([error]), stacklevel=2)
 
 
-def check_answer(input: Any, stored: CheckpointTuple | None, place: Mapping[str, Any]) -> None:
+def check_answer(input: Any, checkpoint: CheckpointTuple | None, place: Mapping[str, Any]) -> None:
     """Check that a thread waits for the answer that a run is started with.
 
     Args:
@@ -99,21 +101,24 @@ def check_answer(input: Any, stored: CheckpointTuple | None, place: Mapping[str,
     """
     if not isinstance(input, Command) or input.resume is None or input.goto:
         return
-    if stored is None:
+    if checkpoint is None:
         raise missing_thread(place)
-    interrupts, again = open_interrupts(stored), "checkpoint_id" in place
+    interrupts, again = open_interrupts(checkpoint), "checkpoint_id" in place
     # At an earlier checkpoint, what was answered can be answered again.
     waiting = sorted(id for id, waits in interrupts.items() if waits or again)
     if not waiting:
         # The thread is paused at a node, has failed in one, or has not begun with its input.
-        if waiting_nodes(stored, latest=not again) or stored.metadata.get("source") == "input":
+        if (
+            waiting_nodes(checkpoint, latest=not again)
+            or checkpoint.metadata.get("source") == "input"
+        ):
             return
         raise nothing_pending()
-    named = named_interrupts(input.resume)
+    answer_ids = named_interrupts(input.resume)
     # Where one of several tasks has failed, the answers to all of them may be sent again.
-    if named and (named - interrupts.keys() or named.isdisjoint(waiting)):
+    if answer_ids and (answer_ids - interrupts.keys() or answer_ids.isdisjoint(waiting)):
         raise UnknownCall(
-            repr(min(named - interrupts.keys() or named)),
+            repr(min(answer_ids - interrupts.keys() or answer_ids)),
             "is not a pending interrupt.",
             f"Pending: {', '.join(map(repr, waiting))}.",
         )

@@ -46,10 +46,12 @@ class _FailedTurn(NamedTuple):
     ran: bool  # a tool of the agent may have run
 
 
-def _failed_turns(messages: Sequence[AnyMessage], known: Collection[str]) -> Iterator[_FailedTurn]:
+def _failed_turns(
+    messages: Sequence[AnyMessage], tool_names: Collection[str]
+) -> Iterator[_FailedTurn]:
     """Yield the failed turns at the end of a history, the last one first."""
     errors: dict[str, str] = {}
-    refused: set[str] = set()
+    refused_ids: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
             # Invalid structured answers have a limit that the user sets.
@@ -57,7 +59,7 @@ def _failed_turns(messages: Sequence[AnyMessage], known: Collection[str]) -> Ite
                 return
             errors[message.tool_call_id] = message.text
             if message.additional_kwargs == REFUSAL_KWARGS:
-                refused.add(message.tool_call_id)
+                refused_ids.add(message.tool_call_id)
             continue
         if not isinstance(message, AIMessage):
             return
@@ -69,26 +71,27 @@ def _failed_turns(messages: Sequence[AnyMessage], known: Collection[str]) -> Ite
             calls=[(str(call["name"]), call["args"], errors[str(call["id"])]) for call in calls],
             unreadable=not message.tool_calls,
             ran=any(
-                call["name"] in known and call["id"] not in refused for call in message.tool_calls
+                call["name"] in tool_names and call["id"] not in refused_ids
+                for call in message.tool_calls
             ),
         )
         errors = {}
 
 
-def why_to_end(messages: Sequence[AnyMessage], known: Collection[str]) -> str | None:
+def why_to_end(messages: Sequence[AnyMessage], tool_names: Collection[str]) -> str | None:
     """Return why the model is not asked again, or None if it is.
 
     A failed turn counts if no tool of the agent ran in it, or if the turn before it was the same.
     A result, and a message of the user, start the count again.
     """
-    failed = [*islice(_failed_turns(messages, known), MAX_FAILED_TURNS + 1)]
+    failed = [*islice(_failed_turns(messages, tool_names), MAX_FAILED_TURNS + 1)]
     unreadable = len([*takewhile(lambda turn: turn.unreadable, failed)])
     names = ", ".join(dict.fromkeys(name for name, *_ in failed[0].calls)) if failed else ""
     if unreadable >= MAX_UNREADABLE_TURNS:
         return f"the model's calls of {names} could not be read, {unreadable} times in a row"
     pairs = zip(failed, [*failed[1:], None], strict=False)
-    counted = takewhile(lambda pair: not pair[0].ran or pair[0] == pair[1], pairs)
-    if len([*counted]) < MAX_FAILED_TURNS:
+    repeats = takewhile(lambda pair: not pair[0].ran or pair[0] == pair[1], pairs)
+    if len([*repeats]) < MAX_FAILED_TURNS:
         return None
     return f"{MAX_FAILED_TURNS} turns in a row brought only errors, the last from calls of {names}"
 
@@ -104,7 +107,7 @@ class JumpLimit:
 
     def __init__(self, hook: str) -> None:
         self._hook = hook
-        self._jumps = lru_cache(2 * self.RUNS)(lambda run, seen: count(1))
+        self._jumps = lru_cache(2 * self.RUNS)(lambda run, key: count(1))
 
     def around(self, hook: Callable[[Any, Any], Any], state: Any, runtime: Runtime[Any]) -> Any:
         """Call a hook, sync or async, and count its jumps."""
@@ -116,14 +119,17 @@ class JumpLimit:
         if not isinstance(update, Mapping) or update.get("jump_to") != "model":
             return result
         # The answers of the model alone are nothing new for it.
-        given, answer = (
-            next((m for m in reversed(state["messages"]) if isinstance(m, AIMessage) is own), None)
-            for own in (False, True)
+        question, answer = (
+            next(
+                (m for m in reversed(state["messages"]) if isinstance(m, AIMessage) is by_model),
+                None,
+            )
+            for by_model in (False, True)
         )
         calls = [(call["name"], call["args"]) for call in answer.tool_calls] if answer else []
-        exchange = hash(str([given and given.content, answer and answer.content, calls]))
-        run, message = run_identity(runtime), given and given.id
-        jumps = max(next(self._jumps(run, seen)) for seen in (message, exchange))
+        exchange = hash(str([question and question.content, answer and answer.content, calls]))
+        run, message = run_identity(runtime), question and question.id
+        jumps = max(next(self._jumps(run, key)) for key in (message, exchange))
         if jumps >= MAX_JUMPS:
             raise EndlessLoop(
                 self._hook,

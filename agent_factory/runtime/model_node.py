@@ -97,9 +97,9 @@ class ModelNode(Runnable[Any, Any]):
         self._copies = copies
         self._context_schema = context_schema
         self._layers = spec.model_layers
-        self._offered = spec.toolbox.offered
+        self._offered_tools = spec.toolbox.offered
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
-        self._refused = recorder.refusing(refusal_of, MODEL, "not offered")
+        self._refuse = recorder.refusing(refusal_of, MODEL, "not offered")
         self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
         self._call: ModelCall = self._ask
         self._acall: ModelCall = self._ask_async
@@ -161,29 +161,31 @@ class ModelNode(Runnable[Any, Any]):
         """Return a request with a valid history, and what `_finish` needs besides its outcome."""
         spec, runtime = self._spec, get_runtime()
         history_update: list[Any] = []
-        given = state
+        graph_state = state
         if spec.repairs_history:
             messages: list[AnyMessage] = state["messages"]
             run = run_identity(runtime)
-            if (repaired := self._repair(messages, self._prefix.of(run, messages))) is not None:
-                messages, history_update = repaired.messages, repaired.update
+            if (
+                valid_history := self._repair(messages, self._prefix.of(run, messages))
+            ) is not None:
+                messages, history_update = valid_history.messages, valid_history.update
                 state = {**state, "messages": messages}
             self._prefix.remember(run, messages)
-        own = state
+        layer_state = state
         if self._layers:
             disable_streaming(config)
-            own = self._copies.copy(state)
+            layer_state = self._copies.copy(state)
         request: ModelRequest[Any] = ModelRequest(
             model=spec.model,
-            messages=own.get("messages", []),
+            messages=layer_state.get("messages", []),
             system_message=spec.system_message,
-            tools=list(self._offered),
+            tools=list(self._offered_tools),
             response_format=spec.response_format,
-            state=own,  # type: ignore[arg-type]  # the merged schema extends AgentState
+            state=layer_state,  # type: ignore[arg-type]  # the merged schema extends AgentState
             runtime=runtime,
         )
         if self._recorder.enabled:
-            before = request.messages if given is state else given["messages"]
+            before = request.messages if graph_state is state else graph_state["messages"]
             self._recorder.begins(before, request, len(self._layers))
         return request, (state, runtime, history_update)
 
@@ -202,27 +204,27 @@ class ModelNode(Runnable[Any, Any]):
 
     def _ask(self, request: ModelRequest[Any]) -> ModelOutcome:
         """Call the model inside all layers."""
-        strategy, model, prompt, sent = self._prepare(request)
+        strategy, model, prompt, sent_request = self._prepare(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
             answer = model.invoke(prompt)
-        return self._answered(request, strategy, sent, answer)
+        return self._answered(request, strategy, sent_request, answer)
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
-        strategy, model, prompt, sent = self._prepare(request)
+        strategy, model, prompt, sent_request = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
             answer = await model.ainvoke(prompt)
-        return self._answered(request, strategy, sent, answer)
+        return self._answered(request, strategy, sent_request, answer)
 
     def _answered(
         self,
         request: ModelRequest[Any],
         strategy: Strategy,
-        sent: SentRequest | None,
+        sent_request: SentRequest | None,
         answer: Any,
     ) -> ModelOutcome:
-        if sent is not None:
-            self._recorder.answered(sent, answer)
+        if sent_request is not None:
+            self._recorder.answered(sent_request, answer)
         response = self._reader.read(strategy, answer, retry_count(request.state))
         # Without layers, each request offers all tools.
         if not self._layers or not (refusals := self._refusals(request, response)):
@@ -249,22 +251,24 @@ class ModelNode(Runnable[Any, Any]):
         names = set(offered_names(tools))
         if not (others := [call for call in calls if call["name"] not in names]):
             return ()
-        offered = dict.fromkeys(next(offered_names([tool]), "") for tool in tools)
-        listed = ", ".join(filter(None, offered)) or "none"
-        return tuple(self._refused(call, listed) for call in others)
+        tool_names = dict.fromkeys(next(offered_names([tool]), "") for tool in tools)
+        tool_list = ", ".join(filter(None, tool_names)) or "none"
+        return tuple(self._refuse(call, tool_list) for call in others)
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
         """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
-        given = request.response_format
-        strategy = None if given is None else strategy_for(given, request.model)
+        response_format = request.response_format
+        strategy = None if response_format is None else strategy_for(response_format, request.model)
         model = self._models.bind(request, strategy)
         messages = request.messages
         # The node has repaired the state's own list; a list made by a layer is checked here.
-        if messages is not request.state.get("messages") and (repaired := self._repair(messages)):
-            messages = repaired.messages
-        sent = None
+        if messages is not request.state.get("messages") and (
+            valid_history := self._repair(messages)
+        ):
+            messages = valid_history.messages
+        sent_request = None
         if self._recorder.enabled:
-            sent = self._recorder.asks(request, strategy, messages)
+            sent_request = self._recorder.asks(request, strategy, messages)
         if request.system_message is not None:
             messages = [request.system_message, *messages]
         elif not messages:
@@ -284,8 +288,8 @@ class ModelNode(Runnable[Any, Any]):
             and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS
             and all(issubclass(kind, BaseMessage) for kind in set(map(type, messages)))
         ):
-            return strategy, model, construct_prompt(messages=messages), sent
-        return strategy, model, messages, sent
+            return strategy, model, construct_prompt(messages=messages), sent_request
+        return strategy, model, messages, sent_request
 
     def _finish(
         self, state: State, runtime: Runtime[Any], history_update: list[Any], outcome: ModelOutcome
@@ -313,11 +317,11 @@ class ModelNode(Runnable[Any, Any]):
         return [Command(update=merged)]
 
 
-def refusal_of(call: ToolCall, offered: str) -> ToolMessage:
+def refusal_of(call: ToolCall, tool_list: str) -> ToolMessage:
     """Return the answer to a call of a tool that the request did not offer."""
     return ToolMessage(
         f"Error: the tool {call['name']} was not offered in this request, so this call did not run."
-        f" Offered: {offered}.",
+        f" Offered: {tool_list}.",
         tool_call_id=str(call["id"]),
         name=call["name"],
         status="error",
@@ -329,10 +333,10 @@ class _BoundModels:
     """Cache of models bound to tools, because binding converts each tool to a schema."""
 
     SIZE = 16
-    """How many are kept: enough for a few models and tool sets that take turns."""
+    """Number of bound models to keep: enough for a few models and tool sets that take turns."""
 
-    def __init__(self, known: Collection[str] | None) -> None:
-        self._known = known  # tools that can run; None if a layer may run others
+    def __init__(self, tool_names: Collection[str] | None) -> None:
+        self._tool_names = tool_names  # tools that can run; None if a layer may run others
         # By identity: models and tools need not be hashable. An entry keeps them, so that no id is
         # used again.
         self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
@@ -343,21 +347,21 @@ class _BoundModels:
         if request.model_settings or not isinstance(choice, str | None):
             return self._bind(parts, choice, request.model_settings)
         key = *map(id, parts), choice
-        if (known := self._bound.get(key)) is None:
-            known = self._bound[key] = parts, self._bind(parts, choice)
+        if (entry := self._bound.get(key)) is None:
+            entry = self._bound[key] = parts, self._bind(parts, choice)
             if len(self._bound) > self.SIZE:
                 self._bound.popitem(last=False)
-        return known[1]
+        return entry[1]
 
     def _bind(
         self, parts: Sequence[Any], choice: Any, model_settings: Mapping[str, Any] | None = None
     ) -> Any:
         model, strategy, *tools = parts
         for tool in tools:
-            if self._known is None or isinstance(tool, dict):
+            if self._tool_names is None or isinstance(tool, dict):
                 continue  # a layer or the provider may run it
             name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
-            if name not in self._known:
+            if name not in self._tool_names:
                 raise UnknownTool(
                     name,
                     "is offered to the model, but nothing in this agent can run it.",
@@ -452,9 +456,9 @@ class ResponseReader:
         strategy = strategy_for(self._format, self._model)
         if strategy is None and self._has_tools:
             return response  # the tools node answers every call
-        unanswered = set(call_ids(message)) - answers_of(tail).keys()
+        pending_ids = set(call_ids(message)) - answers_of(tail).keys()
         answer = response.structured_response
-        if not unanswered:
+        if not pending_ids:
             if not isinstance(strategy, ProviderStrategy) or answer is not None:
                 return response
             try:
@@ -463,12 +467,12 @@ class ResponseReader:
                 return response
             return replace(response, structured_response=answer)
         calls = [*message.tool_calls, *message.invalid_tool_calls]
-        names = {call["name"] for call in calls if call["id"] in unanswered}
+        names = {call["name"] for call in calls if call["id"] in pending_ids}
         if self._has_tools and not names & _output_tools(strategy):
             return response
         replies, value = self._replies(strategy, message, retries)
         missing = [
-            r for r in replies if isinstance(r, ToolMessage) and r.tool_call_id in unanswered
+            r for r in replies if isinstance(r, ToolMessage) and r.tool_call_id in pending_ids
         ]
         return replace(
             response,
@@ -493,10 +497,10 @@ class ResponseReader:
         if self._has_tools:
             return replies, value
         # No node answers calls of unknown tools, so they are answered here.
-        answered = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
+        answered_ids = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
         calls = [*message.tool_calls, *message.invalid_tool_calls]
-        unknown = [call for call in calls if call["id"] not in answered]
-        if unknown and not replies and strategy is not None and retries >= strategy.max_retries:
+        pending = [call for call in calls if call["id"] not in answered_ids]
+        if pending and not replies and strategy is not None and retries >= strategy.max_retries:
             raise OutputError(
                 "the model",
                 f"called tools that do not exist (retries: {retries}).",
@@ -513,7 +517,7 @@ class ResponseReader:
                 status="error",
                 additional_kwargs={} if strategy is None else EXPLANATION_KWARGS,
             )
-            for call in unknown
+            for call in pending
         ]
         return [*replies, *errors], value
 

@@ -41,17 +41,17 @@ def pending_calls(
     message: AIMessage, tail: Sequence[AnyMessage], output_tools: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """Return the tool calls of a message that no message after it answers."""
-    answered = answers_of(tail)
+    answers = answers_of(tail)
     calls = [
         *({**call, "type": "tool_call"} for call in message.tool_calls),
         *({**call, "type": INVALID_CALL} for call in message.invalid_tool_calls if call["id"]),
     ]
-    return [c for c in calls if c["id"] not in answered and c["name"] not in output_tools]
+    return [c for c in calls if c["id"] not in answers and c["name"] not in output_tools]
 
 
 @dataclass(eq=False)
 class Rules:
-    """What routing knows about an agent in addition to its plan: the names of its tools."""
+    """Names of an agent's tools, which routing needs in addition to the plan."""
 
     known: Set[str] = frozenset()  # those that the tools node runs
     direct: Set[str] = frozenset()  # those of them with `return_direct`
@@ -71,15 +71,15 @@ class Rules:
         return [Send(TOOLS, [call]) for call in calls]
 
     def answered(self, state: State) -> bool:
-        """Whether the state has a structured answer, so that the run leaves the loop."""
+        """Return True if the state has a structured answer, so that the run leaves the loop."""
         return state.get("structured_response") is not None
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a turn whose calls are all answered is the last one."""
+        """Return True if a turn whose calls are all answered is the last one."""
         return self.answered(state)
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
-        """Whether the results of a message's calls are the answer of the run."""
+        """Return True if the results of a message's calls are the answer of the run."""
         answers = answers_of(tail)
         if not answers.keys() >= set(call_ids(message)):
             return False  # parallel calls are still running
@@ -112,8 +112,8 @@ def model_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
         if message is None:
             return plan.exit
         if not call_ids(message):
-            explained = any(isinstance(m, HumanMessage) and is_explanation(m) for m in tail)
-            return again if explained else plan.exit
+            has_explanation = any(isinstance(m, HumanMessage) and is_explanation(m) for m in tail)
+            return again if has_explanation else plan.exit
         if sends := rules.sends(message, tail, state):
             return sends
         return plan.exit if rules.leaves(state, tail) else again
@@ -154,8 +154,8 @@ def retry_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
         if jump := follow(state):
             return jump
         _message, tail = last_turn(state["messages"])
-        explained = any(is_explanation(message) for message in tail)
-        return plan.loop_entry if explained and not rules.answered(state) else plan.exit
+        has_explanation = any(is_explanation(message) for message in tail)
+        return plan.loop_entry if has_explanation and not rules.answered(state) else plan.exit
 
     return choose
 
@@ -225,8 +225,8 @@ def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State, str
             return str(TransitionReason.NEXT)
         if target == plan.loop_entry:
             return str(TransitionReason.RETRY)
-        answered = rules.answered(state)
-        return str(TransitionReason.STRUCTURED if answered else TransitionReason.NO_CALLS)
+        has_answer = rules.answered(state)
+        return str(TransitionReason.STRUCTURED if has_answer else TransitionReason.NO_CALLS)
 
     return why
 

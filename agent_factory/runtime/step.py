@@ -62,28 +62,28 @@ RUN = "__agent_factory_run"
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What observes the nodes of a run."""
+    """Observers of the nodes of a run."""
 
-    traced: bool = False  # callbacks listen to nodes, so each node is a traced run
+    is_traced: bool = False  # callbacks listen to nodes, so each node is a traced run
     messages: bool = False  # LangGraph streams the messages that nodes return
-    named: bool = False  # callbacks or streams show under which node something happens
+    shows_names: bool = False  # callbacks or streams show under which node something happens
     events: Events | None = None  # what the caller of a stream sees of nodes
 
     @property
     def nodes(self) -> bool:
-        """Whether somebody observes single nodes."""
-        return self.traced or self.messages or self.events is not None
+        """True if somebody observes single nodes."""
+        return self.is_traced or self.messages or self.events is not None
 
 
 class Result(NamedTuple):
-    """What a node has returned in the middle of a step, to be taken in a separate step."""
+    """Result of a node in the middle of a step, to be taken in a separate step."""
 
     value: Any
     outcomes: Mapping[str, Any] = {}  # what reducers have returned for it, by key
 
 
 Outcome = Exception | Interrupt[Any] | Result
-"""What a node has raised, asked or returned."""
+"""Error, interrupt or result of a node."""
 
 
 @dataclass(slots=True)
@@ -94,14 +94,14 @@ class Run:
     depth: int = 0  # how many graphs are around it
     # Nothing is stored between the steps and no caller observes them, so the run takes one step.
     single_step: bool = False
-    entered: bool = False  # the graph has it; before that it is on its way from `invoke`
-    resumed: bool = False  # the next node may wait for an answer, so it needs a step to itself
-    answered: bool | None = None  # whether the run already has its structured answer, if known
+    in_graph: bool = False  # the graph has it; before that it is on its way from `invoke`
+    resumes: bool = False  # the next node may wait for an answer, so it needs a step to itself
+    has_answer: bool | None = None  # whether the run already has its structured answer, if known
     skipped_steps: int = 0  # how many steps it saved; they count towards the recursion limit
     ahead: int = 0  # how many steps more it would have taken hook by hook so far
     step: Any = None  # the Step under way
     # What a node or a tool call does in its own step, in place of its work, by its name or id.
-    deferred: dict[str, Outcome] = field(default_factory=dict)
+    deferred_outcomes: dict[str, Outcome] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     id: str = field(default_factory=random_id)
     _ids: int = 0  # how many were made
@@ -116,14 +116,14 @@ class Run:
             code = ErrorCode.GRAPH_RECURSION_LIMIT
             raise GraphRecursionError(create_error_message(message=message, error_code=code))
 
-    def first_config(self, config: RunnableConfig, *, traced: bool) -> RunnableConfig:
+    def first_config(self, config: RunnableConfig, *, is_traced: bool) -> RunnableConfig:
         """Return the config of the node that a step begins with, as it would be hook by hook."""
-        run_id = None if traced else UUID(self.new_id())
+        run_id = None if is_traced else UUID(self.new_id())
         return at_step(config, self.ahead, run_id)
 
     def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
         """Return the config of another node of a step, as it would be hook by hook."""
-        run_id = None if self.watch.traced else UUID(self.new_id())
+        run_id = None if self.watch.is_traced else UUID(self.new_id())
         return at_node(config, self.ahead, node, self.new_id(), run_id, sent=node == TOOLS)
 
     def new_id(self) -> str:
@@ -177,7 +177,7 @@ class Successors(NamedTuple):
 
 @dataclass(frozen=True)
 class Fusion:
-    """What the stages of an agent share."""
+    """Settings that the stages of an agent share."""
 
     channels: Mapping[str, Any]
     keys: Mapping[str, Any]  # of the state, in the order in which LangGraph reads them
@@ -203,7 +203,7 @@ class Fusion:
 
 
 class Stage(Runnable[Any, Any]):
-    """What LangGraph runs for a node: it alone, or in a fused run those after it as well."""
+    """Runnable that LangGraph calls for a node; in a fused run, for the nodes after it as well."""
 
     name: str
 
@@ -247,7 +247,7 @@ class Stage(Runnable[Any, Any]):
 
     @cached_property
     def writers(self) -> Sequence[Runnable[Any, Any]]:
-        """What writes a result of the node to LangGraph: its update, and then where edges lead."""
+        """Writers of a result of the node to LangGraph: of its update, and then of its edges."""
         return node_writers(self._pregel_node)
 
     def visible(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -291,12 +291,12 @@ class Stage(Runnable[Any, Any]):
         if (failure := step.take_deferred()) is not None:
             step.show()
             raise failure
-        while not step.done and (not in_thread or step.needs_thread):
+        while not step.is_done and (not in_thread or step.needs_thread):
             step.show()
             step.store()
             node, state, config = step.enter()
             try:
-                if not step.traced:
+                if not step.is_traced:
                     step.take(node.invoke(state, config))
                 elif step.stage.has_trace_policy:
                     step.stage.traced.invoke(state, config)  # calls `take_in_span`
@@ -314,7 +314,7 @@ class Stage(Runnable[Any, Any]):
         if (failure := step.take_deferred()) is not None:
             await step.ashow()
             raise failure
-        while not step.done:
+        while not step.is_done:
             await step.ashow()
             await step.astore()
             if step.needs_thread:
@@ -322,7 +322,7 @@ class Stage(Runnable[Any, Any]):
                 continue
             node, state, config = step.enter()
             try:
-                if not step.traced:
+                if not step.is_traced:
                     step.take(await node.ainvoke(state, config))
                 elif step.stage.has_trace_policy:
                     await step.spans.finish()
@@ -368,7 +368,7 @@ class Step:
         self._number = super_step(config)
         self._view = StateView(state, fusion.viewed, run.channels, fusion.keys)
         self._graphs = count()  # numbers of the graphs that the current node calls
-        self._sent = sent_writes(config)  # by the current node, before it returns
+        self._node_writes = sent_writes(config)  # by the current node, before it returns
         config = reading_after(config, self._with_sent)
         self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
         self._quiet_config = _unnamed(without_streaming(self._config))
@@ -377,19 +377,21 @@ class Step:
         self._task = run.new_id() if names_tasks else ""  # the id of the nodes after the first
         self._is_first = True
         self._last = first.name  # the last node whose writes the step has
-        self._unchanged = True
-        self._stored = False  # what was written so far is stored, and nothing else may be written
-        self._unstored: Any = None  # a saver, and the arguments of its `put_writes`
+        self._is_unchanged = True
+        # If set, what was written so far is stored, and nothing else may be written.
+        self._is_stored = False
+        self._pending_writes: Any = None  # a saver, and the arguments of its `put_writes`
         self._calls: list[dict[str, Any]] | None = None
-        self._needs_own_step, run.resumed = run.resumed, False
+        self._needs_own_step, run.resumes = run.resumes, False
         self._node_config = config
         self._events: list[Event] = []
-        self._unstreamed: tuple[Any, Mapping[str, Any]] | None = None  # a result, and its state
+        # A result with messages that are not streamed yet, and its state.
+        self._pending_messages: tuple[Any, Mapping[str, Any]] | None = None
         self._result: Any = None
         self._has_edges = False  # LangGraph takes the edges of the node, and not the step
         self.stage = first  # the node that comes next
-        self.traced = run.watch.traced
-        self.done = False
+        self.is_traced = run.watch.is_traced
+        self.is_done = False
         run.step = self
 
     @cached_property
@@ -399,8 +401,8 @@ class Step:
 
     @property
     def needs_thread(self) -> bool:
-        """Whether an asynchronous run takes the next nodes in a thread."""
-        return self.stage.needs_thread and not (self.done or self._run.watch.nodes)
+        """True if an asynchronous run takes the next nodes in a thread."""
+        return self.stage.needs_thread and not (self.is_done or self._run.watch.nodes)
 
     # What the loop does, in its order
 
@@ -409,7 +411,7 @@ class Step:
 
         Return an error that it has raised there, or that its edge or its question raises here.
         """
-        if (outcome := self._run.deferred.pop(self._first.name, None)) is None:
+        if (outcome := self._run.deferred_outcomes.pop(self._first.name, None)) is None:
             return None
         if isinstance(outcome, Exception):
             return outcome
@@ -429,31 +431,31 @@ class Step:
 
     async def ashow(self) -> None:
         """Show the events of the nodes that have run, and wait until they have been seen."""
-        if self.traced and (self._run.watch.events is not None or self.done):
+        if self.is_traced and (self._run.watch.events is not None or self.is_done):
             await self.spans.finish()
         for event, events in self._take_events():
-            shown = events.emit(event)
+            delivery = events.emit(event)
             if events.awaits:
-                await shown
+                await delivery
 
     def store(self) -> None:
         """Store what was written so far, if it has to outlive the rest of the step."""
-        if self._unstored is not None:
-            saver, writes = self._unstored
-            self._unstored = None
+        if self._pending_writes is not None:
+            saver, writes = self._pending_writes
+            self._pending_writes = None
             saver.put_writes(*writes)
 
     async def astore(self) -> None:
         """Store what was written so far, as `store`."""
-        if self._unstored is not None:
-            saver, writes = self._unstored
-            self._unstored = None
+        if self._pending_writes is not None:
+            saver, writes = self._pending_writes
+            self._pending_writes = None
             await saver.aput_writes(*writes)
 
     def enter(self) -> tuple[Any, Any, RunnableConfig]:
         """Return the next node, its input and its config."""
         stage, run = self.stage, self._run
-        if not (run.watch.named or stage.streams):
+        if not (run.watch.shows_names or stage.streams):
             config = self._quiet_config
             if self._first.fusion.records:  # a record has the step, and the task that leads to it
                 task = task_id(config) if self._is_first else self._task
@@ -462,11 +464,11 @@ class Step:
                 config = in_namespace(config, stage.name, self._task)
         else:
             config = (
-                run.first_config(self._config, traced=self.traced)
+                run.first_config(self._config, is_traced=self.is_traced)
                 if self._is_first
                 else run.later_config(self._config, stage.name)
             )
-            if not self.traced:
+            if not self.is_traced:
                 config = _unnamed(config)
         self._node_config = config
         # A node may have set a config for what it calls, which is not for the next node.
@@ -483,12 +485,12 @@ class Step:
         Raises:
             Exception: The edge has raised it. A span of the node ends with it.
         """
-        before, route, returned = self._view.now, self.stage.route, result
-        if self._sent:
-            sent, notes = self._split(self._sent)
-            self._sent.clear()
-            self._sent.extend(notes)
-            result = [Command(update=sent), *_parts(result)] if sent else result
+        before, route, node_result = self._view.now, self.stage.route, result
+        if self._node_writes:
+            writes, notes = self._split(self._node_writes)
+            self._node_writes.clear()
+            self._node_writes.extend(notes)
+            result = [Command(update=writes), *_parts(result)] if writes else result
         # Fast path: most hooks return None and have one next node.
         if (
             result is None
@@ -500,24 +502,24 @@ class Step:
             self._last = self.stage.name
             self._move_to(route)
             return
-        if self._stored and result is not None and not self._begin_next_step():
+        if self._is_stored and result is not None and not self._begin_next_step():
             self._defer_result(result)
             return
         pairs = _pairs(result)
         preview = None if pairs is None else self._preview(pairs, outcomes)
         if pairs is None or preview is None:
-            self._leave_to_langgraph(result, returned)
+            self._leave_to_langgraph(result, node_result)
             return
         try:
             target = route if isinstance(route, str) else route(preview.state(), self._node_config)
         except Exception:
             self._emit(pairs, preview, done=False)
             raise
-        if self._run.watch.messages and returned is not None:
-            self._unstreamed = returned, before.state()
+        if self._run.watch.messages and node_result is not None:
+            self._pending_messages = node_result, before.state()
         self._view.now = preview
         self._last = self.stage.name
-        self._unchanged = self._unchanged and result is None
+        self._is_unchanged = self._is_unchanged and result is None
         self._emit(pairs, preview)
         if not self._can_continue(target, preview):
             self._leave(preview, self._goto(target, preview))
@@ -528,27 +530,27 @@ class Step:
             self._calls = self._calls_of(target, preview)
             self._move_to(TOOLS)
 
-    def take_in_span(self, result: Any, *, streamed: bool = False) -> Any:
+    def take_in_span(self, result: Any, *, is_streamed: bool = False) -> Any:
         """Take what the node has returned, and return it as handlers see it.
 
         Messages have their ids already if somebody has seen them: an edge, or the stream of them.
         """
         by_edge = not isinstance(self.stage.route, str)
-        recorded = result if by_edge else as_written(result, streamed=streamed)
+        outputs = result if by_edge else as_written(result, is_streamed=is_streamed)
         self.take(result)
-        return recorded
+        return outputs
 
     def take_in_async_span(self, result: Any) -> Any:
         """Take what the node has returned, as `take_in_span`."""
         # Of the handlers of an asynchronous run, that of the stream is called first.
-        return self.take_in_span(result, streamed=self._run.watch.messages)
+        return self.take_in_span(result, is_streamed=self._run.watch.messages)
 
     def defer(self, error: Exception) -> bool:
         """Leave an error to a separate step; return False if this is its own step."""
         if self._is_first:
             return False
-        self._sent.clear()
-        if self.done:
+        self._node_writes.clear()
+        if self.is_done:
             return True  # an edge has failed in a span
         # Graphs that a node has called keep what they returned in the namespace of its step: a run
         # that is resumed finds it only if they are called there.
@@ -559,11 +561,13 @@ class Step:
 
     def stream_messages(self) -> None:
         """Let LangGraph's stream of messages see what the node has returned."""
-        if self._unstreamed is None:
+        if self._pending_messages is None:
             return
-        (result, state), self._unstreamed = self._unstreamed, None
+        (result, state), self._pending_messages = self._pending_messages, None
         config: Any = self._node_config
-        handlers = [one for one in config["callbacks"].handlers if streams_messages(one)]
+        handlers = [
+            handler for handler in config["callbacks"].handlers if streams_messages(handler)
+        ]
         manager = CallbackManager(handlers, metadata=config["metadata"])
         name = config["metadata"]["langgraph_node"]
         manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
@@ -578,17 +582,17 @@ class Step:
 
     # What a node has written
 
-    def _with_sent(self, sent: Sequence[Pair]) -> list[Pair]:
+    def _with_sent(self, writes: Sequence[Pair]) -> list[Pair]:
         """Return what the nodes so far have written, and the current node directly."""
-        pairs, notes = self._split(sent)
+        pairs, notes = self._split(writes)
         preview = self._preview(pairs) if pairs else self._view.now
         return [*(self._view.now.writes() + pairs if preview is None else preview.writes()), *notes]
 
-    def _split(self, sent: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
+    def _split(self, writes: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
         """Return what a node has written directly to the state, and LangGraph's notes."""
         pairs: list[Pair] = []
         notes: list[Pair] = []
-        for pair in sent:
+        for pair in writes:
             (pairs if pair[0] in self._first.fusion.channels else notes).append(pair)
         return pairs, notes
 
@@ -610,7 +614,7 @@ class Step:
         fail.
         """
         route, watch = self.stage.route, self._run.watch
-        by_edge = watch.traced and not isinstance(route, str)
+        by_edge = watch.is_traced and not isinstance(route, str)
         pairs = _pairs(result) if by_edge or watch.messages else None
         preview = None if pairs is None else self._preview(pairs)
         self._leave_to_own_step(Result(result, preview.persistent if preview else {}))
@@ -621,32 +625,32 @@ class Step:
     # What comes next
 
     def _can_continue(self, target: Target, preview: Preview) -> bool:
-        """Whether this step may run what comes next."""
+        """Return True if this step may run what comes next."""
         successors, run, is_node = self.stage.successors, self._run, isinstance(target, str)
         ends = self._needs_own_step
         if is_node and target in successors.always:
             return not ends
         if is_node and not ends:
-            if self._unchanged and target in successors.if_unchanged:
+            if self._is_unchanged and target in successors.if_unchanged:
                 return True
             # Who sees the events of a step when it is over is not to wait longer for an answer.
             late = run.watch.events is not None and run.watch.events.late
             if not late and target in successors.if_stored:
-                self._stored, self._unstored = True, self._writes_before(target, preview)
+                self._is_stored, self._pending_writes = True, self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
         possible = target in self._first.stages if is_node else len(target) == 1
         return self._begin_next_step(possible=possible and not ends)
 
     def _begin_next_step(self, *, possible: bool = True) -> bool:
-        """Whether a run that takes a single step goes on with what would be the next one."""
+        """Return True if a run that takes a single step goes on with what would be the next one."""
         run = self._run
         if not run.single_step:
             return False
         run.check_limit(self._number + 1, self._config["recursion_limit"])
         if possible:
             run.skipped_steps += 1
-            self._unchanged, self._stored = True, False
+            self._is_unchanged, self._is_stored = True, False
         return possible
 
     def _writes_before(self, target: str, preview: Preview) -> Any:
@@ -654,9 +658,11 @@ class Step:
         saver, channels = saver_of(self._config), self._first.fusion.channels
         if saver is None or stores_at_exit(self._config):
             return None
-        kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
+        stored_pairs = [
+            pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue
+        ]
         calls = getattr(preview.persistent["messages"][-1], "tool_calls", ())
-        pairs = [*kept, (LAST_NODE, self._last)]
+        pairs = [*stored_pairs, (LAST_NODE, self._last)]
         return saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
 
     def _move_to(self, name: str) -> None:
@@ -667,12 +673,12 @@ class Step:
         """End the step before this node; what the nodes before it have written is kept."""
         name = self.stage.name
         if outcome is not None:
-            self._run.deferred[name] = outcome
+            self._run.deferred_outcomes[name] = outcome
         self._run.ahead -= 1
         goto = name if self._calls is None else [Send(TOOLS, self._calls)]
         self._leave(self._view.now, goto)
 
-    def _leave_to_langgraph(self, result: Any, returned: Any) -> None:
+    def _leave_to_langgraph(self, result: Any, node_result: Any) -> None:
         """Let LangGraph apply what the node has returned, in a step of the node alone.
 
         It knows what leads out of the graph, and what only its channels can do. It raises what they
@@ -681,9 +687,9 @@ class Step:
         if not self._is_first:
             self._leave_to_own_step(Result(result))
             return
-        if self._run.watch.messages and returned is not None:
-            self._unstreamed = returned, self._view.now.state()
-        self._result, self._has_edges, self.done = result, True, True
+        if self._run.watch.messages and node_result is not None:
+            self._pending_messages = node_result, self._view.now.state()
+        self._result, self._has_edges, self.is_done = result, True, True
 
     def _goto(self, target: Target, preview: Preview) -> Any:
         if isinstance(target, str):
@@ -693,7 +699,7 @@ class Step:
         ids = {call["id"] for call in calls}
         together = (
             fusion.batches_calls
-            and not (watch.nodes or watch.named)
+            and not (watch.nodes or watch.shows_names)
             and not self._has_saver
             and self._config.get("max_concurrency") is None
             # A batch knows its results by the ids of their calls.
@@ -707,7 +713,7 @@ class Step:
         return [Send(TOOLS, batch) for batch in batches]
 
     def _calls_of(self, sends: list[Send], preview: Preview) -> list[dict[str, Any]]:
-        self._run.answered = preview.persistent.get("structured_response") is not None
+        self._run.has_answer = preview.persistent.get("structured_response") is not None
         return [call for send in sends for call in send.arg]
 
     def _leave(self, preview: Preview, goto: Any) -> None:
@@ -715,13 +721,13 @@ class Step:
         if (events := self._run.watch.events) is not None:
             self._events += events.of_step(graph_namespace(self._config), preview)
         pairs = preview.writes()
-        moved = self._last != self._first.name
-        if (moved or self._stored) and self._has_saver:
+        has_moved = self._last != self._first.name
+        if (has_moved or self._is_stored) and self._has_saver:
             pairs.append((LAST_NODE, self._last))
         # LangGraph takes a dict as it is, and looks at each of several pairs.
         update = dict(pairs)
         self._result = Command(update=update if len(update) == len(pairs) else pairs, goto=goto)
-        self.done = True
+        self.is_done = True
 
     # What others see of the node
 
@@ -731,11 +737,11 @@ class Step:
             return
         channels = self._first.fusion.channels
         if pairs:  # LangGraph shows messages as a delta channel stores them, with ids
-            written, pairs = pairs, []
-            for (key, value), (_, stored) in zip(written, preview.pairs, strict=True):
+            node_pairs, pairs = pairs, []
+            for (key, value), (_, stored_value) in zip(node_pairs, preview.pairs, strict=True):
                 if isinstance(channels[key], DeltaMessages):
-                    alone = isinstance(stored, list) and not isinstance(value, list)
-                    value = stored[0] if alone else stored
+                    alone = isinstance(stored_value, list) and not isinstance(value, list)
+                    value = stored_value[0] if alone else stored_value
                 pairs.append((key, value))
         namespace, task = graph_namespace(self._config), task_id(self._node_config)
         outcome = preview if done else None
@@ -745,8 +751,8 @@ class Step:
         """Return the events of the nodes that have run since the last call, and who shows them."""
         if not self._events or (events := self._run.watch.events) is None:
             return []
-        shown, self._events = self._events, []
-        return [(event, events) for event in shown]
+        pending, self._events = self._events, []
+        return [(event, events) for event in pending]
 
 
 def _pairs(result: Any) -> list[Pair] | None:
@@ -771,7 +777,7 @@ def _parts(result: Any) -> list[Any]:
 
 def _unnamed(config: RunnableConfig) -> RunnableConfig:
     """Return a config for what a node calls, without the name of the node."""
-    unnamed = config.copy()
-    unnamed.pop("run_name", None)
-    unnamed.pop("run_id", None)
-    return unnamed
+    anonymous = config.copy()
+    anonymous.pop("run_name", None)
+    anonymous.pop("run_id", None)
+    return anonymous

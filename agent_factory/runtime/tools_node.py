@@ -122,10 +122,10 @@ class _Batch:
         """Return all calls, each for its own task, where one of them has failed or waits."""
         for call_id, error in self.failures.items():
             if (outcome := outcome_of(error, self.config, self.run)) is not None:
-                self.run.deferred[call_id] = outcome
+                self.run.deferred_outcomes[call_id] = outcome
         self.run.ahead -= 1  # the calls take one more step
-        known = self.results
-        calls = [{**c, RESULT: known[c["id"]]} if c["id"] in known else c for c in calls]
+        results = self.results
+        calls = [{**c, RESULT: results[c["id"]]} if c["id"] in results else c for c in calls]
         return Resend(goto=[Send(TOOLS, [call]) for call in calls])
 
 
@@ -152,24 +152,28 @@ class ToolsNode(Runnable[Any, Any]):
         self.name = TOOLS
         self._context_schema = context_schema
         layers = spec.tool_layers
-        self._unsupported = [first_without_mode(layers, asynchronous=a) for a in (False, True)]
+        self._first_unsupported = [
+            first_without_mode(layers, asynchronous=a) for a in (False, True)
+        ]
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
         self._view = spec.tool_state_view
-        self._refused = recorder.refusing(_invalid_arguments, TOOLS, "invalid arguments")
+        self._refuse = recorder.refusing(_invalid_arguments, TOOLS, "invalid arguments")
         errors = spec.handle_tool_errors or DEFAULT_HANDLER
         if errors is not DEFAULT_HANDLER:
             errors = replace(errors, respond=recorder.handler(errors.respond))
         tools = spec.toolbox.client
-        seen = bool(layers) or recorder.enabled or spec.toolbox.node is not None
+        is_visible = bool(layers) or recorder.enabled or spec.toolbox.node is not None
         self._stateless = frozenset(
-            name for name, tool in tools.items() if not seen and not injection_of(tool).takes_state
+            name
+            for name, tool in tools.items()
+            if not is_visible and not injection_of(tool).takes_state
         )
         # Keys of the state that calls are sent with; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
         compose = partial(_compose, spec, recorder)
         sync, asynchronous = (
-            None if self._unsupported[a] else partial(compose, a) for a in (False, True)
+            None if self._first_unsupported[a] else partial(compose, a) for a in (False, True)
         )
         self._toolbox = spec.toolbox
         self._execution = errors, sync, asynchronous
@@ -194,25 +198,25 @@ class ToolsNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         batch = self._begin(input, config, asynchronous=False)
-        if (outcome := batch.run.deferred.pop(TOOLS, None)) is not None:
+        if (outcome := batch.run.deferred_outcomes.pop(TOOLS, None)) is not None:
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
-        calls, refused = self._read(input, asynchronous=False)
+        calls, refusals = self._read(input, asynchronous=False)
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._finish(input, output, refused)
+        return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         batch = self._begin(input, config, asynchronous=True)
-        if (outcome := batch.run.deferred.pop(TOOLS, None)) is not None:
+        if (outcome := batch.run.deferred_outcomes.pop(TOOLS, None)) is not None:
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
-        calls, refused = self._read(input, asynchronous=True)
+        calls, refusals = self._read(input, asynchronous=True)
         try:
             output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
         except asyncio.CancelledError:
@@ -222,7 +226,7 @@ class ToolsNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._finish(input, output, refused)
+        return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
 
     def _begin(self, input: Any, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.
@@ -235,15 +239,15 @@ class ToolsNode(Runnable[Any, Any]):
     def _read(self, input: Any, *, asynchronous: bool) -> tuple[Any, list[ToolMessage]]:
         """Return the input of the ToolNode, and replies to calls with invalid arguments."""
         # Inside the ToolNode, the error handler could report this to the model.
-        if unsupported := self._unsupported[asynchronous]:
-            raise PathNotSupported(*sync_async_error(unsupported, asynchronous=asynchronous))
+        if layer := self._first_unsupported[asynchronous]:
+            raise PathNotSupported(*sync_async_error(layer, asynchronous=asynchronous))
         if not isinstance(input, list):
             return (input if "__type" in input else self._view(input)), []
         state = input.state if isinstance(input, CallsWithState) else None
-        refused, calls = [], []
+        refusals, calls = [], []
         for call in input:
             if call.get("type") == INVALID_CALL:
-                refused.append(self._refused(call))
+                refusals.append(self._refuse(call))
             else:
                 # Without the keys that the agent added for this node. The arguments are copied,
                 # because a layer may change them, and a message of the thread holds them.
@@ -252,12 +256,12 @@ class ToolsNode(Runnable[Any, Any]):
         if self._stateless.issuperset(call["name"] for call in calls):
             state = {}
         if state is None or not calls:
-            return calls, refused
+            return calls, refusals
         if len(calls) == 1:
-            return with_context(calls[0], state), refused
-        return CallsWithState(calls, state), refused
+            return with_context(calls[0], state), refusals
+        return CallsWithState(calls, state), refusals
 
-    def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
+    def _finish(self, input: Any, output: Any, refusals: list[ToolMessage]) -> Any:
         """Return the update of the node, with ids for its messages."""
         if self._toolbox.node is not None:  # a node of ours checks the result of each call
             if isinstance(input, list):
@@ -270,7 +274,7 @@ class ToolsNode(Runnable[Any, Any]):
             results = output["messages"] if isinstance(output, dict) else output
             check_results("", calls, results, state)
         if isinstance(output, dict):
-            messages = _with_ids([*output["messages"], *refused])
+            messages = _with_ids([*output["messages"], *refusals])
             signal = {TOOL_SIGNALS: DIRECT} if self._may_answer(input, messages) else {}
             return {**output, "messages": messages, **signal}
         # A ToolNode that the author brought has no layers of ours, which translate commands.
@@ -282,13 +286,13 @@ class ToolsNode(Runnable[Any, Any]):
                 _with_ids(update.get("messages"))
             elif isinstance(item, dict):
                 _with_ids(item.get("messages"))
-        own: dict[str, Any] = {"messages": _with_ids(refused)} if refused else {}
+        extra: dict[str, Any] = {"messages": _with_ids(refusals)} if refusals else {}
         if self._may_answer(input, []):
-            own[TOOL_SIGNALS] = DIRECT
-        return [*output, own] if own else output
+            extra[TOOL_SIGNALS] = DIRECT
+        return [*output, extra] if extra else output
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
-        """Whether one of parallel calls ran a tool whose result ends the run."""
+        """Return True if one of parallel calls ran a tool whose result ends the run."""
         if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
         # A layer may have redirected the call: the name of the result is the tool that ran.
@@ -306,8 +310,11 @@ def _compose(
     layers = spec.tool_layers
     translate = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
     execute = recorder.execution(execute)
-    composed = compose_layers(
-        layers, asynchronous, recorder, lambda named: compose_tool_call(named, execute)
+    composed_call = compose_layers(
+        layers,
+        asynchronous,
+        recorder,
+        lambda named_layers: compose_tool_call(named_layers, execute),
     )
 
     def translated(result: Any) -> Any:
@@ -317,7 +324,7 @@ def _compose(
         return translate(result) if isinstance(result, Command) else result
 
     # Reviewers are layers. Without layers, some tools get no state.
-    moved = {move.old: move.new for move in spec.topology.moved} if layers else {}
+    new_names = {move.old: move.new for move in spec.topology.moved} if layers else {}
 
     def call_layers(request: Any) -> Any:
         batch, call_id = _batch.get(), request.tool_call["id"]
@@ -326,18 +333,18 @@ def _compose(
             batch.tasks.add(task)
         if call_id in batch.results:
             return batch.results[call_id]
-        if (outcome := batch.run.deferred.pop(call_id, None)) is not None:
+        if (outcome := batch.run.deferred_outcomes.pop(call_id, None)) is not None:
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
-        if moved:
-            messages = with_reviewers(request.state["messages"], moved)
+        if new_names:
+            messages = with_reviewers(request.state["messages"], new_names)
             request = replace(request, state={**request.state, "messages": messages})
-        call = composed
-        if isinstance(composed, ComposedCall):
+        call = composed_call
+        if isinstance(composed_call, ComposedCall):
             # Models that layers call do not stream to the caller of the agent.
             disable_streaming(request.runtime.config)
-            call = composed.select()
+            call = composed_call.select()
         try:
             result = call(request)
             if batch.single and type(result) is ToolMessage:
@@ -355,7 +362,7 @@ def _compose(
 
 
 class ToolsStage(Stage):
-    """What LangGraph runs for the tools node: in a fused run, the node says where it leads."""
+    """Stage of the tools node: in a fused run, the node says where it leads."""
 
     @cached_property
     def _leading(self) -> Runnable[Any, Any]:
@@ -364,12 +371,12 @@ class ToolsStage(Stage):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if config is None or (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
-        return self._leading.invoke(input, run.first_config(config, traced=True))
+        return self._leading.invoke(input, run.first_config(config, is_traced=True))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if config is None or (run := run_of(config)) is None:
             return await self.alone.ainvoke(input, config)
-        return await self._leading.ainvoke(input, run.first_config(config, traced=True))
+        return await self._leading.ainvoke(input, run.first_config(config, is_traced=True))
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **_: Any
@@ -378,7 +385,7 @@ class ToolsStage(Stage):
         if config is None or (run := run_of(config)) is None:
             node = self.alone
         else:
-            node, config = self._leading, run.first_config(config, traced=True)
+            node, config = self._leading, run.first_config(config, is_traced=True)
         async for part in node.astream(input, config):
             yield part
 
@@ -398,8 +405,8 @@ class _LeadFromTools(Runnable[Any, Any]):
                 edge.invoke(input, config)
             return input
         # A run that was resumed does not know whether it has an answer: the entry node checks.
-        unknown = run is None or run.answered is not False
-        signals = [{TOOL_SIGNALS: DIRECT}] if unknown else []
+        may_be_answered = run is None or run.has_answer is not False
+        signals = [{TOOL_SIGNALS: DIRECT}] if may_be_answered else []
         updates = input if isinstance(input, list) else [input]
         update.invoke([*updates, *signals, Command(goto=entry)], config)
         return input

@@ -1,4 +1,4 @@
-"""What others see of the nodes in a step: events of streams, and spans for callbacks and tracers.
+"""Observation of the nodes in a step: events of streams, spans for callbacks and tracers.
 
 LangGraph emits events for the steps that it takes. A step of several nodes emits those of each node
 itself, as they would be hook by hook, and says which of LangGraph's own they replace. Its spans are
@@ -35,7 +35,7 @@ from agent_factory.upstream import current_config, streams_events, streams_messa
 
 UPDATES, VALUES, CUSTOM, TASKS = "updates", "values", "custom", "tasks"
 
-REPLACED = object()
+REPLACEMENT = object()
 """Data of an event that stands for the next one of LangGraph in its mode, which is not shown."""
 
 
@@ -69,17 +69,23 @@ class Events:
 
         That leads to `preview`; None if it leads nowhere, because the edge of the node has failed.
         """
-        shown = [(key, value) for key, value in pairs if key in self.keys]
+        visible = [(key, value) for key, value in pairs if key in self.keys]
         if UPDATES in self.modes:
-            update: Any = dict(shown) or None
-            if len(shown) > 1 and max(Counter(key for key, _ in shown).values()) > 1:
-                update = [{key: value} for key, value in shown]
+            update: Any = dict(visible) or None
+            if len(visible) > 1 and max(Counter(key for key, _ in visible).values()) > 1:
+                update = [{key: value} for key, value in visible]
             yield Event(namespace, UPDATES, {node: update})
         if TASKS in self.modes:
             # What the event protocol needs, to say that graphs which the node called have ended.
-            ended: Any = {"id": task, "name": node, "error": None, "result": {}, "interrupts": []}
-            yield Event(namespace, TASKS, ended)
-        if VALUES in self.modes and shown and preview:
+            task_result: Any = {
+                "id": task,
+                "name": node,
+                "error": None,
+                "result": {},
+                "interrupts": [],
+            }
+            yield Event(namespace, TASKS, task_result)
+        if VALUES in self.modes and visible and preview:
             state = preview.state()
             values = {key: state[key] for key in self.keys if key in state}
             yield Event(namespace, VALUES, values)
@@ -87,10 +93,10 @@ class Events:
     def of_step(self, namespace: tuple[str, ...], preview: Preview) -> Iterator[Event]:
         """Yield what stands for LangGraph's events of the step that ends with `preview`."""
         if UPDATES in self.modes:
-            yield Event(namespace, UPDATES, REPLACED)
-        written = any(key in self.keys for key, _ in preview.writes())
-        if VALUES in self.modes and written:
-            yield Event(namespace, VALUES, REPLACED)
+            yield Event(namespace, UPDATES, REPLACEMENT)
+        has_writes = any(key in self.keys for key, _ in preview.writes())
+        if VALUES in self.modes and has_writes:
+            yield Event(namespace, VALUES, REPLACEMENT)
 
 
 class EventStream:
@@ -103,7 +109,7 @@ class EventStream:
         self._single = single  # the caller has asked for one mode, and gets no names of modes
         self._subgraphs = subgraphs
         self._version = version
-        self._replaced: dict[str, tuple[str, ...]] = {}
+        self._replacements: dict[str, tuple[str, ...]] = {}
         self.early: deque[Event] = deque()  # what the caller sees before LangGraph's next event
         self.handover: Handover | None = None  # what the events of an asynchronous run pass
 
@@ -123,8 +129,8 @@ class EventStream:
         merged: Any = parts if self.handover is None else self.handover.merge(parts)
         async with aclosing(merged):
             async for part in merged:
-                for shown in self._shown(part):
-                    yield shown
+                for visible_part in self._shown(part):
+                    yield visible_part
 
     def _early_parts(self) -> Iterator[Any]:
         while self.early:
@@ -136,12 +142,12 @@ class EventStream:
         if mode == CUSTOM and isinstance(data, Event):
             part, mode = data, data.mode
         if isinstance(part, Event):
-            if part.data is REPLACED:
-                self._replaced[mode] = part.namespace
+            if part.data is REPLACEMENT:
+                self._replacements[mode] = part.namespace
                 return
             part = self.form(part)
-        elif mode in self._replaced and namespace in (None, self._replaced[mode]):
-            del self._replaced[mode]
+        elif mode in self._replacements and namespace in (None, self._replacements[mode]):
+            del self._replacements[mode]
             return
         elif self._single and self._version != "v2":
             part = (namespace, data) if self._subgraphs else data
@@ -163,8 +169,8 @@ class EventStream:
         if self._version == "v2":
             interrupts = {"interrupts": ()} if mode == VALUES else {}
             return {"type": mode, "ns": namespace, "data": data, **interrupts}
-        named: list[Any] = [namespace] * self._subgraphs + [mode] * (not self._single)
-        return (*named, data) if named else data
+        prefix: list[Any] = [namespace] * self._subgraphs + [mode] * (not self._single)
+        return (*prefix, data) if prefix else data
 
 
 _END = object()
@@ -173,26 +179,26 @@ _END = object()
 class Handover:
     """Hands what a run yields to its caller, one by one: the run waits until it was taken."""
 
-    _offered: asyncio.Future[Any]
-    _taken: asyncio.Future[None] | None = None
+    _next_part: asyncio.Future[Any]
+    _receipt: asyncio.Future[None] | None = None
 
     async def offer(self, part: Any) -> None:
         """Hand over a part, and wait until the caller asks for the next one."""
-        self._taken = asyncio.get_running_loop().create_future()
-        self._offered.set_result(part)
-        await self._taken
+        self._receipt = asyncio.get_running_loop().create_future()
+        self._next_part.set_result(part)
+        await self._receipt
 
     async def merge(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield these parts, and those that are offered while they are made."""
         make_future = asyncio.get_running_loop().create_future
-        self._offered = make_future()
+        self._next_part = make_future()
         run = asyncio.create_task(self._offer_all(parts))
         try:
-            while (part := await self._offered) is not _END:
+            while (part := await self._next_part) is not _END:
                 yield part
-                self._offered = make_future()
-                if self._taken is not None:
-                    self._taken.set_result(None)
+                self._next_part = make_future()
+                if self._receipt is not None:
+                    self._receipt.set_result(None)
             await run
         finally:
             run.cancel()
@@ -205,8 +211,8 @@ class Handover:
                 async for part in parts:
                     await self.offer(part)
         finally:
-            if not self._offered.done():
-                self._offered.set_result(_END)
+            if not self._next_part.done():
+                self._next_part.set_result(_END)
 
 
 # Spans
@@ -225,7 +231,7 @@ _CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
 
 
 def observes_nodes(handler: BaseCallbackHandler) -> bool:
-    """Whether a callback handler listens to nodes: tracers do, counters of tokens do not."""
+    """Return True if a callback handler listens to nodes: tracers do, counters of tokens do not."""
     if handler.ignore_chain or streams_messages(handler):
         return False
     kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
@@ -238,18 +244,18 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
     """Run a node in a span, in which `take` gets its result."""
     span = _manager(config).on_chain_start(_NOTHING, input, name=name)
     try:
-        own = _inside(config, span)
+        node_config = _inside(config, span)
         if _traces_functions(span.handlers):
-            with set_config_context(own) as context:
-                result = context.run(node.invoke, input, own)
+            with set_config_context(node_config) as context:
+                result = context.run(node.invoke, input, node_config)
         else:
-            current_config.set(own)
-            result = node.invoke(input, own)
-        recorded = take(result)
+            current_config.set(node_config)
+            result = node.invoke(input, node_config)
+        outputs = take(result)
     except BaseException as error:
         span.on_chain_error(error)
         raise
-    span.on_chain_end(recorded)
+    span.on_chain_end(outputs)
 
 
 class AsyncSpans:
@@ -275,8 +281,12 @@ class AsyncSpans:
         """Run a node in a span, in which `take` gets its result."""
         manager = _manager(config)
         handlers = manager.handlers
-        in_threads = [one for one in handlers if not one.run_inline and _runs_in_thread(type(one))]
-        manager.handlers = [one for one in handlers if one not in in_threads]
+        in_threads = [
+            handler
+            for handler in handlers
+            if not handler.run_inline and _runs_in_thread(type(handler))
+        ]
+        manager.handlers = [handler for handler in handlers if handler not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None
         if in_threads:
@@ -291,25 +301,27 @@ class AsyncSpans:
             )
             other = await self._in_thread(start)
         try:
-            own = _inside(config, span)
+            node_config = _inside(config, span)
             if _traces_functions(handlers):
-                with set_config_context(own) as context:
-                    result = await asyncio.create_task(node.ainvoke(input, own), context=context)
+                with set_config_context(node_config) as context:
+                    result = await asyncio.create_task(
+                        node.ainvoke(input, node_config), context=context
+                    )
             else:
-                current_config.set(own)
-                result = await node.ainvoke(input, own)
-            recorded = take(result)
+                current_config.set(node_config)
+                result = await node.ainvoke(input, node_config)
+            outputs = take(result)
             if streaming:
-                await _stream(span.run_id, handlers, recorded)
+                await _stream(span.run_id, handlers, outputs)
         except BaseException as error:
             if other is not None:
                 await self._in_thread(partial(other.on_chain_error, error))
             await span.on_chain_error(error)
             raise
         if other is not None:
-            self._late.append(partial(other.on_chain_end, recorded))
+            self._late.append(partial(other.on_chain_end, outputs))
         if span.handlers:  # the call makes a task, whether there is something to do or not
-            await span.on_chain_end(recorded)
+            await span.on_chain_end(outputs)
 
     async def finish(self) -> None:
         """Let handlers in threads learn how the last span has ended."""
@@ -321,21 +333,21 @@ class AsyncSpans:
         return await run_in_executor(None, lambda: [each() for each in (*late, call)][-1])
 
 
-def as_written(result: Any, *, streamed: bool = False) -> Any:
+def as_written(result: Any, *, is_streamed: bool = False) -> Any:
     """Return the result of a node with copies of messages that have no id.
 
     They get one when they are written, which for LangGraph is after the span of the node, or when
     its stream of messages has seen them. That does not look into lists of pairs.
     """
     if isinstance(result, BaseMessage):
-        return result.model_copy() if result.id is None and not streamed else result
+        return result.model_copy() if result.id is None and not is_streamed else result
     if isinstance(result, list | tuple):
-        return type(result)(as_written(part, streamed=streamed) for part in result)
+        return type(result)(as_written(part, is_streamed=is_streamed) for part in result)
     if isinstance(result, Command):
-        streamed = streamed and not isinstance(result.update, list)
-        return replace(result, update=as_written(result.update, streamed=streamed))
+        is_streamed = is_streamed and not isinstance(result.update, list)
+        return replace(result, update=as_written(result.update, is_streamed=is_streamed))
     if isinstance(result, dict):
-        return {key: as_written(value, streamed=streamed) for key, value in result.items()}
+        return {key: as_written(value, is_streamed=is_streamed) for key, value in result.items()}
     return result
 
 
@@ -345,30 +357,30 @@ def _manager(config: RunnableConfig) -> Any:
     manager.add_tags(config.get("tags") or [])
     manager.add_metadata(config["metadata"])
     # LangGraph's stream of messages needs no span. It needs the messages themselves, with ids.
-    manager.handlers = [one for one in manager.handlers if not streams_messages(one)]
+    manager.handlers = [handler for handler in manager.handlers if not streams_messages(handler)]
     return manager
 
 
 def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
     """Return the config of what a node calls."""
-    own: Any = {**config, "callbacks": span.get_child(_CHILD)}
-    own.pop("run_name", None)
-    own.pop("run_id", None)
-    return cast("RunnableConfig", own)
+    node_config: Any = {**config, "callbacks": span.get_child(_CHILD)}
+    node_config.pop("run_name", None)
+    node_config.pop("run_id", None)
+    return cast("RunnableConfig", node_config)
 
 
 _in_threads: WeakKeyDictionary[type, bool] = WeakKeyDictionary()  # a request may make a class
 
 
 def _runs_in_thread(kind: type[BaseCallbackHandler]) -> bool:
-    """Whether LangChain calls handlers of a class in a thread, in an asynchronous run."""
+    """Return True if LangChain calls handlers of a class in a thread, in an asynchronous run."""
     if (in_thread := _in_threads.get(kind)) is None:
         in_thread = _in_threads[kind] = not iscoroutinefunction(kind.on_chain_start)
     return in_thread
 
 
 def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
-    """Whether functions with LangSmith's `traceable` look for the span in their context."""
+    """Return True if functions with LangSmith's `traceable` look for the span in their context."""
     return any(isinstance(handler, LangChainTracer) for handler in handlers)
 
 

@@ -82,63 +82,63 @@ class IndexedReducer:
     message of the history, is not noticed. Only the reducer that owns an index may change it.
     """
 
-    __slots__ = ("_index", "_make_id", "_owned")
+    __slots__ = ("_index", "_make_id", "_owns_index")
 
     def __init__(
-        self, make_id: _MakeId = _random_id, index: _Index | None = None, owned: bool = True
+        self, make_id: _MakeId = _random_id, index: _Index | None = None, owns_index: bool = True
     ) -> None:
         self._make_id = make_id
         self._index = index
-        self._owned = owned
+        self._owns_index = owns_index
 
     def borrowed(self) -> IndexedReducer:
         """Return a reducer that reads this index and does not change it."""
-        return IndexedReducer(self._make_id, self._index, owned=False)
+        return IndexedReducer(self._make_id, self._index, owns_index=False)
 
     def __call__(self, left: Any, right: Any) -> Any:
         """Return what `add_messages` returns, or raise what it raises."""
         if left is None or right is None:
             return add_messages(left, right)
-        known, positions = self._index_of(left)
-        previous = known[-1].id if known else None
+        history, positions = self._index_of(left)
+        previous = history[-1].id if history else None
         new = _as_messages(right, self._make_id, previous, positions)
-        return self._merge(known, positions, new)
+        return self._merge(history, positions, new)
 
     def merge(self, left: Any, new: list[AnyMessage]) -> Any:
         """Return what `add_messages` returns for a history, and messages that have ids."""
         return self._merge(*self._index_of(left), new)
 
     def _merge(
-        self, known: list[AnyMessage], positions: dict[str | None, int], new: list[AnyMessage]
+        self, history: list[AnyMessage], positions: dict[str | None, int], new: list[AnyMessage]
     ) -> Any:
         for at in range(len(new) - 1, -1, -1):
             if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
                 # `add_messages` takes what follows as it is: ids twice, and removals among it.
-                self._index, known, positions, new = None, [], {}, new[at + 1 :]
+                self._index, history, positions, new = None, [], {}, new[at + 1 :]
                 break
-        merged: list[Any] = [*known]
+        merged: list[Any] = [*history]
         changed: dict[str | None, int] = {}
-        removed: set[str | None] = set()
+        removed_ids: set[str | None] = set()
         for message in new:
             position = changed.get(message.id, positions.get(message.id))
             removal = isinstance(message, RemoveMessage)
             if position is None and removal:
-                return add_messages(known, new)  # type: ignore[arg-type]  # It raises.
+                return add_messages(history, new)  # type: ignore[arg-type]  # It raises.
             if position is None:
                 position = len(merged)
                 merged.append(message)
             elif not removal:
                 merged[position] = message
-            (removed.add if removal else removed.discard)(message.id)
+            (removed_ids.add if removal else removed_ids.discard)(message.id)
             changed[message.id] = position
-        if removed:
+        if removed_ids:
             self._index = None
-            return [message for message in merged if message.id not in removed]
-        if not self._owned or self._index is None:
+            return [message for message in merged if message.id not in removed_ids]
+        if not self._owns_index or self._index is None:
             self._index = None
             return merged
         for position in changed.values():  # New messages come in the order of their positions.
-            known[position : position + 1] = [merged[position]]
+            history[position : position + 1] = [merged[position]]
         positions.update(changed)
         return merged
 
@@ -147,7 +147,7 @@ class IndexedReducer:
         if self._index is None or self._index[0] != left:
             messages = list(_as_messages(left, self._make_id))
             self._index = messages, {message.id: at for at, message in enumerate(messages)}
-            self._owned = True
+            self._owns_index = True
         return self._index
 
 
@@ -156,16 +156,16 @@ _PLAIN = frozenset((AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolM
 
 
 def _as_messages(
-    given: Any,
+    value: Any,
     make_id: _MakeId,
     previous: str | None = None,
-    taken: Container[str | None] = (),
+    taken_ids: Container[str | None] = (),
 ) -> list[AnyMessage]:
     """Return what was written as messages with ids.
 
-    `previous` is the id of the message before them, `taken` holds those of all before them.
+    `previous` is the id of the message before them, `taken_ids` holds those of all before them.
     """
-    messages: list[Any] = given if isinstance(given, list) else [given]
+    messages: list[Any] = value if isinstance(value, list) else [value]
     types = set(map(type, messages))
     if not types <= _PLAIN and any(
         not issubclass(t, BaseMessage) or issubclass(t, BaseMessageChunk) for t in types
@@ -174,13 +174,13 @@ def _as_messages(
             message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
             for message in convert_to_messages(messages)
         ]
-    made: set[str | None] = set()
+    new_ids: set[str | None] = set()
     for message in messages:
         if message.id is None:
             message.id = make_id(previous, message)
-            while message.id in made or message.id in taken:
+            while message.id in new_ids or message.id in taken_ids:
                 message.id = make_id(message.id, message)
-            made.add(message.id)
+            new_ids.add(message.id)
         previous = message.id
     return messages
 
@@ -196,13 +196,13 @@ def _update(
     """
     plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, reducer)
     plain.value = channel.value
-    written = False
+    is_updated = False
     try:
         for values in steps:
-            written = plain.update(values) or written
+            is_updated = plain.update(values) or is_updated
     finally:
         channel.value = plain.value
-    return written
+    return is_updated
 
 
 class IndexedMessages(BinaryOperatorAggregate[Any]):
@@ -279,8 +279,8 @@ class DeltaMessages(DeltaChannel[Any]):
         langgraph 1.2.22 (pregel, create_checkpoint) reads it again for each checkpoint; see the
         canary in tests/test_upstream.py.
         """
-        held = len(self.value) if isinstance(self.value, list) else 0
-        return max(self._least, held // 2)
+        length = len(self.value) if isinstance(self.value, list) else 0
+        return max(self._least, length // 2)
 
     @snapshot_frequency.setter
     def snapshot_frequency(self, least: int) -> None:
@@ -313,7 +313,7 @@ def _joined(writes: Iterable[Any]) -> Iterator[Any]:
 
     Each write copies the history, so thousands of them take the time of its square.
     """
-    joined: list[Any] | None = None
+    batch: list[Any] | None = None
     for write in writes:
         # Each has an id, and is not one that removes others.
         if isinstance(write, list) and all(
@@ -321,14 +321,14 @@ def _joined(writes: Iterable[Any]) -> Iterator[Any]:
             and not (message.id is None or isinstance(message, RemoveMessage))
             for message in write
         ):
-            (joined := joined or []).extend(write)
+            (batch := batch or []).extend(write)
             continue
-        if joined is not None:  # an empty list gives ids to messages of an Overwrite
-            yield joined
-        joined = None
+        if batch is not None:  # an empty list gives ids to messages of an Overwrite
+            yield batch
+        batch = None
         yield write
-    if joined is not None:
-        yield joined
+    if batch is not None:
+        yield batch
 
 
 class KeyedByName(BinaryOperatorAggregate[Any]):
@@ -337,16 +337,16 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
     An entry under the current name comes before one under a former name.
     """
 
-    __slots__ = ("_moved",)
+    __slots__ = ("_new_names",)
 
-    def __init__(self, channel: BinaryOperatorAggregate[Any], moved: Mapping[str, str]) -> None:
+    def __init__(self, channel: BinaryOperatorAggregate[Any], new_names: Mapping[str, str]) -> None:
         super().__init__(channel.typ, channel.operator)
         self.key = channel.key
-        self._moved = moved
+        self._new_names = new_names
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return a channel with a stored value."""
-        new = type(self)(self, self._moved)
+        new = type(self)(self, self._new_names)
         plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(self.typ, self.operator)
         new.value = plain.from_checkpoint(self._renamed(checkpoint)).value
         return new
@@ -360,48 +360,53 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
         return super().update([self._renamed(value) for value in values])
 
     def _renamed(self, value: Any) -> Any:
-        if not isinstance(value, dict) or self._moved.keys().isdisjoint(value):
+        if not isinstance(value, dict) or self._new_names.keys().isdisjoint(value):
             return value
-        stored = {self._moved[name]: value[name] for name in value if name in self._moved}
-        return {**stored, **{name: value[name] for name in value if name not in self._moved}}
+        new_values = {
+            self._new_names[name]: value[name] for name in value if name in self._new_names
+        }
+        return {
+            **new_values,
+            **{name: value[name] for name in value if name not in self._new_names},
+        }
 
 
-def with_ids(given: Any) -> Any:
+def with_ids(value: Any) -> Any:
     """Return what is to be written as messages with ids; None stays None and fails later."""
-    return None if given is None else _as_messages(given, _random_id)
+    return None if value is None else _as_messages(value, _random_id)
 
 
 def is_messages(channel: Any) -> bool:
-    """Whether a channel merges writes as `add_messages` does."""
+    """Return True if a channel merges writes as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
     return isinstance(channel, DeltaMessages)
 
 
 def is_ephemeral(channel: Channel) -> bool:
-    """Whether only the next step sees what a step writes."""
+    """Return True if only the next step sees what a step writes."""
     if isinstance(channel, Topic):
         return not channel.accumulate
     return isinstance(channel, AnyValue | EphemeralValue)
 
 
 def is_single(channel: Channel) -> bool:
-    """Whether the value is the last write. A subclass may behave otherwise."""
+    """Return True if the value is the last write. A subclass may behave otherwise."""
     return type(channel) in (LastValue, UntrackedValue)
 
 
 def is_reduced(channel: Channel) -> bool:
-    """Whether a reducer of the user computes the value, write by write."""
+    """Return True if a reducer of the user computes the value, write by write."""
     return type(channel) in (BinaryOperatorAggregate, KeyedByName) and not is_messages(channel)
 
 
 def is_persistent(channel: Channel) -> bool:
-    """Whether a value stays until the next write."""
+    """Return True if a value stays until the next write."""
     return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaChannel)
 
 
 def is_known(channel: Channel) -> bool:
-    """Whether the value after a write can be computed in advance.
+    """Return True if the value after a write can be computed in advance.
 
     A DeltaChannel stores writes and not values, so that its reducer has to run in LangGraph.
     """
@@ -427,7 +432,7 @@ class ViewedChannel:
 
 
 def supports_delta_channel(checkpointer: Any) -> bool:
-    """Whether a saver can rebuild the value of a DeltaChannel, as far as its class declares it.
+    """Return True if the class of a saver declares that it can rebuild the value of a DeltaChannel.
 
     langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently
     returns an empty history where a saver does not keep the checkpoints before the latest. The

@@ -21,7 +21,7 @@ from agent_factory.structured_output.strategies import EXPLANATION
 Message = TypeVar("Message", bound=BaseMessage)
 
 MAY_HAVE_RUN = "It may have run: find out before you make it again, or say that it is uncertain."
-"""What a model reads about a call without a result, if nobody knows that it did not run."""
+"""Result that a model reads for a call without one, if nobody knows that it did not run."""
 
 UNANSWERED = f"Error: this call has no result. {MAY_HAVE_RUN}"
 """Content of the tool message that answers a call without a result."""
@@ -60,21 +60,21 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
     >>> [c["id"] for c in with_distinct_ids(AIMessage("", tool_calls=calls)).tool_calls]
     ['a', 'a_2', 'b']
     """
-    given = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    if all(given) and len(set(given)) == len(given):
+    original_ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    if all(original_ids) and len(set(original_ids)) == len(original_ids):
         return message
-    taken = set(given)
+    used_ids = set(original_ids)
     ids: dict[str, list[str]] = {}  # by the id that calls share, their new ids
 
     def renamed(call: Any) -> Any:
         id_ = call["id"]
         if not id_:
             return {**call, "id": f"call_{uuid4().hex}"}
-        shared = ids.setdefault(id_, [])
-        numbered = (f"{id_}_{number}" for number in count(len(shared) + 1))
-        shared.append(next(n for n in numbered if n not in taken) if shared else id_)
-        taken.add(shared[-1])
-        return {**call, "id": shared[-1]}
+        variants = ids.setdefault(id_, [])
+        candidates = (f"{id_}_{number}" for number in count(len(variants) + 1))
+        variants.append(next(n for n in candidates if n not in used_ids) if variants else id_)
+        used_ids.add(variants[-1])
+        return {**call, "id": variants[-1]}
 
     update: dict[str, Any] = {
         "tool_calls": [renamed(call) for call in message.tool_calls],
@@ -82,7 +82,7 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
     }
     if isinstance(message.content, list):
         update["content"] = content = list(message.content)
-        left = {id_: iter(shared) for id_, shared in ids.items()}
+        left = {id_: iter(variants) for id_, variants in ids.items()}
         for at, block in enumerate(content):
             key = "call_id" if isinstance(block, dict) and block.get("call_id") else "id"
             if isinstance(block, dict) and block.get(key) in left:
@@ -94,24 +94,24 @@ def without_records(message: Message) -> Message:
     """Return a message without records of reviews, which no model and no client has written."""
     if RECORDS.isdisjoint(message.response_metadata):
         return message
-    kept = {k: v for k, v in message.response_metadata.items() if k not in RECORDS}
-    return message.model_copy(update={"response_metadata": kept})
+    metadata = {k: v for k, v in message.response_metadata.items() if k not in RECORDS}
+    return message.model_copy(update={"response_metadata": metadata})
 
 
-def with_reviewers(messages: list[AnyMessage], moved: Mapping[str, str]) -> list[AnyMessage]:
+def with_reviewers(messages: list[AnyMessage], new_names: Mapping[str, str]) -> list[AnyMessage]:
     """Return messages whose last record of a review has reviewers by their current names."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if not isinstance(message, AIMessage):
             continue
         record = message.response_metadata.get(REVIEWED, {})
-        if moved.keys().isdisjoint(record):
+        if new_names.keys().isdisjoint(record):
             break
         metadata = {**message.response_metadata, REVIEWED: {}}
         for name, calls in record.items():
-            metadata[REVIEWED].setdefault(moved.get(name, name), {}).update(calls)
-        renamed = message.model_copy(update={"response_metadata": metadata})
-        return [*messages[:index], renamed, *messages[index + 1 :]]
+            metadata[REVIEWED].setdefault(new_names.get(name, name), {}).update(calls)
+        copy = message.model_copy(update={"response_metadata": metadata})
+        return [*messages[:index], copy, *messages[index + 1 :]]
     return messages
 
 
@@ -144,19 +144,19 @@ def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[
     Two kinds of results do not count: those that repeat a message of the history, as in a handoff
     that passes it on, and those of calls that the new messages bring along, as of a subagent.
     """
-    known: set[str] | None = None
+    history_ids: set[str] | None = None
     brought: set[str] = set()
     results: list[str] = []
     for message in messages:
-        answered, calls = _field(message, "tool_call_id"), _ids_of_calls(message)
-        if (answered is None and not calls) or answered in brought:
+        result_id, calls = _field(message, "tool_call_id"), _ids_of_calls(message)
+        if (result_id is None and not calls) or result_id in brought:
             continue
-        if known is None:
-            known = {m.id for m in history if m.id}
-        if _field(message, "id") in known or message in history:
+        if history_ids is None:
+            history_ids = {m.id for m in history if m.id}
+        if _field(message, "id") in history_ids or message in history:
             continue
-        if answered is not None:
-            results.append(str(answered))
+        if result_id is not None:
+            results.append(str(result_id))
         brought.update(calls)
     return results
 
@@ -188,8 +188,8 @@ def with_results(messages: list[Any], results: Mapping[str, Any]) -> list[Any]:
         start, end = index + 1, index + 1
         while end < len(messages) and _field(messages[end], "tool_call_id") in ids:
             end += 1
-        answered = results_of(ids, messages)
-        missing = [results[id] for id in ids if id in results and id not in answered]
+        own_results = results_of(ids, messages)
+        missing = [results[id] for id in ids if id in results and id not in own_results]
         tail = [*messages[start:end], *missing]
         tail.sort(key=lambda message: ids.index(_field(message, "tool_call_id")))
         return [*messages[:start], *tail, *messages[end:]] if missing else messages
@@ -207,7 +207,7 @@ def _ids_of_calls(message: Any) -> list[str]:
 
 
 def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:
-    """Whether a history, whose first `start` messages are known to be valid, is all valid."""
+    """Return True if a history is valid; its first `start` messages are known to be valid."""
     waiting: set[str] = set()
     for index in range(start, len(messages)):
         message = messages[index]
@@ -245,24 +245,24 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
             open_calls.update(dict.fromkeys(call_ids(message), index))
         elif isinstance(message, ToolMessage) and message.tool_call_id in open_calls:
             answers[open_calls.pop(message.tool_call_id)][message.tool_call_id] = message
-    repaired: list[AnyMessage] = []
+    valid_messages: list[AnyMessage] = []
     for index, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             continue
-        repaired.append(message)
+        valid_messages.append(message)
         if isinstance(message, AIMessage):
-            found = answers[index]
+            results = answers[index]
             for call in (*message.tool_calls, *message.invalid_tool_calls):
-                if call["id"] and call["id"] not in found:
-                    found[call["id"]] = ToolMessage(
+                if call["id"] and call["id"] not in results:
+                    results[call["id"]] = ToolMessage(
                         UNANSWERED,
                         tool_call_id=call["id"],
                         name=call["name"],
                         status="error",
                         id=str(uuid4()),
                     )
-            repaired += found.values()
-    return Repair(repaired, _smallest_update(messages, repaired))
+            valid_messages += results.values()
+    return Repair(valid_messages, _smallest_update(messages, valid_messages))
 
 
 def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
@@ -272,18 +272,18 @@ def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
 
 def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
     """Return the smallest update that turns one history into the other."""
-    kept = {id(message) for message in after}
-    stay = [message for message in before if id(message) in kept]
-    gone = [message for message in before if id(message) not in kept]
+    kept_ids = {id(message) for message in after}
+    stay = [message for message in before if id(message) in kept_ids]
+    removed_messages = [message for message in before if id(message) not in kept_ids]
     in_place = all(a is b for a, b in zip(stay, after, strict=False))
-    if in_place and all(message.id for message in gone):
-        removals = [RemoveMessage(id=str(message.id)) for message in gone]
+    if in_place and all(message.id for message in removed_messages):
+        removals = [RemoveMessage(id=str(message.id)) for message in removed_messages]
         return [*removals, *after[len(stay) :]]
     return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *after]
 
 
 class ValidatedPrefix:
-    """How much of its history each active run has validated, so that it is validated once.
+    """Part of its history that each active run has validated, so that it is validated once.
 
     What was forgotten or has changed is validated again. The messages are compared as lists, which
     takes nanoseconds for each message that is the same object.
@@ -302,8 +302,8 @@ class ValidatedPrefix:
 
     def of(self, run: object, messages: Sequence[AnyMessage]) -> int:
         """Return how many of the first messages the run has validated and not changed since."""
-        (validated,) = self._record(run)
-        return len(validated) if messages[: len(validated)] == validated else 0
+        (prefix,) = self._record(run)
+        return len(prefix) if messages[: len(prefix)] == prefix else 0
 
     def remember(self, run: object, messages: Sequence[AnyMessage]) -> None:
         """Record that a run has validated all these messages."""
@@ -316,5 +316,5 @@ class ValidatedPrefix:
 
 
 def is_explanation(message: BaseMessage) -> bool:
-    """Whether a message reports an invalid structured answer to the model."""
+    """Return True if a message reports an invalid structured answer to the model."""
     return bool(message.additional_kwargs.get("lc_source") == EXPLANATION)

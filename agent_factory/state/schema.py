@@ -81,7 +81,7 @@ class _Source:
     schema: Any
     hints: Mapping[str, Any]
     raw: Mapping[str, Any]  # the annotations as written, to recognize keys that are inherited
-    declared: Mapping[str, Any]  # the hints that differ from those of AgentState
+    own_hints: Mapping[str, Any]  # the hints that differ from those of AgentState
 
 
 def _read(origin: str, schema: Any) -> _Source:
@@ -107,12 +107,12 @@ _schemas: WeakKeyDictionary[Any, _Fields] = WeakKeyDictionary()
 
 def _fields(schema: Any) -> _Fields:
     """Return the hints, the raw annotations and the declared hints of a schema."""
-    if (found := _schemas.get(schema)) is None:
+    if (entry := _schemas.get(schema)) is None:
         hints = get_type_hints(schema, include_extras=True)
         standard = hints if schema is AgentState else _fields(AgentState)[0]
-        declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
-        found = _schemas[schema] = hints, dict(schema.__annotations__), declared
-    return found
+        own_hints = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
+        entry = _schemas[schema] = hints, dict(schema.__annotations__), own_hints
+    return entry
 
 
 class _Merges:
@@ -153,14 +153,14 @@ def merge(
     delta = checkpoints == "delta" or (
         checkpoints == "auto" and supports_delta_channel(checkpointer)
     )
-    merges, found = _merges, [one.schema for one in usable]
-    for schema, _ in groupby(found):  # several in a row are merged like one
+    merges, usable_schemas = _merges, [source.schema for source in usable]
+    for schema, _ in groupby(usable_schemas):  # several in a row are merged like one
         if (following := merges.after.get(schema)) is None:
             following = merges.after.setdefault(schema, _Merges())
         merges = following
     key = tuple(engine), delta
     if key not in merges.states:
-        merges.states[key] = _merge(found, *key)
+        merges.states[key] = _merge(usable_schemas, *key)
     schemas, reducer = merges.states[key]
     if checkpoints not in get_args(Checkpoints):
         *others, last = map(repr, get_args(Checkpoints))
@@ -175,9 +175,9 @@ def merge(
 
 def _merge(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
     """Return the merged schemas, and the reducer of the messages that they declare."""
-    marked: list[tuple[str, Any]] = []
+    all_hints: list[tuple[str, Any]] = []
     for schema in dict.fromkeys(schemas):
-        marked += _fields(schema)[0].items()
+        all_hints += _fields(schema)[0].items()
     hints = dict(_fields(AgentState)[0])
     for schema in schemas:
         hints |= _fields(schema)[2]
@@ -187,19 +187,19 @@ def _merge(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[
         metadata = (DeltaMessages() if delta else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
     hints |= {key: _ENGINE_HINTS[key] for key in engine}
-    marked += hints.items()
+    all_hints += hints.items()
 
     def view(name: str, without: Collection[str]) -> type[Any]:
         make: Any = TypedDict
         keys = {key: _without_marks(hint) for key, hint in hints.items() if key not in without}
-        made: type[Any] = make(name, keys)
-        return made
+        schema_class: type[Any] = make(name, keys)
+        return schema_class
 
     merged = Schemas(
         state=view("State", ()),
         hook=view("Hook", ENGINE_KEYS),
-        input=view("InputSchema", {key for key, hint in marked if _is_hidden(hint, "input")}),
-        output=view("OutputSchema", {key for key, hint in marked if _is_hidden(hint, "output")}),
+        input=view("InputSchema", {key for key, hint in all_hints if _is_hidden(hint, "input")}),
+        output=view("OutputSchema", {key for key, hint in all_hints if _is_hidden(hint, "output")}),
     )
     return merged, reducer
 
@@ -218,8 +218,8 @@ def _parts(hint: Any) -> tuple[Any, Any, tuple[Any, ...]]:
 
 def _hint(qualifier: Any, value: Any, metadata: Collection[Any]) -> Any:
     """Put the parts of an annotation together again."""
-    annotated = Annotated[(value, *metadata)] if metadata else value
-    return annotated if qualifier is None else qualifier[annotated]
+    inner_hint = Annotated[(value, *metadata)] if metadata else value
+    return inner_hint if qualifier is None else qualifier[inner_hint]
 
 
 def _without_marks(hint: Any) -> Any:
@@ -229,7 +229,7 @@ def _without_marks(hint: Any) -> Any:
 
 
 def _is_hidden(hint: Any, side: str) -> bool:
-    """Whether a key is left out of the "input" or the "output"."""
+    """Return True if a key is left out of the "input" or the "output"."""
     return any(
         # LangGraph keeps managed values out of both.
         is_managed_value(item) or (isinstance(item, OmitFromSchema) and getattr(item, side))
@@ -247,16 +247,16 @@ def _reducer(hint: Any) -> Any:
 
 def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
     # The schema that was passed to create_agent is explicit, so it decides about its keys.
-    decided = {key for source in sources if source.origin == _AGENT for key in source.declared}
-    seen: dict[str, _Source] = {}
+    agent_keys = {key for source in sources if source.origin == _AGENT for key in source.own_hints}
+    first_sources: dict[str, _Source] = {}
     for source in sources:
-        for key, hint in source.declared.items():
-            earlier = seen.setdefault(key, source)
+        for key, hint in source.own_hints.items():
+            earlier = first_sources.setdefault(key, source)
             other = earlier.hints[key]
             agree = earlier.raw.get(key) == source.raw.get(key) or (
                 _reducer(other) == _reducer(hint) and _same_type(_parts(other)[1], _parts(hint)[1])
             )
-            if not agree and key not in decided:
+            if not agree and key not in agent_keys:
                 yield SpecError(
                     f"state key {key!r}",
                     f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in "
@@ -284,14 +284,14 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             yield ArgumentError(f"{source.origin} state key {key!r}", *mistake, code="AF114")
 
 
-def _same_type(one: Any, other: Any) -> bool:
-    """Whether two types agree; a part that only one of them specifies counts as equal."""
-    if one == other or Any in (one, other):
+def _same_type(first: Any, other: Any) -> bool:
+    """Return True if two types agree; a part that only one of them specifies counts as equal."""
+    if first == other or Any in (first, other):
         return True
-    origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (one, other)]
+    origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (first, other)]
     if origins[0] != origins[1]:
         return False
-    arguments, others = get_args(one), get_args(other)
+    arguments, others = get_args(first), get_args(other)
     if not arguments or not others:
         return True
     if origins[0] in (Union, Literal):

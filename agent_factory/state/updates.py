@@ -45,7 +45,7 @@ class UpdateMerger:
     ) -> dict[str, Any] | Command[Any]:
         """Return a dict, or a Command if a key has to be written several times."""
         pairs: list[Pair] = list(update.items())
-        keys, written = set(update), set[str]()
+        keys, written_ids = set(update), set[str]()
         for command in commands:
             for key, value in (new := pairs_of(command, _LAYER)):
                 if key not in self._keys:
@@ -54,8 +54,8 @@ class UpdateMerger:
                     raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
                 if key in self._messages and isinstance(value, list):
                     ids = [getattr(message, "id", None) for message in value]
-                    value = [m for m, id in zip(value, ids, strict=True) if id not in written]
-                    written.update(id for id in ids if id and id != REMOVE_ALL_MESSAGES)
+                    value = [m for m, id in zip(value, ids, strict=True) if id not in written_ids]
+                    written_ids.update(id for id in ids if id and id != REMOVE_ALL_MESSAGES)
                 if key in keys:
                     self._add(pairs, key, value)
                 else:
@@ -94,12 +94,12 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
     raise BadReturn(owner, reason, "Pass a dict: Command(update={...}).")
 
 
-def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
+def check_keys(keys: Iterable[str], state_keys: Collection[str], owner: str) -> None:
     """Check that the state has the keys that are to be written."""
-    if unknown := set(keys).difference(known):
+    if unknown_keys := set(keys).difference(state_keys):
         raise UnknownStateKey(
             owner,
-            f"wrote {', '.join(map(repr, sorted(unknown)))}, and the state has no such key.",
+            f"wrote {', '.join(map(repr, sorted(unknown_keys)))}, and the state has no such key.",
             "Declare it in the state_schema of a middleware or of the agent.",
         )
 
@@ -170,24 +170,24 @@ class StateView:
             Exception: A reducer has raised it.
         """
         now, order, channels = self.now, self._order, self._channels
-        named: list[Pair] = []
+        named_pairs: list[Pair] = []
         by_key: dict[str, list[Any]] = {}
-        replaced: set[str] = set()  # keys of messages that are not merged one after the other
+        replaced_keys: set[str] = set()  # keys of messages that are not merged one after the other
         for key, value in pairs:
             if not channels[key].is_known:  # before a reducer is called: LangGraph calls it then
                 raise UnknownOutcome(key)
             if channels[key].is_messages:
                 earlier, replaces = now.updates.get(key), value is None or overwrites(value)
                 if replaces or (earlier and type(earlier[0]) is Overwrite):
-                    replaced.add(key)
+                    replaced_keys.add(key)
                 if not replaces:  # merged here and by LangGraph, so they need their ids before that
                     value = with_ids(value)
-            named.append((key, value))
+            named_pairs.append((key, value))
             if key in by_key:
                 by_key[key].append(value)
             else:
                 by_key[key] = [value]
-        if not named:  # most hooks write nothing
+        if not named_pairs:  # most hooks write nothing
             return Preview(now.persistent, {}, now.updates, {}, order) if now.ephemeral else now
         persistent, updates = dict(now.persistent), dict(now.updates)
         ephemeral: dict[str, Any] = {}
@@ -199,7 +199,7 @@ class StateView:
                 ephemeral[key] = self._value(key, values)
             elif channel.is_single:
                 persistent[key], updates[key] = self._value(key, values), values
-            elif channel.is_messages and key not in replaced:
+            elif channel.is_messages and key not in replaced_keys:
                 reducer = self._cache.setdefault(key, IndexedReducer())
                 merged = persistent.get(key) or []
                 for messages in values:
@@ -212,18 +212,18 @@ class StateView:
         if len(persistent) > len(now.persistent):
             persistent = _in_order(persistent, order)
         last = {key: by_key[key] for key in ephemeral}
-        return Preview(persistent, ephemeral, updates, last, order, named)
+        return Preview(persistent, ephemeral, updates, last, order, named_pairs)
 
     def _value(self, key: str, values: list[Any]) -> Any:
         """Return the value of a key after some writes, as its channel computes it."""
-        viewed, before = self._channels[key], self.now.persistent
+        view, before = self._channels[key], self.now.persistent
         if key not in before:
-            channel: Any = viewed.channel.copy()
-        elif not viewed.is_reduced:
-            channel = viewed.channel.from_checkpoint(before[key])
+            channel: Any = view.channel.copy()
+        elif not view.is_reduced:
+            channel = view.channel.from_checkpoint(before[key])
         else:
             if key not in self._cache:  # to make one takes longer than its reducer
-                self._cache[key] = viewed.channel.from_checkpoint(before[key])
+                self._cache[key] = view.channel.from_checkpoint(before[key])
             channel = self._cache[key]
             channel.value = before[key]
         channel.update(values)
@@ -235,6 +235,6 @@ def _in_order(state: dict[str, Any], order: Mapping[str, Any]) -> dict[str, Any]
 
 
 def overwrites(value: Any) -> bool:
-    """Whether a write replaces the value, in any form that LangGraph accepts."""
+    """Return True if a write replaces the value, in any form that LangGraph accepts."""
     is_dict = isinstance(value, Mapping)  # messages are lists
     return is_json_overwrite(value) if is_dict else isinstance(value, Overwrite)

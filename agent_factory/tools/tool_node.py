@@ -67,7 +67,7 @@ ErrorHandling = bool | str | type[Exception] | tuple[type[Exception], ...] | Cal
 WITH_CONTEXT = "tool_call_with_context"
 """The `__type` of an input that holds one call and the state that its tool sees."""
 
-DECLINED = "__declined_by_agent_factory__"
+DECLINED_BY = "__declined_by_agent_factory__"
 """Attribute of an exception that a node has decided to raise; holds that node. A wrapper lets it
 pass, and the error handler must not be called again. Another node may still handle it: an agent can
 be a tool of another agent."""
@@ -239,13 +239,13 @@ class ToolNode(LangGraphToolNode):
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
         tools = list(self.tools_by_name.values())
-        own = _own_containers if self._innermost else dict.copy
+        copy_state = _own_containers if self._innermost else dict.copy
         kind = ToolCallRequest if as_list or not isinstance(state, list) else _RequestInContext
         requests = []
         for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
             tool_runtime = ToolRuntime(
                 # Parallel layers must not share what they may change in place.
-                state=own(state) if type(state) is dict else state,
+                state=copy_state(state) if type(state) is dict else state,
                 tool_call_id=call["id"],
                 config=own_config,
                 context=runtime.context,
@@ -349,7 +349,7 @@ class ToolNode(LangGraphToolNode):
 
         Errors of this package are for the author of the wrapper, not for the model.
         """
-        if isinstance(error, AgentFactoryError) or getattr(error, DECLINED, None) is self:
+        if isinstance(error, AgentFactoryError) or getattr(error, DECLINED_BY, None) is self:
             return None
         return self._reply(request.tool_call, error)
 
@@ -418,9 +418,9 @@ def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
     def sent(target: Any) -> Any:
         if not isinstance(target, Send):
             return target
-        own = copy(target)
-        own.arg = copied(target.arg)
-        return own
+        target_copy = copy(target)
+        target_copy.arg = copied(target.arg)
+        return target_copy
 
     goto: Any = command.goto
     targets = type(goto)(map(sent, goto)) if isinstance(goto, list | tuple) else sent(goto)
@@ -457,23 +457,23 @@ class _Execution:
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
         if not isinstance(error, Exception):
             return False
-        call, node, raised = self._request.tool_call, self._node, error
+        call, node, failure = self._request.tool_call, self._node, error
         try:
             # An error of `prepare` is never reported to the model, which could not fix it: a key of
             # the state or the store is missing.
             if self.call is not None:
                 if isinstance(error, ValidationError) and not is_signal(error):
                     injected = self._injection.names
-                    raised = invocation_error(error, call["name"], call["args"], injected)
-                self.result = node._reply(call, raised)
+                    failure = invocation_error(error, call["name"], call["args"], injected)
+                self.result = node._reply(call, failure)
         except Exception as failed:  # in the error handler
-            setattr(failed, DECLINED, node)
+            setattr(failed, DECLINED_BY, node)
             raise
         if self.result is not None:
             return True
-        setattr(raised, DECLINED, node)
-        if raised is not error:
-            raise raised from error
+        setattr(failure, DECLINED_BY, node)
+        if failure is not error:
+            raise failure from error
         return False
 
     def prepare(self) -> BaseTool | None:
@@ -490,8 +490,8 @@ class _Execution:
             return None
         if (recorder := _recorder.get()) is not None:
             recorder.record(request)
-        known = tool is node.tools_by_name.get(call["name"])
-        injection = node._injections[call["name"]] if known else injection_of(tool)
+        is_registered = tool is node.tools_by_name.get(call["name"])
+        injection = node._injections[call["name"]] if is_registered else injection_of(tool)
         self._injection = injection
         if injection.hidden or injection.runtime:
             # The state of the request, which a wrapper may override, not that of the runtime.
@@ -602,7 +602,7 @@ def layered_tool_node(
 
 
 def can_run_inline() -> bool:
-    """Whether a tool may run in this thread.
+    """Return True if a tool may run in this thread.
 
     In the thread of an event loop, a tool could not start an event loop itself.
     """

@@ -24,8 +24,8 @@ class Signal(BaseException):
         error: What the caller of the agent gets; None at a pause, which ends the stream.
     """
 
-    def __init__(self, thrown: BaseException, error: BaseException | None) -> None:
-        self.thrown, self.error = thrown, error
+    def __init__(self, exception: BaseException, error: BaseException | None) -> None:
+        self.thrown, self.error = exception, error
 
 
 def signal_of(error: BaseException) -> Signal | None:
@@ -35,28 +35,28 @@ def signal_of(error: BaseException) -> Signal | None:
     """
     if not is_signal(error):
         return None
-    thrown = error
+    exception = error
     if isinstance(error, GraphInterrupt):
-        thrown = RunPaused(error.args[0] if error.args else ())
+        exception = RunPaused(error.args[0] if error.args else ())
     elif isinstance(error, GraphDrained) or is_invalid_resume(error):
-        thrown = RunPaused()
+        exception = RunPaused()
     elif isinstance(error, GraphBubbleUp):  # the run hands over to a graph around it
-        thrown = GeneratorExit()
-    return Signal(thrown, error)
+        exception = GeneratorExit()
+    return Signal(exception, error)
 
 
 class LayerFlow:
     """The flow of one layer in one run, and what has become of it so far."""
 
     def __init__(
-        self, bound: Bound[Layer], state: Mapping[str, Any], given: Mapping[str, Any]
+        self, bound: Bound[Layer], state: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> None:
         self.definition = bound.definition
         self.name = bound.definition.name
         self.state = dict(state)
-        flow = bound.func(dict(state), **given)  # type: ignore[misc]  # a flow has both functions
+        flow = bound.func(dict(state), **arguments)  # type: ignore[misc]  # a flow has both functions
         self.send, self.throw, self.generator = flow.send, flow.throw, flow
-        self.refused = 0  # how often it has caught a BadReturn
+        self.refusals = 0  # how often it has caught a BadReturn
         self.passed: Mapping[str, Any] | None = None  # the state with which it ran the agent
         self.result: Mapping[str, Any] = {}  # the state that the run returned
         self.caught: Exception | None = None  # what the run raised
@@ -67,7 +67,7 @@ class LayerFlow:
     def receive(self, error: BaseException) -> BaseException:
         """Return what the flow gets for an exception from within."""
         signal = error if isinstance(error, Signal) else signal_of(error)
-        self.refused += isinstance(error, BadReturn)
+        self.refusals += isinstance(error, BadReturn)
         if signal is None:
             return error
         self.signal = signal

@@ -25,7 +25,7 @@ class PauseHandler(GraphCallbackHandler):
 
 
 def with_handler(
-    own: RunnableConfig | None, config: RunnableConfig | None, handler: PauseHandler
+    agent_config: RunnableConfig | None, config: RunnableConfig | None, handler: PauseHandler
 ) -> RunnableConfig:
     """Return the config of a run with a handler that what the run calls does not inherit.
 
@@ -34,11 +34,11 @@ def with_handler(
         config: The config of the run.
         handler: The handler.
     """
-    given: Any = ensure_config(merge_configs(own, config)).get("callbacks")
+    callbacks: Any = ensure_config(merge_configs(agent_config, config)).get("callbacks")
     manager: BaseCallbackManager
-    if isinstance(given, BaseCallbackManager):
-        manager = given.copy()
+    if isinstance(callbacks, BaseCallbackManager):
+        manager = callbacks.copy()
     else:
-        manager = CallbackManager([*(given or ())], [*(given or ())])
+        manager = CallbackManager([*(callbacks or ())], [*(callbacks or ())])
     manager.add_handler(handler, inherit=False)
     return {**(config or {}), "callbacks": manager}

@@ -42,8 +42,8 @@ from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.state.updates import StateView, check_keys, overwrites, pairs_of
 from agent_factory.upstream import current_config, run_identity
 
-LAYERED: Final = object()
-"""What `LayeredRun.steps` yields where the agent runs. All else is a call without arguments."""
+AGENT_RUN: Final = object()
+"""Marker that `LayeredRun.steps` yields where the agent runs. All else is a plain call."""
 
 Steps = Generator[Any, Any, Any]
 
@@ -52,7 +52,7 @@ class LayeredRun:
     """One run of an agent inside its layers: a start, or what follows a pause.
 
     `steps` is written once for sync and async runs. The agent drives it: it runs the agent
-    where `steps` yields `LAYERED`, and makes all other calls.
+    where `steps` yields `AGENT_RUN`, and makes all other calls.
 
     Args:
         agent: The agent.
@@ -88,8 +88,8 @@ class LayeredRun:
             self.options["control"] = self.options.get("control") or RunControl()
         self._tasks = TaskResults(self._thread, spec.topology.moved)
         self._recorder = Recorder(spec.decisions, spec.name)
-        self._resumed = False
-        self._given: dict[str, Any] = {}
+        self._is_resumed = False
+        self._arguments: dict[str, Any] = {}
         self._first_state: dict[str, Any] = {}
         self._values: dict[str, Any] = {}  # the state, if the run has not shown it yet
 
@@ -107,26 +107,28 @@ class LayeredRun:
         return Signal(error, error)
 
     def steps(self) -> Steps:
-        """Run the layers, the outermost first; yield `LAYERED` where the agent runs."""
+        """Run the layers, the outermost first; yield `AGENT_RUN` where the agent runs."""
         failure: BaseException | None = None
-        paused = False
+        is_pause = False
         try:
             if (yield from self.start()):
                 yield from self.layer(0, self._first_state)
             else:
-                yield LAYERED
+                yield AGENT_RUN
         except Signal as signal:
-            failure, paused = signal.error, isinstance(signal.thrown, RunPaused)
+            failure, is_pause = signal.error, isinstance(signal.thrown, RunPaused)
         except Exception as error:
             failure = error
         try:
-            ending = self._tasks.keep(resumed=self._resumed) if paused else self._tasks.forget()
+            ending = (
+                self._tasks.keep(is_resumed=self._is_resumed) if is_pause else self._tasks.forget()
+            )
             yield from ending
-        except Exception as broken:
+        except Exception as storage_error:
             if failure is None:
                 raise
             # The run ends as it has ended: with a lost lease, for example, nothing can be stored.
-            failure.add_note(f"While the tasks of its layers were stored: {broken!r}")
+            failure.add_note(f"While the tasks of its layers were stored: {storage_error!r}")
         if failure is not None:
             raise failure
 
@@ -136,17 +138,17 @@ class LayeredRun:
         Return False if it has ended before, so that nothing runs: a finished thread was resumed, or
         a node that had called a nested agent runs again.
         """
-        stored = yield from self._thread.read(self.input)
-        if stored is not None:
-            self._resumed, self._values = bool(stored.tasks), dict(stored.values)
-            if not self._resumed and not getattr(self.input, "goto", ()):
+        checkpoint = yield from self._thread.read(self.input)
+        if checkpoint is not None:
+            self._is_resumed, self._values = bool(checkpoint.tasks), dict(checkpoint.values)
+            if not self._is_resumed and not getattr(self.input, "goto", ()):
                 return False
-        self._given = self.given()
+        self._arguments = self.given()
         self._first_state = dict(self._values)
-        if isinstance(self.input, Mapping) and not self._resumed:
+        if isinstance(self.input, Mapping) and not self._is_resumed:
             self._first_state = state = dict(self.input)
-            if (given := state.get("messages")) is not None:
-                messages = given if isinstance(given, list) else [given]
+            if (value := state.get("messages")) is not None:
+                messages = value if isinstance(value, list) else [value]
                 with suppress(NotImplementedError, TypeError, ValueError):  # the run raises it
                     state["messages"] = convert_to_messages(messages)
         return True
@@ -155,12 +157,12 @@ class LayeredRun:
         """Drive the flow of a layer; where it runs the agent, that is the next layer."""
         if at == len(self._spec.run_layers):
             return (yield from self.run_agent(state))
-        flow = LayerFlow(self._spec.run_layers[at], state, self._given)
-        record = self._recorder.run_layer(flow.definition, **self._given)
+        flow = LayerFlow(self._spec.run_layers[at], state, self._arguments)
+        record = self._recorder.run_layer(flow.definition, **self._arguments)
         advance, value = flow.send, None
         while True:
             try:
-                yielded = record.advance(advance, value)
+                request = record.advance(advance, value)
             except StopIteration as stop:
                 flow.returned = stop.value
                 break
@@ -168,10 +170,10 @@ class LayeredRun:
                 flow.fail(error)
                 break
             try:
-                value, advance = (yield from self.effect(at, flow, yielded)), flow.send
+                value, advance = (yield from self.effect(at, flow, request)), flow.send
             except BaseException as error:
                 value, advance = flow.receive(error), flow.throw
-                if flow.refused > MAX_REFUSALS:
+                if flow.refusals > MAX_REFUSALS:
                     close(flow.generator, error)
                     flow.fail(error)
                     break
@@ -209,29 +211,31 @@ class LayeredRun:
             execution_info=info,
             control=identity,
         )
-        store, resumed = runtime.store, self._resumed
+        store, resumed = runtime.store, self._is_resumed
         return {"runtime": runtime, "config": around, "store": store, "resumed": resumed}
 
-    def effect(self, at: int, flow: LayerFlow, yielded: Any) -> Steps:
+    def effect(self, at: int, flow: LayerFlow, request: Any) -> Steps:
         """Do what a flow has yielded, and return what it is resumed with."""
-        if isinstance(yielded, Task):
-            return (yield from self._tasks.run(flow.definition, yielded, resumed=self._resumed))
-        if isinstance(yielded, EFFECTS):
-            if isinstance(yielded, Invoke) and yielded.config is None:
+        if isinstance(request, Task):
+            return (
+                yield from self._tasks.run(flow.definition, request, is_resumed=self._is_resumed)
+            )
+        if isinstance(request, EFFECTS):
+            if isinstance(request, Invoke) and request.config is None:
                 config = without_streaming(current_config.get())
-                yielded = Invoke(yielded.runnable, yielded.input, config)
+                request = Invoke(request.runnable, request.input, config)
             if self._asynchronous:
-                return (yield partial(perform, yielded, asyncio.sleep, "ainvoke"))
-            return (yield partial(perform, yielded, time.sleep, "invoke"))
-        if not isinstance(yielded, Mapping):
-            reason = f"must run the agent with a state, got {describe(yielded)}."
+                return (yield partial(perform, request, asyncio.sleep, "ainvoke"))
+            return (yield partial(perform, request, time.sleep, "invoke"))
+        if not isinstance(request, Mapping):
+            reason = f"must run the agent with a state, got {describe(request)}."
             raise BadReturn(flow.name, reason, "Write `result = yield state`.")
         if flow.passed is not None:
             reason = "ran the agent a second time, and a run can be made only once."
             raise BadReturn(flow.name, reason, "Call the agent again where it is called.")
-        flow.passed = yielded
+        flow.passed = request
         try:
-            flow.result = yield from self.layer(at + 1, yielded)
+            flow.result = yield from self.layer(at + 1, request)
         except Exception as error:
             flow.caught = error
             raise
@@ -241,17 +245,17 @@ class LayeredRun:
         """Run the agent, and return its final state."""
         self.input = self.input_for(state)
         try:
-            yield LAYERED
+            yield AGENT_RUN
         except Signal as closed:
             # A caller may stop to read as soon as it is asked something.
-            asked = self._pauses.interrupts is None and self.view.asked
-            if (waits := asked or (yield from self.pause())) is None:
+            interrupts = self._pauses.interrupts is None and self.view.interrupts
+            if (waits := interrupts or (yield from self.pause())) is None:
                 raise
             raise Signal(RunPaused(waits), closed.error) from None
-        except GraphDrained as drained:
+        except GraphDrained as drain:
             # LangGraph stores nothing of such a run, so it starts again.
             if self._thread.is_nested and not self._thread.stores_ends:
-                raise Signal(GeneratorExit(), drained) from None
+                raise Signal(GeneratorExit(), drain) from None
             raise
         if (waits := (yield from self.pause())) is not None:
             raise Signal(RunPaused(waits), None)
@@ -272,7 +276,7 @@ class LayeredRun:
         if not changes:
             return self.input
         schemas, name = self._spec.schemas, self._spec.run_layers[-1].definition.name
-        if isinstance(self.input, Mapping) and not self._resumed:
+        if isinstance(self.input, Mapping) and not self._is_resumed:
             check_keys(changes, schemas.input.__annotations__.keys() - ENGINE_KEYS, name)
             return {**self.input, **changes}
         check_keys(changes, self._agent.channels.keys() - ENGINE_KEYS, name)
@@ -299,8 +303,8 @@ class LayeredRun:
             # It may return the whole state, with its changes.
             update = _changes(flow.result, flow.returned)
             check_keys(update, channels.keys() - ENGINE_KEYS, flow.name)
-        except (BadReturn, UnknownStateKey) as refused:
-            flow.error = refused
+        except (BadReturn, UnknownStateKey) as mistake:
+            flow.error = mistake
             return None
         for key, value in update.items():
             if is_messages(channels[key]) and not overwrites(value):
@@ -310,7 +314,7 @@ class LayeredRun:
     def write(self, flow: LayerFlow, update: Mapping[str, Any] | None) -> Steps:
         """Write the update of a layer as the end of the run, and show it."""
         update, writes = update or {}, [update or {}]
-        starts = isinstance(self.input, Mapping) and not self._resumed
+        starts = isinstance(self.input, Mapping) and not self._is_resumed
         if starts and flow.passed is None:  # the run was not made: its input is kept nevertheless
             writes.insert(0, {"structured_response": None, **self.input})
         elif starts and not self._thread.stores_ends and not self.values:
@@ -321,10 +325,10 @@ class LayeredRun:
         else:
             values = self.values
             channels = {key: c for key, c in self._agent.channels.items() if is_known(c)}
-            viewed = {key: ViewedChannel.of(channel) for key, channel in channels.items()}
+            views = {key: ViewedChannel.of(channel) for key, channel in channels.items()}
             for write in writes:
                 pairs = [(key, value) for key, value in write.items() if key in channels]
-                view = StateView(values, viewed, {}, channels)
+                view = StateView(values, views, {}, channels)
                 values = view.preview(pairs).state()
         self._values, self.view.values = values, None
         self.view.show_write(flow.name, update, values)

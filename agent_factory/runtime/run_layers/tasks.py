@@ -30,8 +30,8 @@ class TaskResults:
     Methods are generators that yield calls, for a sync or an async run.
     """
 
-    def __init__(self, thread: RunThread, moved: Sequence[Move]) -> None:
-        self._thread, self._moved = thread, moved
+    def __init__(self, thread: RunThread, moves: Sequence[Move]) -> None:
+        self._thread, self._moves = thread, moves
         inside = thread.place.get("checkpoint_ns")
         where = f"{inside}|{NAMESPACE}" if inside else NAMESPACE
         self._config: RunnableConfig = {
@@ -40,19 +40,19 @@ class TaskResults:
         self._version: Any = None
         self._results: dict[str, dict[str, Any]] | None = None
 
-    def run(self, layer: Layer, task: Task, *, resumed: bool) -> Calls:
+    def run(self, layer: Layer, task: Task, *, is_resumed: bool) -> Calls:
         """Return the stored result of a task, or call its function and store what it returns.
 
-        A run that is not `resumed` has no results yet.
+        A run that is not resumed has no results yet.
         """
         if self._results is None:
-            stored = (yield from self._read()) if resumed else {}
-            for move in self._moved:
-                if move.old in stored:
-                    stored = {move.new: stored[move.old], **stored}
-            self._results = stored
-        known = self._results.setdefault(layer.owner, {})
-        if task.name not in known:
+            results = (yield from self._read()) if is_resumed else {}
+            for move in self._moves:
+                if move.old in results:
+                    results = {move.new: results[move.old], **results}
+            self._results = results
+        layer_results = self._results.setdefault(layer.owner, {})
+        if task.name not in layer_results:
             result = yield task.function
             if is_awaitable(result):  # an async run has awaited it
                 if iscoroutine(result):
@@ -60,16 +60,16 @@ class TaskResults:
                 reason = f"yielded the task {task.name!r}, which is asynchronous."
                 hint = "Pass a function that is not a coroutine function, or run the agent async."
                 raise PathNotSupported(layer.name, reason, hint)
-            known[task.name] = result
+            layer_results[task.name] = result
             yield from self._write(self._results)
-        return known[task.name]
+        return layer_results[task.name]
 
-    def keep(self, *, resumed: bool) -> Calls:
+    def keep(self, *, is_resumed: bool) -> Calls:
         """Keep the results of a paused run, and no others.
 
         An earlier run of the thread may have left some: one that was paused and never resumed.
         """
-        if self._results is None and not resumed and (yield from self._read()):
+        if self._results is None and not is_resumed and (yield from self._read()):
             yield from self._write({})
 
     def forget(self) -> Calls:
@@ -81,12 +81,12 @@ class TaskResults:
         saver = self._thread.saver
         if saver is None:
             return {}
-        stored: CheckpointTuple | None
-        stored = yield from self._thread.call(saver, "get_tuple", self._config)
-        if stored is None:
+        checkpoint: CheckpointTuple | None
+        checkpoint = yield from self._thread.call(saver, "get_tuple", self._config)
+        if checkpoint is None:
             return {}
-        self._version = stored.checkpoint["channel_versions"].get(_KEY)
-        return dict(stored.checkpoint["channel_values"].get(_KEY, {}))
+        self._version = checkpoint.checkpoint["channel_versions"].get(_KEY)
+        return dict(checkpoint.checkpoint["channel_values"].get(_KEY, {}))
 
     def _write(self, results: dict[str, dict[str, Any]]) -> Calls:
         if (saver := self._thread.saver) is None:

@@ -52,8 +52,8 @@ class RunThread:
         place, again = place_of_run(self.configurable, stateful=agent.checkpointer is True)
         self.saver, self.place = saver, place["configurable"]
         if again:  # the number of this graph in its node is counted once
-            own = (config or {}).get("configurable", {})
-            self.config = {**(config or {}), "configurable": {**own, **again}}
+            values = (config or {}).get("configurable", {})
+            self.config = {**(config or {}), "configurable": {**values, **again}}
 
     def call(self, owner: Any, method: str, *args: Any) -> Calls:
         """Call a method of the agent or the saver, in its variant for the kind of the run."""
@@ -62,15 +62,15 @@ class RunThread:
     def read(self, input: Any) -> Calls:
         """Return the StateSnapshot that a run with this input goes on from; None for a new one."""
         goes_on = input is None or isinstance(input, Command) or is_resumed(self.configurable)
-        unknown = self._agent.has_unknown_keys(input) and not self.is_nested
-        if not unknown and (self.saver is None or not goes_on):
+        has_unknown_keys = self._agent.has_unknown_keys(input) and not self.is_nested
+        if not has_unknown_keys and (self.saver is None or not goes_on):
             return None
         place: RunnableConfig = {"configurable": self.place}
-        stored = None
+        checkpoint = None
         if self.saver is not None:
-            stored = yield from self.call(self.saver, "get_tuple", place)
-        self._agent.check_start(input, stored, place)
-        if stored is None or not goes_on:
+            checkpoint = yield from self.call(self.saver, "get_tuple", place)
+        self._agent.check_start(input, checkpoint, place)
+        if checkpoint is None or not goes_on:
             return None
         config = {"configurable": {**self.configurable, **self.place}}
         snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)

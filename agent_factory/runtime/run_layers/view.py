@@ -15,7 +15,7 @@ _INTERRUPT = "__interrupt__"
 
 
 class RunView:
-    """What the caller of a run has asked to see.
+    """View of a run that its caller has asked for.
 
     The agent is asked for its state as well, which the layers get at the end.
     """
@@ -34,7 +34,7 @@ class RunView:
         self._keys: Any = options.get("output_keys")
         self._message_events = streams_message_events(thread.configurable)
         self._namespace: tuple[str, ...] | None = None
-        self._shown: deque[Any] = deque()
+        self._parts: deque[Any] = deque()
         self.options = {**options, "stream_mode": inner}
         # `invoke` asks for the keys of the output. The layers see the others, too.
         default = self._keys is agent.output_channels
@@ -43,23 +43,23 @@ class RunView:
             self.options["output_keys"] = agent.stream_channels_list
         self.is_closed = False  # the caller reads no more
         self.values: dict[str, Any] | None = None  # the state, as soon as the run has shown it
-        self.asked: tuple[Any, ...] | None = None  # the interrupts that the run has shown
+        self.interrupts: tuple[Any, ...] | None = None  # the interrupts that the run has shown
 
     def see(self, part: Any) -> Iterable[Any]:
         """Return what the caller sees of a part of the agent's stream."""
         namespace, mode, data = self._inner.read_part(part)
-        own = namespace in (None, self._namespace)
-        if mode == VALUES and (own or self._namespace is None):  # the first part is its own
-            self._namespace, own = namespace or (), True
+        is_own = namespace in (None, self._namespace)
+        if mode == VALUES and (is_own or self._namespace is None):  # the first part is its own
+            self._namespace, is_own = namespace or (), True
             state = data if isinstance(data, Mapping) else {str(self._keys): data}
             self.values = {key: value for key, value in state.items() if key != _INTERRUPT}
             if self._narrows:
                 data = {key: data[key] for key in (*self._keys, _INTERRUPT) if key in data}
-        if own and mode in (UPDATES, VALUES):
+        if is_own and mode in (UPDATES, VALUES):
             interrupts = data.get(_INTERRUPT) if isinstance(data, Mapping) else None
             if self._version == "v2" and mode == VALUES:
                 interrupts = part["interrupts"] or None
-            self.asked = self.asked if interrupts is None else tuple(interrupts)
+            self.interrupts = self.interrupts if interrupts is None else tuple(interrupts)
         if mode not in self._modes:
             return ()
         if self._version == "v2":
@@ -69,7 +69,7 @@ class RunView:
     def show(self, mode: str, data: Any) -> None:
         """Show something to the caller, if it has asked for that mode."""
         if mode in self._modes:
-            self._shown.append(self._outer.form(Event(self._namespace or (), mode, data)))
+            self._parts.append(self._outer.form(Event(self._namespace or (), mode, data)))
 
     def show_write(self, name: str, update: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Show what a layer has written, and the state after it."""
@@ -78,8 +78,8 @@ class RunView:
             self.show(VALUES, values.get(self._keys))
             return
         keys = self._agent.stream_channels_list if self._keys is None else self._keys
-        seen = {key: value for key, value in update.items() if key in keys}
-        self.show(UPDATES, {name: seen or None})
+        visible = {key: value for key, value in update.items() if key in keys}
+        self.show(UPDATES, {name: visible or None})
         messages = update.get("messages")
         if isinstance(messages, list) and not self._message_events:
             for message in messages:
@@ -88,5 +88,5 @@ class RunView:
 
     def take(self) -> Iterable[Any]:
         """Yield what was shown, and the caller has not seen yet."""
-        while self._shown and not self.is_closed:
-            yield self._shown.popleft()
+        while self._parts and not self.is_closed:
+            yield self._parts.popleft()
