@@ -458,7 +458,7 @@ class _LayerTrial:
         if self._state is not None:
             state = {**as_state(self._state), **(state if self._request is not None else {})}
         if callable(handler) and not isinstance(handler, type):
-            handler = partial(_ask_handler, handler)
+            handler = partial(lambda ask, messages: ask({"messages": messages}), handler)
         answers = handler if isinstance(handler, list) else [handler] * (len(resume) + 1)
         agent = create_agent(
             ScriptedChatModel(answers),
@@ -513,11 +513,6 @@ class _LayerTrial:
             return ToolMessage(str(answer), tool_call_id=call["id"], name=call["name"])
 
         return then(answer, respond)
-
-
-def _ask_handler(handler: Callable[[object], object], messages: list[object]) -> object:
-    """Return the answer of a model for a handler that takes a state."""
-    return handler({"messages": messages})
 
 
 _ASYNC: Mapping[Any, Any] = {run_hook: arun_hook, run_layer: arun_layer}

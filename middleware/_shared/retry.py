@@ -126,7 +126,10 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                 result: ResultT = yield request
                 return result
             except Exception as error:
-                if not self._covers(error) or self._is_left_to_others(error, request):
+                # A layer further out makes a conversation smaller that is too long.
+                is_overflow = isinstance(error, ContextOverflowError)
+                recovers = isinstance(request, ModelRequest) and recovers_later(request)
+                if not self._covers(error) or (is_overflow and recovers):
                     raise
                 attempts += 1
                 is_unknown = not idempotent and outcome_unknown(error)
@@ -147,11 +150,6 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                     failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
                     return report(error, self._failure_text(error, failed, reasons, advice))
             yield Sleep(max(seconds, server_delay))
-
-    def _is_left_to_others(self, error: Exception, request: Any) -> bool:
-        """Return True if a layer further out makes the conversation, which is too long, smaller."""
-        is_overflow = isinstance(error, ContextOverflowError) and isinstance(request, ModelRequest)
-        return is_overflow and recovers_later(request)
 
     def _delays(self) -> Iterator[float]:
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""

@@ -147,10 +147,6 @@ def is_call(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALL_TYPES
 
 
-def _is_client_call(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") in CALL_BLOCKS
-
-
 def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str]) -> dict[str, Any]:
     """Return the fields of an answer that hold text of the model, with their texts replaced."""
     extras = message.additional_kwargs
@@ -425,9 +421,9 @@ class AnswerStream:
         content: object = message.content
         if isinstance(content, list):
             # Calls that the provider runs stay before their results if the guard may leave them.
-            is_held = is_call if self._guard.redacts_calls else _is_client_call
-            calls = [block for block in content if is_held(block)]
-            content = [block for block in content if not is_held(block)]
+            every = self._guard.redacts_calls
+            calls = [b for b in content if is_call(b) and (every or b["type"] in CALL_BLOCKS)]
+            content = [block for block in content if block not in calls]
         extras = message.additional_kwargs
         raw_calls = {key: value for key, value in extras.items() if key in _CALL_KEYS}
         if not (calls or raw_calls or message.tool_call_chunks):

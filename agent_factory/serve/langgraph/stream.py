@@ -45,7 +45,8 @@ class Events:
     async def follow(self, after: str | None = None) -> AsyncIterator[ServerSentEvent]:
         """The events, until the run has ended or pauses."""
         if after is None:
-            yield self._metadata()
+            run = {"run_id": self._run.id, "attempt": self._attempt}
+            yield ServerSentEvent(to_json(run), event="metadata")
         begin = after
         if after is not None and self._modes is not None and "messages" in self._modes:
             # What is known of a message began before the last event that the client has seen.
@@ -64,10 +65,6 @@ class Events:
                     yield ServerSentEvent(to_json(data), event=name, id=id)
         except RunCancelled as error:
             yield ServerSentEvent(to_json(error), event="error")
-
-    def _metadata(self) -> ServerSentEvent:
-        data = {"run_id": self._run.id, "attempt": self._attempt}
-        return ServerSentEvent(to_json(data), event="metadata")
 
     def _events_of(self, part: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         kind, data = part["type"], part["data"]

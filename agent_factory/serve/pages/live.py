@@ -140,12 +140,9 @@ class ThreadEvents:
         elif kind == "updates":
             for node, update in data.items():
                 if node != INTERRUPT:
-                    yield "node", self._node(node)
+                    keys = {} if self._picture is None else self._picture.nodes
+                    yield "node", {"name": node, "node": keys.get(node)}
                     yield from _messages_of(update)
-
-    def _node(self, name: str) -> dict[str, object]:
-        keys = {} if self._picture is None else self._picture.nodes
-        return {"name": name, "node": keys.get(name)}
 
     def _decision(self, decision: Mapping[str, Any]) -> dict[str, object]:
         owner, hook = decision["middleware"], decision["hook"]
