@@ -41,7 +41,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/figures.py --check
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(SHORT)   # a part of them: `make test` has the rest
+	$(BIN)/coverage run $(SHORT) --snapshot-warn-unused   # a part of them: `make test` has the rest
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
