@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from playwright.sync_api import Route, expect
 
 from web.conftest import Desk, NewPage
@@ -164,13 +162,7 @@ def test_a_long_thread_shows_its_end(desk: Desk, thread: str, new_page: NewPage)
     desk.service.submit("desk", thread=thread, message=[*history, HumanMessage("talk")]).result(30)
     page = new_page(f"/studio/threads/{thread}")
     expect(page.locator(".message")).to_have_count(100)
-    link = page.get_by_role("link", name="62 earlier messages")
-    for _ in range(3):  # the end of the run may be shown at the moment of the click, and take it
-        if link.is_visible():
-            link.click()
-        with suppress(AssertionError):
-            expect(link).to_have_count(0, timeout=3_000)
-            break
+    page.get_by_role("link", name="62 earlier messages").click()
     expect(page.locator(".message").first).to_contain_text("Q0")
 
 
