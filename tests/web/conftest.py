@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ from uuid import uuid4
 
 import pytest
 import uvicorn
-from _pytest.runner import runtestprotocol
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from agent_factory.serve import create_app
@@ -34,33 +32,6 @@ OPTIONS = [
     "--disable-sync",
 ]
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count the time of a test from its call, so that one that runs again has it once more."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            marker = item.get_closest_marker("timeout")
-            seconds = marker.args[0] if marker else 120
-            item.add_marker(pytest.mark.timeout(seconds, func_only=True), append=False)
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test again, once, whose browser has hung: Chromium sometimes closes no window.
-
-    Only the timeout of a test counts for that, and no other failure.
-    """
-    where = {"nodeid": item.nodeid, "location": item.location}
-    item.ihook.pytest_runtest_logstart(**where)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if any(report.failed and "from pytest-timeout" in report.longreprtext for report in reports):
-        print(f"{item.nodeid} hung, and runs again", file=sys.__stderr__)
-        item._initrequest()  # type: ignore[attr-defined]  # what a repeated test needs
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(**where)
-    return True
 
 
 @contextmanager

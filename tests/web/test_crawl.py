@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, Request
 
 from agent_factory.service import Service
 from web.conftest import Desk, NewPage, open_desk
@@ -135,7 +135,23 @@ def label_of(field: Locator) -> str | None:
 
 
 def press_enter(page: Page, field: Locator) -> None:
-    """Type something, press Enter, and give the browser the time to begin what that leads to."""
+    """Type something, press Enter, and wait until all that this has begun is over.
+
+    A window that is closed in the middle of a navigation may hang Chromium.
+    """
+    under_way: list[Request] = []
+
+    def begin(request: Request) -> None:
+        if request.resource_type != "eventsource" and not request.url.endswith("/events"):
+            under_way.append(request)
+
+    def end(request: Request) -> None:
+        if request in under_way:
+            under_way.remove(request)
+
+    page.on("request", begin)
+    page.on("requestfinished", end)
+    page.on("requestfailed", end)
     kind = field.evaluate("field => field.type")
     if kind in ("checkbox", "radio"):
         field.check()
@@ -144,7 +160,10 @@ def press_enter(page: Page, field: Locator) -> None:
     else:
         field.fill(TYPED)
     page.keyboard.press("Enter")
-    page.wait_for_timeout(60)  # too short only if nothing is wrong: all is looked at again later
+    quiet = 0
+    while quiet < 2:  # an answer may lead to a navigation
+        page.wait_for_timeout(60)
+        quiet = 0 if under_way else quiet + 1
     page.wait_for_load_state()
 
 
