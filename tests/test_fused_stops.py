@@ -10,6 +10,7 @@ from langchain_core.callbacks import (
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -25,10 +26,36 @@ from agent_factory import (
 )
 from agent_factory.errors import MissingNode
 from agent_factory.runtime.agent import CompiledAgent
+from agent_factory.runtime.step import run_of
 from agent_factory.testing import ScriptedChatModel
 from busy_agents import ASK, THREAD, Run, busy, find, model, steps
 
 # --- agents inside graphs and tools -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_an_agent_in_a_tool_has_its_own_run(call: Run, fused: bool) -> None:
+    """What the tools of the outer agent have yet to do is not done by those of the inner one."""
+    runs: list[Any] = []
+
+    def find(query: str) -> str:
+        """Find something."""
+        runs.append(run_of(get_config()))
+        return "found"
+
+    inner = create_agent(model(), [find], fused=fused)
+
+    def ask(query: str) -> str:
+        """Ask the other agent."""
+        runs.append(run_of(get_config()))
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    asked = [{"name": "ask", "args": {"query": "it"}}]
+    call(create_agent(ScriptedChatModel([asked, "Done."]), [ask]), ASK)
+    outer_run, inner_run = runs
+    assert outer_run is not None
+    assert inner_run is not outer_run
+    assert (inner_run is None) is not fused
 
 
 def nested_in_tool(fused: bool) -> tuple[Any, Any]:

@@ -449,7 +449,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if not STREAM_MODES.issuperset(modes):
             raise unknown_mode(modes)
         if self.builder.fusion is None:
-            return config, None
+            return _by_hook(config), None
         subgraphs, version = bool(options.get("subgraphs")), options.get("version", "v1")
         event_stream = EventStream(
             modes, single=isinstance(mode, str), subgraphs=subgraphs, version=version
@@ -481,16 +481,13 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> tuple[RunnableConfig | None, Run | None]:
         """Return the config of a run, and the run if it is fused."""
         settings, context = merge_configs(self.config, config), ensure_config()
-        # LangGraph's errors depend on a config without keys of this class.
-        is_inside = any(map(run_of, (config, context)))
-        by_hook = _with_configurable(config, {RUN: None}) if is_inside else config
         if self.builder.fusion is None or not self.has_thread(config):
-            return by_hook, None
+            return _by_hook(config), None
         configurable = settings.get("configurable", {})
         if not any(map(configurable.get, COORDINATES)):
             configurable = {**context["configurable"], **configurable}
         if self._shows_steps(configurable, options, modes):
-            return by_hook, None
+            return _by_hook(config), None
         watch = self._watchers({"callbacks": context.get("callbacks"), **settings}, options, modes)
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
@@ -547,6 +544,13 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return depth == 0 or (
             parent is not None and parent.single_step and parent.depth + 1 == depth
         )
+
+
+def _by_hook(config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return the config of a run hook by hook, without the run of an agent around it."""
+    # LangGraph's errors depend on a config without keys of this class.
+    is_inside = any(map(run_of, (config, current_config.get())))
+    return _with_configurable(config, {RUN: None}) if is_inside else config
 
 
 def _with_configurable(config: RunnableConfig | None, values: Mapping[str, Any]) -> RunnableConfig:
