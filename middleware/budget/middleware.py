@@ -45,8 +45,8 @@ from agent_factory.review.questions import ask
 
 from .ledger import Ledger, Reservation
 from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent
-from .prices import Price, PriceFunction, completed, name_of, tokens, usage_of
-from .settings import NO_LEDGER, Settings, checked_settings
+from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
+from .settings import NO_LEDGER, Setting, Settings, checked_settings
 from .state import (
     BudgetState,
     CallAccounting,
@@ -175,6 +175,14 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     unused: Collection[str] = ()
     kept_flows = ("around_model", "around_tool")
 
+    run = Setting[Limits]()
+    thread = Setting[Limits]()
+    cheaper = Setting[Any]()
+    cheaper_at = Setting[float]()
+    exit_behavior = Setting[str]()
+    prices = Setting[Prices]()
+    cap_output = Setting[bool]()
+
     ordering = Ordering(after=("ModelRetryMiddleware", "ModelFallbackMiddleware"))
 
     def __init__(
@@ -205,10 +213,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             token_counter=token_counter,
             cap_output=cap_output,
         )
-        self.run, self.thread, self.ledger = settings.run, settings.thread, ledger
-        self.warn_at, self.exit_behavior, self.cap_output = warn_at, exit_behavior, cap_output
-        self.cheaper, self.cheaper_at = settings.cheaper, settings.cheaper_at
-        self.prices, self.token_counter = settings.prices, token_counter
+        self.ledger, self.warn_at, self.token_counter = ledger, warn_at, token_counter
         self.needs_checkpointer = bool(settings.thread.amounts) or exit_behavior == "ask"
         self.unused = () if settings.limits_tools else ("around_tool",)
         self._updates = LastUpdates()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, overload
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -38,6 +38,28 @@ class Settings:
     prices: Prices
     count: TokenCounter
     cap_output: bool
+
+
+T = TypeVar("T")
+
+
+class Setting(Generic[T]):
+    """Attribute of a budget that is one of its settings. It may be changed between calls."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, budget: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, budget: object, owner: type) -> T: ...
+    def __get__(self, budget: Any, owner: type) -> Setting[T] | T:
+        """Return the value."""
+        return self if budget is None else getattr(budget._settings, self._name)
+
+    def __set__(self, budget: Any, value: T) -> None:
+        """Replace the value for the calls that follow."""
+        budget._settings = replace(budget._settings, **{self._name: value})
 
 
 def checked_settings(

@@ -201,6 +201,20 @@ def test_exit_behavior_end_spends_all_turns_on_work(send: Ask) -> None:
     )
 
 
+def test_settings_may_be_changed_after_a_budget_is_made(send: Ask) -> None:
+    budget = BudgetMiddleware(run=Limits(turns=5), exit_behavior="end")
+    agent = create_agent(ScriptedChatModel(turns(8)), [look], middleware=[budget])
+    budget.run = Limits(turns=1)
+    assert types(send(agent)) == ["human", "ai", "tool", "ai"]
+    budget.exit_behavior = "error"
+    with pytest.raises(BudgetExceededError, match="1 of 1 turns"):
+        send(agent)
+    for name, value in {"cheaper_at": 0.5, "cap_output": True, "thread": Limits(turns=9)}.items():
+        setattr(budget, name, value)
+        assert getattr(budget, name) == value
+    assert budget.run == Limits(turns=1)
+
+
 def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="error")
     agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **in_memory())

@@ -295,7 +295,7 @@ def test_workers_give_back_what_a_dead_one_has_reserved(url: str, until: Any) ->
 
 
 def test_reservations_expire_when_their_amounts_are_needed(url: str, make: Make) -> None:
-    dies, lives = (make(url, Limits(turns=1), expires_after=0.2) for _ in range(2))
+    dies, lives = (make(url, Limits(turns=1), expires_after=60) for _ in range(2))
     dies.reserve(Spent(turns=1))
     with pytest.raises(BudgetExceededError):
         lives.reserve(Spent(turns=1))
