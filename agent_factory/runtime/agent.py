@@ -36,6 +36,7 @@ from agent_factory.runtime.watching import (
     Events,
     EventStream,
     Handover,
+    Reader,
     observes_nodes,
 )
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
@@ -460,13 +461,17 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if in_stream:
             # Events pass through LangGraph's stream, where they keep their place among the others.
             events = Events(of_nodes, keys, lambda event: get_stream_writer()(event))
+            event_stream.reader = Reader(asynchronous=asynchronous)
         elif asynchronous:
             event_stream.handover = Handover()
             events = Events(of_nodes, keys, event_stream.handover.offer, awaits=True)
         else:
             events = Events(of_nodes, keys, event_stream.early.append, late=True)
-        config, run = self._start(input, config, options, modes, events if of_nodes else None)
-        if run is None or not of_nodes:
+        reader = event_stream.reader
+        config, run = self._start(
+            input, config, options, modes, events if of_nodes else None, reader
+        )
+        if run is None or not (of_nodes or (run.single_step and reader)):
             return config, None
         options["stream_mode"] = [*modes, CUSTOM] if in_stream and CUSTOM not in modes else modes
         return config, event_stream
@@ -478,6 +483,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         options: Mapping[str, Any],
         modes: Collection[str] = (),
         events: Events | None = None,
+        reader: Reader | None = None,
     ) -> tuple[RunnableConfig | None, Run | None]:
         """Return the config of a run, and the run if it is fused."""
         settings, context = merge_configs(self.config, config), ensure_config()
@@ -493,10 +499,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
         # A caller that reads a stream no further ends the run at the next step, unless the run
         # itself waits for it. The event protocol finds the calls of agents by LangGraph's tasks.
-        waits = events is not None and events.awaits and TASKS not in modes
-        in_steps = (modes and not waits) or options.get("control")
+        waits = reader is not None or (events is not None and events.awaits)
+        in_steps = (modes and not waits) or TASKS in modes or options.get("control")
         run = Run(
-            replace(watch, events=events),
+            replace(watch, events=events, reader=reader),
             depth,
             not in_steps and self._is_single_step(configurable.get(RUN), depth),
             in_graph=bool(modes),

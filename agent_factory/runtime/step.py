@@ -26,7 +26,14 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.routing import Choice, Target
-from agent_factory.runtime.watching import AsyncSpans, Event, Events, as_written, call_in_span
+from agent_factory.runtime.watching import (
+    AsyncSpans,
+    Event,
+    Events,
+    Reader,
+    as_written,
+    call_in_span,
+)
 from agent_factory.state.channels import DeltaMessages, ViewedChannel, random_id
 from agent_factory.state.schema import LAST_NODE, RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, Preview, StateView, pairs_of
@@ -68,6 +75,7 @@ class Watch:
     messages: bool = False  # LangGraph streams the messages that nodes return
     shows_names: bool = False  # callbacks or streams show under which node something happens
     events: Events | None = None  # what the caller of a stream sees of nodes
+    reader: Reader | None = None  # of a stream, if the run waits for it
 
     @property
     def nodes(self) -> bool:
@@ -92,7 +100,7 @@ class Run:
 
     watch: Watch = Watch()
     depth: int = 0  # how many graphs are around it
-    # Nothing is stored between the steps and no caller observes them, so the run takes one step.
+    # Nothing is stored between the steps, and no caller needs them, so the run takes one step.
     single_step: bool = False
     in_graph: bool = False  # the graph has it; before that it is on its way from `invoke`
     resumes: bool = False  # the next node may wait for an answer, so it needs a step to itself
@@ -294,6 +302,8 @@ class Stage(Runnable[Any, Any]):
         while not step.is_done and (not in_thread or step.needs_thread):
             step.show()
             step.store()
+            if not step.reader_is_here():
+                break
             node, state, config = step.enter()
             try:
                 if not step.is_traced:
@@ -317,6 +327,8 @@ class Stage(Runnable[Any, Any]):
         while not step.is_done:
             await step.ashow()
             await step.astore()
+            if not await step.areader_is_here():
+                break
             if step.needs_thread:
                 await run_in_executor(None, self._take_nodes, step, True)
                 continue
@@ -381,6 +393,8 @@ class Step:
         # If set, what was written so far is stored, and nothing else may be written.
         self._is_stored = False
         self._pending_writes: Any = None  # a saver, and the arguments of its `put_writes`
+        # Where the step may end: the state, and what comes next.
+        self._boundary: tuple[Preview, Target] | None = None
         self._calls: list[dict[str, Any]] | None = None
         self._needs_own_step, run.resumes = run.resumes, False
         self._node_config = config
@@ -402,7 +416,8 @@ class Step:
     @property
     def needs_thread(self) -> bool:
         """True if an asynchronous run takes the next nodes in a thread."""
-        return self.stage.needs_thread and not (self.is_done or self._run.watch.nodes)
+        watch = self._run.watch
+        return self.stage.needs_thread and not (self.is_done or watch.nodes or watch.reader)
 
     # What the loop does, in its order
 
@@ -451,6 +466,24 @@ class Step:
             saver, writes = self._pending_writes
             self._pending_writes = None
             await saver.aput_writes(*writes)
+
+    def reader_is_here(self) -> bool:
+        """Wait for the reader of the stream where the step may end; return False if it ends."""
+        reader, boundary = self._run.watch.reader, self._boundary
+        self._boundary = None
+        if reader is None or boundary is None or reader.wait():
+            return True
+        self._end_at(*boundary)
+        return False
+
+    async def areader_is_here(self) -> bool:
+        """Wait for the reader of the stream, as `reader_is_here`."""
+        reader, boundary = self._run.watch.reader, self._boundary
+        self._boundary = None
+        if reader is None or boundary is None or await reader.await_():
+            return True
+        self._end_at(*boundary)
+        return False
 
     def enter(self) -> tuple[Any, Any, RunnableConfig]:
         """Return the next node, its input and its config."""
@@ -635,12 +668,16 @@ class Step:
                 return True
             # Who sees the events of a step when it is over is not to wait longer for an answer.
             late = run.watch.events is not None and run.watch.events.late
-            if not late and target in successors.if_stored:
+            waits = run.single_step and run.watch.reader is not None
+            if not (late or waits) and target in successors.if_stored:
                 self._is_stored, self._pending_writes = True, self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
         possible = target in self._first.stages if is_node else len(target) == 1
-        return self._begin_next_step(possible=possible and not ends)
+        if self._begin_next_step(possible=possible and not ends):
+            self._boundary = preview, target
+            return True
+        return False
 
     def _begin_next_step(self, *, possible: bool = True) -> bool:
         """Return True if a run that takes a single step goes on with what would be the next one."""
@@ -652,6 +689,12 @@ class Step:
             run.skipped_steps += 1
             self._is_unchanged, self._is_stored = True, False
         return possible
+
+    def _end_at(self, preview: Preview, target: Target) -> None:
+        """End the step before the node that it has moved to."""
+        self._run.skipped_steps -= 1
+        self._run.ahead -= 1
+        self._leave(preview, self._goto(target, preview))
 
     def _writes_before(self, target: str, preview: Preview) -> Any:
         """Return a saver, and what it has to store so that it outlives the rest of the step."""

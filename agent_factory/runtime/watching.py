@@ -8,6 +8,7 @@ as LangGraph makes them for tasks.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
@@ -26,6 +27,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor, set_config_context
 from langchain_core.tracers import LangChainTracer
+from langgraph.config import get_stream_writer
 from langgraph.types import Command
 
 from agent_factory.state.updates import Pair, Preview
@@ -37,6 +39,12 @@ UPDATES, VALUES, CUSTOM, TASKS = "updates", "values", "custom", "tasks"
 
 REPLACEMENT = object()
 """Data of an event that stands for the next one of LangGraph in its mode, which is not shown."""
+
+MARK = object()
+"""Data of an event that is not shown: when a reader comes to it, it has read all before it."""
+
+PATIENCE = 0.1
+"""Seconds for which a step waits for the reader of a stream, before it leaves that to LangGraph."""
 
 
 class Event(NamedTuple):
@@ -112,6 +120,7 @@ class EventStream:
         self._replacements: dict[str, tuple[str, ...]] = {}
         self.early: deque[Event] = deque()  # what the caller sees before LangGraph's next event
         self.handover: Handover | None = None  # what the events of an asynchronous run pass
+        self.reader: Reader | None = None  # for whom the steps of the run wait
 
     def read(self, parts: Iterator[Any]) -> Iterator[Any]:
         """Yield what the caller sees of what LangGraph yields."""
@@ -122,15 +131,24 @@ class EventStream:
         except Exception:
             yield from self._early_parts()
             raise
+        finally:
+            self._dismiss_reader()
         yield from self._early_parts()  # LangGraph may have nothing to show for the last step
 
     async def aread(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield what the caller sees of what LangGraph yields, and nodes hand over."""
         merged: Any = parts if self.handover is None else self.handover.merge(parts)
-        async with aclosing(merged):
-            async for part in merged:
-                for visible_part in self._shown(part):
-                    yield visible_part
+        try:
+            async with aclosing(merged):
+                async for part in merged:
+                    for visible_part in self._shown(part):
+                        yield visible_part
+        finally:
+            self._dismiss_reader()
+
+    def _dismiss_reader(self) -> None:
+        if self.reader is not None:
+            self.reader.leave()
 
     def _early_parts(self) -> Iterator[Any]:
         while self.early:
@@ -142,6 +160,10 @@ class EventStream:
         if mode == CUSTOM and isinstance(data, Event):
             part, mode = data, data.mode
         if isinstance(part, Event):
+            if part.data is MARK:
+                assert self.reader is not None  # a step has sent the mark for it
+                self.reader.read_on()
+                return
             if part.data is REPLACEMENT:
                 self._replacements[mode] = part.namespace
                 return
@@ -171,6 +193,46 @@ class EventStream:
             return {"type": mode, "ns": namespace, "data": data, **interrupts}
         prefix: list[Any] = [namespace] * self._subgraphs + [mode] * (not self._single)
         return (*prefix, data) if prefix else data
+
+
+class Reader:
+    """The caller of a stream, for whom a step waits before it begins what would be the next one.
+
+    LangGraph runs the step in a thread or a task, and the caller reads what it sends meanwhile.
+    """
+
+    def __init__(self, *, asynchronous: bool) -> None:
+        self._is_here: Any = asyncio.Event() if asynchronous else threading.Event()
+        self._has_left = False
+
+    def wait(self) -> bool:
+        """Return True once the reader has read all that was sent; False if it is slow or left."""
+        self._mark()
+        self._is_here.wait(PATIENCE)
+        return self._stays()
+
+    async def await_(self) -> bool:
+        """Wait as `wait`, in an asynchronous run."""
+        self._mark()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_here.wait(), PATIENCE)
+        return self._stays()
+
+    def read_on(self) -> None:
+        """Tell the step that the reader has come to its mark."""
+        self._is_here.set()
+
+    def leave(self) -> None:
+        """Tell the step that nobody reads its stream any more."""
+        self._has_left = True
+        self._is_here.set()
+
+    def _mark(self) -> None:
+        self._is_here.clear()
+        get_stream_writer()(Event((), CUSTOM, MARK))
+
+    def _stays(self) -> bool:
+        return self._is_here.is_set() and not self._has_left
 
 
 _END = object()
