@@ -47,6 +47,7 @@ from watching import (
 )
 
 from agent_factory import AgentMiddleware, create_agent
+from agent_factory.runtime import watching
 from agent_factory.testing import ScriptedChatModel
 
 pytestmark = [
@@ -173,6 +174,7 @@ IN_TESTS = settings.get_current_profile_name() == "test"
 EXAMPLES = 5 if IN_TESTS else settings().max_examples // 3
 
 MODES: tuple[Mode, ...] = ("sync", "async")
+PATIENCES = [0, 60]  # no reader is as fast as that, or as slow
 
 
 def _possible(forms: Sequence[Form], mode: Mode) -> list[Form]:
@@ -194,11 +196,34 @@ def test_a_fused_run_shows_what_it_shows_hook_by_hook(forms: str, mode: Mode) ->
     possible = _possible(FORMS[forms], mode)
 
     @settings(max_examples=EXAMPLES)
-    @given(CASES, st.sampled_from([True, True, "turn"]), st.sampled_from(possible), st.booleans())
-    def check(case: Case, fused: Any, form: Form, kept: bool) -> None:
-        _same(case if kept else replace(case, pauses=()), fused, mode, form, kept)
+    @given(
+        CASES,
+        st.sampled_from([True, True, "turn"]),
+        st.sampled_from(possible),
+        st.booleans(),
+        st.sampled_from(PATIENCES),
+    )
+    def check(case: Case, fused: Any, form: Form, kept: bool, patience: float) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(watching, "PATIENCE", patience)
+            _same(case if kept else replace(case, pauses=()), fused, mode, form, kept)
 
     check()
+
+
+# One call, in every form
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("tool", dict.fromkeys(ALL_CALLED))
+def test_a_call_in_the_one_step_of_a_run_looks_the_same(
+    tool: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers, waits for an answer, fails or ends the run, and is shown once."""
+    monkeypatch.setattr(watching, "PATIENCE", 60)
+    case = Case(members=(), turns=((tool,), ("Answer",)), structured=False, pauses=(), doings=())
+    for form in _possible([form for forms in FORMS.values() for form in forms], mode):
+        _same(case, True, mode, form, kept=False)
 
 
 # One conversation, in every form
@@ -425,15 +450,17 @@ STREAMED: list[Any] = ["messages", "updates", "values", "custom", ["updates", "m
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stream_mode", STREAMED, ids=str)
 @pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("part", ["the first", "the result"])
 def test_a_run_goes_no_further_than_its_stream_is_read(
-    fused: bool, stream_mode: Any, mode: Mode
+    part: str, fused: bool, stream_mode: Any, mode: Mode
 ) -> None:
-    """Who sees a call in the stream, and stops there, has stopped the tool."""
+    """Who stops at a call has stopped the tool, and who stops at its result the next model call."""
     paid: list[int] = []
 
     def pay(euros: int) -> str:
         """Pay."""
         paid.append(euros)
+        get_stream_writer()("Paid.")
         return "Paid."
 
     async def apay(euros: int) -> str:
@@ -446,25 +473,72 @@ def test_a_run_goes_no_further_than_its_stream_is_read(
         async def aafter_model(self, state: Any, runtime: Any) -> None:
             self.after_model(state, runtime)
 
-    async def read_one() -> None:
+    def is_last(shown: Any) -> bool:
+        return part == "the first" or "Paid." in str(shown)
+
+    def read() -> None:
+        parts: Any = agent.stream(question, stream_mode=stream_mode)
+        assert any(is_last(shown) for shown in parts)
+        parts.close()  # a run in a thread ends before it returns
+
+    async def aread() -> None:
         parts: Any = agent.astream(question, stream_mode=stream_mode)
-        await anext(parts)
+        assert any([is_last(shown) async for shown in until_last(parts)])
         for _ in range(200):  # a run that does not wait goes on meanwhile
             await asyncio.sleep(0)
         await parts.aclose()
 
+    async def until_last(parts: Any) -> Any:
+        async for shown in parts:
+            yield shown
+            if is_last(shown):
+                return
+
     calls = [[{"name": "pay", "args": {"euros": n}, "id": str(n)}] for n in (1, 2)]
+    model = ScriptedChatModel([*calls, "Done."])
     agent = create_agent(
-        ScriptedChatModel([*calls, "Done."]),
+        model,
         [StructuredTool.from_function(pay, coroutine=apay)],
         middleware=[Writing()],
         fused=fused,
     )
     question: Any = {"messages": [("user", "Pay.")]}
-    if mode == "sync":
-        parts: Any = agent.stream(question, stream_mode=stream_mode)
-        next(parts)
-        parts.close()  # a run in a thread ends before it returns
-    else:
-        asyncio.run(read_one())
-    assert not paid
+    read() if mode == "sync" else asyncio.run(aread())
+    assert paid == ([] if part == "the first" else [1])
+    assert len(model.requests) <= 1  # values begin before the first
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stream_mode", ["messages", "custom", ["values", "messages"]], ids=str)
+def test_a_live_stream_is_one_step_unless_its_reader_is_slow(
+    stream_mode: Any, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[Any] = []
+
+    class Noting(AgentMiddleware[Any, Any]):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            steps.append(runtime.execution_info.checkpoint_id)
+
+        async def abefore_model(self, state: Any, runtime: Any) -> None:
+            self.before_model(state, runtime)
+
+    async def aread() -> None:
+        async for _ in agent.astream(question, stream_mode=stream_mode):
+            pass
+
+    def find(query: str) -> str:
+        """Find."""
+        return query
+
+    model = ScriptedChatModel([[{"name": "find", "args": {"query": "it"}}], "Done."] * 2)
+    agent: Any = create_agent(model, [find], middleware=[Noting()])
+    question: Any = {"messages": [("user", "Find it.")]}
+    for patience, number in ((60, 1), (0, 2)):
+        monkeypatch.setattr(watching, "PATIENCE", patience)
+        steps.clear()
+        if mode == "sync":
+            list(agent.stream(question, stream_mode=stream_mode))
+        else:
+            asyncio.run(aread())
+        assert len(steps) == 2
+        assert len(set(steps)) == number

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import nullcontext
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -53,7 +53,7 @@ from agent_factory.runtime.routing import (
     Target,
 )
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.step import Run, Stage, outcome_of, repeat, run_of
+from agent_factory.runtime.step import Run, Stage, Step, outcome_of, repeat, run_of
 from agent_factory.state.channels import random_id
 from agent_factory.state.history import last_turn, with_reviewers
 from agent_factory.state.schema import TOOL_SIGNALS
@@ -68,7 +68,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.upstream import node_runnable
+from agent_factory.upstream import node_runnable, read_keys
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
@@ -198,10 +198,6 @@ class ToolsNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         batch = self._begin(input, config, asynchronous=False)
-        if (outcome := batch.run.deferred_outcomes.pop(TOOLS, None)) is not None:
-            if isinstance(outcome, Exception):
-                raise outcome
-            return repeat(outcome)
         calls, refusals = self._read(input, asynchronous=False)
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
@@ -212,10 +208,6 @@ class ToolsNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         batch = self._begin(input, config, asynchronous=True)
-        if (outcome := batch.run.deferred_outcomes.pop(TOOLS, None)) is not None:
-            if isinstance(outcome, Exception):
-                raise outcome
-            return repeat(outcome)
         calls, refusals = self._read(input, asynchronous=True)
         try:
             output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
@@ -371,11 +363,18 @@ class ToolsStage(Stage):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if config is None or (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
+        if TOOLS in run.deferred_outcomes:
+            step = self._step_after_calls(config, run)
+            copy_context().run(self._take_nodes, step)
+            return step.write(config)
         return self._leading.invoke(input, run.first_config(config, is_traced=True))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if config is None or (run := run_of(config)) is None:
             return await self.alone.ainvoke(input, config)
+        if TOOLS in run.deferred_outcomes:
+            step = self._step_after_calls(config, run)
+            return await self._atake(step, config, streaming=False)
         return await self._leading.ainvoke(input, run.first_config(config, is_traced=True))
 
     async def astream(
@@ -384,10 +383,18 @@ class ToolsStage(Stage):
         """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
         if config is None or (run := run_of(config)) is None:
             node = self.alone
+        elif TOOLS in run.deferred_outcomes:
+            step = self._step_after_calls(config, run)
+            yield await self._atake(step, config, streaming=True)
+            return
         else:
             node, config = self._leading, run.first_config(config, is_traced=True)
         async for part in node.astream(input, config):
             yield part
+
+    def _step_after_calls(self, config: RunnableConfig, run: Run) -> Step:
+        """Return a step that takes what the calls have led to in the middle of an earlier one."""
+        return Step(self, read_keys(config, list(self.fusion.keys)), config, run)
 
 
 @dataclass(eq=False, repr=False)
