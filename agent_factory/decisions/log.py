@@ -126,18 +126,28 @@ class Decision:
 
     def to_data(self) -> dict[str, Any]:
         """Return the record as plain values for JSON; contents become their repr."""
-        data = {part.name: getattr(self, part.name) for part in fields(self)}
-        contents, tokens = data.pop("contents"), data.pop("tokens")
-        lists = {name: list(data[name]) for name in ("changed", "namespace", "calls")}
-        data.update(lists, outcome=str(self.outcome))
-        data |= {"tokens": dict(tokens)} if tokens else {}
-        return data if contents is None else {**data, "contents": repr(contents)}
+        # By names that are known: `fields` costs more than the rest, for each hook that passes.
+        data: dict[str, Any] = {name: getattr(self, name) for name in _ALWAYS}
+        data.update(
+            outcome=self.outcome.value,
+            changed=list(self.changed),
+            namespace=list(self.namespace),
+            calls=list(self.calls),
+        )
+        if self.tokens:
+            data["tokens"] = dict(self.tokens)
+        if self.contents is not None:
+            data["contents"] = repr(self.contents)
+        return data
 
     def __str__(self) -> str:
         who = f"{self.middleware}.{self.hook}" if self.middleware else self.hook
         words = " ".join(filter(None, (who, self.tool and f"({self.tool})", self.outcome)))
         detail = self.detail or ", ".join(self.changed)
         return words + (detail and f": {detail}") + (self.reason and f" [{self.reason}]")
+
+
+_ALWAYS = [part.name for part in fields(Decision) if part.name not in ("tokens", "contents")]
 
 
 class Jump(dict[str, Any]):

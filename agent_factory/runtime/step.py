@@ -492,7 +492,7 @@ class Step:
             config = self._quiet_config
             if self._first.fusion.records:  # a record has the step, and the task that leads to it
                 task = task_id(config) if self._is_first else self._task
-                config = in_namespace(config, stage.name, task, super_step(config) + run.ahead)
+                config = in_namespace(config, stage.name, task, self._number + run.ahead)
             elif self._has_saver and not self._is_first:  # for the threads of graphs that it calls
                 config = in_namespace(config, stage.name, self._task)
         else:
