@@ -16,7 +16,7 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -44,7 +44,7 @@ class AgentFactoryError(Exception):
         self.hint = hint
         super().__init__(f"[{self.code}] {subject}: {reason} {hint}".rstrip())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Errors are sent between processes. By default unpickling would call __init__ with `args`,
         # which holds only the message.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
@@ -406,7 +406,7 @@ class MissingStructuredOutputError(StructuredOutputError):
         super().__init__(", ".join(names), reason, ai_message)
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Return the type of a value and the beginning of its repr, for error messages.
 
     >>> describe(3)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from langchain_core.messages import SystemMessage
 
 from agent_factory.errors import ArgumentError, BadReturn, describe
-from agent_factory.hooks.base import AgentMiddleware, jumps_among
+from agent_factory.hooks.base import AgentMiddleware, Middleware, jumps_among
 from agent_factory.types import (
     AgentState,
     ContextT,
@@ -99,7 +99,7 @@ def _make(
     tools: Tools = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
-) -> AgentMiddleware[Any, Any]:
+) -> Middleware:
     """Return a middleware with one method: that for `slot`, or its async variant, or its flow."""
     _check_function(slot, func)
 
@@ -135,9 +135,7 @@ def _make(
         "__doc__": func.__doc__,
         "__module__": getattr(func, "__module__", __name__),
     }
-    middleware: AgentMiddleware[Any, Any] = type(
-        str(name or _name_of(func)), (AgentMiddleware,), attributes
-    )()
+    middleware: Middleware = type(str(name or _name_of(func)), (AgentMiddleware,), attributes)()
     return middleware
 
 
@@ -180,7 +178,7 @@ class HookDecorator(_MiddlewareDecorator):
         self,
         func: None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         can_jump_to: Sequence[JumpTo] | None = None,
         name: str | None = None,
@@ -229,7 +227,7 @@ class ModelLayerDecorator(_MiddlewareDecorator):
         self,
         func: None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
     ) -> Callable[
@@ -267,16 +265,16 @@ class ToolLayerDecorator(_MiddlewareDecorator):
     """
 
     @overload
-    def __call__(self, func: ToolLayerFunction) -> AgentMiddleware[Any, Any]: ...
+    def __call__(self, func: ToolLayerFunction) -> Middleware: ...
     @overload
     def __call__(
         self,
         func: None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
-    ) -> Callable[[ToolLayerFunction], AgentMiddleware[Any, Any]]: ...
+    ) -> Callable[[ToolLayerFunction], Middleware]: ...
     def __call__(
         self,
         func: Any = None,
@@ -309,9 +307,9 @@ wrap_tool_call = ToolLayerDecorator("wrap_tool_call", "Wrap each tool call in a 
 
 
 @overload
-def dynamic_prompt(func: PromptFunction) -> AgentMiddleware[Any, Any]: ...
+def dynamic_prompt(func: PromptFunction) -> Middleware: ...
 @overload
-def dynamic_prompt(func: None = None) -> Callable[[PromptFunction], AgentMiddleware[Any, Any]]: ...
+def dynamic_prompt(func: None = None) -> Callable[[PromptFunction], Middleware]: ...
 def dynamic_prompt(func: Any = None) -> Any:
     """Turn a function that returns the system prompt for each model call into a middleware.
 

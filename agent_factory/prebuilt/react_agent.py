@@ -128,14 +128,14 @@ def react_spec(
 
 def create_react_agent(
     model: str | Model | ModelChoice,
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | ToolNode,
+    tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] | ToolNode,
     *,
     prompt: SystemPrompt | None = None,
-    response_format: Any = None,
+    response_format: object = None,
     pre_model_hook: HookFunction | None = None,
     post_model_hook: HookFunction | None = None,
-    state_schema: type[Any] | None = None,
-    context_schema: type[Any] | None = None,
+    state_schema: type[object] | None = None,
+    context_schema: type[object] | None = None,
     checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     interrupt_before: Sequence[str] | Literal["*"] | None = None,

@@ -40,7 +40,7 @@ class StateFunction:
         "synchronous function or invoke via the async API (ainvoke, astream, etc.)"
     )
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[..., object], name: str) -> None:
         self._function = function
         self._name = name
         call = getattr(function, "__call__", None)  # noqa: B004  # its kind matters, not whether it has one
@@ -52,13 +52,13 @@ class StateFunction:
         variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         self._wants = [p.name for p in others if p.name in _INJECTED and p.kind not in variable]
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
         """Call the function in a sync run."""
         if self._asynchronous:
             raise ReactPathNotSupported(self._name, self.async_only.format(name=self._name))
         return self._call(input)()
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         """Call the function in an async run; a sync one runs in a thread."""
         call = self._call(input)
         return await (call() if self._asynchronous else run_in_executor(None, call))

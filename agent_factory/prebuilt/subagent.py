@@ -20,7 +20,7 @@ class SubagentRequest(BaseModel):
     request: str = Field(description="What to do, with everything that is needed to do it.")
 
 
-def agent_tool(agent: Any, *, name: str | None = None, description: str) -> BaseTool:
+def agent_tool(agent: object, *, name: str | None = None, description: str) -> BaseTool:
     """Make a subagent a tool: it gets the request as a message, and its final answer is the result.
 
     An interrupt inside of the subagent, such as a review, pauses the thread of the outer agent. It

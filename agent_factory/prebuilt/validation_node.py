@@ -65,7 +65,7 @@ class ValidationNode(Runnable[Any, Any]):
 
     def __init__(
         self,
-        schemas: Sequence[BaseTool | Schema | Callable[..., Any]],
+        schemas: Sequence[BaseTool | Schema | Callable[..., object]],
         *,
         format_error: FormatError | None = None,
         name: str = "validation",
@@ -88,7 +88,7 @@ class ValidationNode(Runnable[Any, Any]):
             elif isroutine(entry):
                 key = entry.__name__
                 try:
-                    args_schema: Any = create_schema_from_function("Validation", entry)
+                    args_schema = create_schema_from_function("Validation", entry)
                 except (TypeError, ValueError, NameError) as error:
                     reason = f"No schema can be made of {describe(entry)}: {error}"
                     raise _unusable(reason) from error
@@ -117,7 +117,7 @@ class ValidationNode(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Check the calls of the last message in a thread, since validators are sync."""
 
-        async def answer(input: Any, config: RunnableConfig) -> Any:
+        async def answer(input: object, config: RunnableConfig) -> object:
             return await run_in_executor(config, self._answer, input, config)
 
         return await self._acall_with_config(answer, input, self._tagged(config))  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ class ValidationNode(Runnable[Any, Any]):
             names = ", ".join(self.schemas_by_name)
             text = f"Error: {call['name']} is not a valid tool, try one of [{names}].\n\n{_FIX}"
             return _refused(call, text)
-        model: Any = schema
+        model = schema
         try:
             if is_pydantic_v1_subclass(schema):
                 content = model.validate(call["args"]).json()

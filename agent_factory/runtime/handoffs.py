@@ -52,7 +52,7 @@ def targets_of(command: Command[Any]) -> list[Any]:
 
 
 def _with_results(
-    commands: Sequence[Command[Any]], ids: Sequence[str], results: Mapping[str, Any]
+    commands: Sequence[Command[Any]], ids: Sequence[str], results: Mapping[str, object]
 ) -> list[Command[Any]]:
     """Return handoffs in which each call that they pass on has its result.
 
@@ -80,7 +80,7 @@ def _with_results(
     return new_commands
 
 
-def _completed(payload: Any, results: Mapping[str, Any]) -> Any:
+def _completed(payload: Any, results: Mapping[str, object]) -> Any:
     """Return an update or a target of a command, whose messages get the results that they lack."""
     if isinstance(payload, Send):
         target = copy(payload)

@@ -33,7 +33,7 @@ _ALIKE = 0.85
 which front ends for AG-UI send to any agent, is less like "todos"."""
 
 
-def unknown_mode(modes: Collection[Any]) -> ArgumentError:
+def unknown_mode(modes: Collection[object]) -> ArgumentError:
     """Return the error for stream modes of which one does not exist."""
     mode = next(mode for mode in modes if mode not in STREAM_MODES)
     names = sorted(STREAM_MODES)
@@ -44,7 +44,10 @@ def unknown_mode(modes: Collection[Any]) -> ArgumentError:
 
 
 def check_keys(
-    input: Any, keys: Collection[str], expected: Collection[str], checkpoint: CheckpointTuple | None
+    input: object,
+    keys: Collection[str],
+    expected: Collection[str],
+    checkpoint: CheckpointTuple | None,
 ) -> None:
     """Look for keys of an input that no schema of the agent has.
 
@@ -86,7 +89,9 @@ def check_keys(
     warnings.warn(AgentFactoryWarning([error]), stacklevel=2)
 
 
-def check_answer(input: Any, checkpoint: CheckpointTuple | None, place: Mapping[str, Any]) -> None:
+def check_answer(
+    input: object, checkpoint: CheckpointTuple | None, place: Mapping[str, object]
+) -> None:
     """Check that a thread waits for the answer that a run is started with.
 
     Args:
@@ -130,7 +135,7 @@ def nothing_pending() -> NothingPending:
     return NothingPending("the thread", reason, "Use invoke() for the next turn.")
 
 
-def missing_thread(place: Mapping[str, Any]) -> NoThread:
+def missing_thread(place: Mapping[str, object]) -> NoThread:
     """Return the error for an answer to a thread that does not exist."""
     where = f" {place['checkpoint_id']!r}" if place.get("checkpoint_id") else ""
     return NoThread(

@@ -41,7 +41,7 @@ REFUSAL_KWARGS = {"lc_source": "not_offered"}
 class _FailedTurn(NamedTuple):
     """A turn whose calls all have an error as their result."""
 
-    calls: list[tuple[str, Any, str]]  # the name, arguments and error of each
+    calls: list[tuple[str, object, str]]  # the name, arguments and error of each
     unreadable: bool  # no call had valid JSON arguments
     ran: bool  # a tool of the agent may have run
 
@@ -109,11 +109,11 @@ class JumpLimit:
         self._hook = hook
         self._jumps = lru_cache(2 * self.RUNS)(lambda run, key: count(1))
 
-    def around(self, hook: Callable[[Any, Any], Any], state: Any, runtime: Runtime[Any]) -> Any:
+    def around(self, hook: Callable[[Any, Any], object], state: Any, runtime: Runtime[Any]) -> Any:
         """Call a hook, sync or async, and count its jumps."""
         return then(hook(state, runtime), partial(self.check, state, runtime))
 
-    def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: Any) -> Any:
+    def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: object) -> object:
         """Return what the hook returned; raise EndlessLoop if that is one jump too many."""
         update = result.update if isinstance(result, Command) else result
         if not isinstance(update, Mapping) or update.get("jump_to") != "model":

@@ -271,8 +271,10 @@ class Path(Runnable[Any, Any]):
     choose: Choice
     name: str
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
+    def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> Target:
         return self.choose(input, config)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
+    async def ainvoke(
+        self, input: object, config: RunnableConfig | None = None, **_: object
+    ) -> Target:
         return self.choose(input, config)

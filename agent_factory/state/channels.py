@@ -104,13 +104,13 @@ class IndexedReducer:
         new = _as_messages(right, self._make_id, previous, positions)
         return self._merge(history, positions, new)
 
-    def merge(self, left: Any, new: list[AnyMessage]) -> Any:
+    def merge(self, left: object, new: list[AnyMessage]) -> object:
         """Return what `add_messages` returns for a history, and messages that have ids."""
         return self._merge(*self._index_of(left), new)
 
     def _merge(
         self, history: list[AnyMessage], positions: dict[str | None, int], new: list[AnyMessage]
-    ) -> Any:
+    ) -> object:
         for at in range(len(new) - 1, -1, -1):
             if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
                 # `add_messages` takes what follows as it is: ids twice, and removals among it.
@@ -142,7 +142,7 @@ class IndexedReducer:
         positions.update(changed)
         return merged
 
-    def _index_of(self, left: Any) -> _Index:
+    def _index_of(self, left: object) -> _Index:
         """Return the index of a history, made again if that is another one."""
         if self._index is None or self._index[0] != left:
             messages = list(_as_messages(left, self._make_id))
@@ -156,7 +156,7 @@ _PLAIN = frozenset((AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolM
 
 
 def _as_messages(
-    value: Any,
+    value: object,
     make_id: _MakeId,
     previous: str | None = None,
     taken_ids: Container[str | None] = (),
@@ -188,7 +188,7 @@ def _as_messages(
 def _update(
     channel: BinaryOperatorAggregate[Any] | DeltaChannel[Any],
     reducer: IndexedReducer,
-    steps: Iterable[Sequence[Any]],
+    steps: Iterable[Sequence[object]],
 ) -> bool:
     """Apply the writes of some steps to a channel; return whether there were any.
 
@@ -229,7 +229,7 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
         return _update(self, self._reducer, [values])
 
 
-def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
+def fold_messages(state: Any, writes: Sequence[object]) -> list[AnyMessage]:
     """Reducer for LangGraph's DeltaChannel that does what `add_messages` does.
 
     The same writes get the same ids.
@@ -308,7 +308,7 @@ class DeltaMessages(DeltaChannel[Any]):
         _update(self, self._reducer, ([value] for value in values))
 
 
-def _joined(writes: Iterable[Any]) -> Iterator[Any]:
+def _joined(writes: Iterable[object]) -> Iterator[object]:
     """Yield writes with the same result, in which lists that only add or replace are one.
 
     Each write copies the history, so thousands of them take the time of its square.
@@ -359,7 +359,7 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
         """Apply the writes of a step; those of a step that was cut short may have former names."""
         return super().update([self._renamed(value) for value in values])
 
-    def _renamed(self, value: Any) -> Any:
+    def _renamed(self, value: object) -> object:
         if not isinstance(value, dict) or self._new_names.keys().isdisjoint(value):
             return value
         new_values = {
@@ -371,12 +371,12 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
         }
 
 
-def with_ids(value: Any) -> Any:
+def with_ids(value: object) -> object:
     """Return what is to be written as messages with ids; None stays None and fails later."""
     return None if value is None else _as_messages(value, _random_id)
 
 
-def is_messages(channel: Any) -> bool:
+def is_messages(channel: object) -> bool:
     """Return True if a channel merges writes as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
@@ -431,7 +431,7 @@ class ViewedChannel:
         return cls(channel, *(is_so(channel) for is_so in about))
 
 
-def supports_delta_channel(checkpointer: Any) -> bool:
+def supports_delta_channel(checkpointer: object) -> bool:
     """Return True if the class of a saver declares that it can rebuild the value of a DeltaChannel.
 
     langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently

@@ -66,7 +66,7 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
     used_ids = set(original_ids)
     ids: dict[str, list[str]] = {}  # by the id that calls share, their new ids
 
-    def renamed(call: Any) -> Any:
+    def renamed(call: Any) -> object:
         id_ = call["id"]
         if not id_:
             return {**call, "id": f"call_{uuid4().hex}"}
@@ -131,14 +131,14 @@ def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
 
 def messages_in(update: Any) -> list[Any]:
     """Return the messages in an update, a mapping or pairs. They may be dicts."""
-    pairs: Any = update.items() if isinstance(update, Mapping) else update
+    pairs = update.items() if isinstance(update, Mapping) else update
     if not isinstance(update, Mapping | list | tuple):
         return []
     values = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[:1] == ("messages",)]
     return [m for value in values for m in (value if isinstance(value, list) else [value])]
 
 
-def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[str]:
+def new_results(messages: Sequence[object], history: Sequence[AnyMessage]) -> list[str]:
     """Return the ids of the calls that new messages answer in a history.
 
     Two kinds of results do not count: those that repeat a message of the history, as in a handoff
@@ -161,7 +161,7 @@ def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[
     return results
 
 
-def results_of(ids: Collection[str], messages: Sequence[Any]) -> dict[str, Any]:
+def results_of(ids: Collection[str], messages: Sequence[object]) -> dict[str, Any]:
     """Return the results of the calls of one turn among messages, by the ids of the calls.
 
     Ids may recur in a thread: if the messages hold the turn, only those after it count.
@@ -174,7 +174,7 @@ def results_of(ids: Collection[str], messages: Sequence[Any]) -> dict[str, Any]:
     return {id: m for m in tail if (id := _field(m, "tool_call_id")) in ids}
 
 
-def with_results(messages: list[Any], results: Mapping[str, Any]) -> list[Any]:
+def with_results(messages: list[Any], results: Mapping[str, object]) -> list[Any]:
     """Return messages with the results that the last turn of these calls lacks, in its order.
 
     Args:
@@ -196,11 +196,11 @@ def with_results(messages: list[Any], results: Mapping[str, Any]) -> list[Any]:
     return messages
 
 
-def _field(message: Any, name: str) -> Any:
+def _field(message: object, name: str) -> Any:
     return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
-def _ids_of_calls(message: Any) -> list[str]:
+def _ids_of_calls(message: object) -> list[str]:
     if isinstance(message, AIMessage):
         return call_ids(message)
     return [call["id"] for call in _field(message, "tool_calls") or ()]

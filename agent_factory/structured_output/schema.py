@@ -133,7 +133,7 @@ def specs_of(schema: object) -> tuple[SchemaSpec, ...]:
     return specs
 
 
-def _members(schema: object) -> Iterator[Any]:
+def _members(schema: object) -> Iterator[object]:
     if get_origin(schema) in (Union, UnionType):
         for member in get_args(schema):
             yield from _members(member)

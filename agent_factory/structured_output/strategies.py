@@ -239,7 +239,7 @@ Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
 """Strategy that was chosen for a model."""
 
 
-def strategy_for(response_format: ResponseFormat[Any] | None, model: Any) -> Strategy:
+def strategy_for(response_format: ResponseFormat | None, model: object) -> Strategy:
     """Return the strategy for a model; layers may put a plain schema into a request."""
     strategy = as_response_format(response_format)
     return strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
@@ -251,7 +251,7 @@ _PROVIDER_MODELS = re.compile(
 """Names of models with structured output, from the docs of OpenAI, xAI and Anthropic."""
 
 
-def supports_provider_strategy(model: Any) -> bool:
+def supports_provider_strategy(model: object) -> bool:
     """Return True if a model has structured output, by its profile or else by its name."""
     profile = getattr(model, "profile", None)
     if isinstance(profile, Mapping) and "structured_output" in profile:
@@ -260,7 +260,7 @@ def supports_provider_strategy(model: Any) -> bool:
     return isinstance(name, str) and bool(_PROVIDER_MODELS.search(name.lower()))
 
 
-def as_response_format(value: Any) -> ResponseFormat[Any] | None:
+def as_response_format(value: Any) -> ResponseFormat | None:
     """Return a strategy or None unchanged, and a plain schema as AutoStrategy."""
     if value is None or isinstance(value, ToolStrategy | ProviderStrategy | AutoStrategy):
         return value
@@ -328,7 +328,7 @@ class ProviderStrategyBinding(Generic[SchemaT]):
 
 
 def _report(
-    strategy: ToolStrategy[Any] | ProviderStrategy[Any], failures: int, error: StructuredOutputError
+    strategy: ToolStrategy | ProviderStrategy, failures: int, error: StructuredOutputError
 ) -> str:
     """Return what is reported to the model about an invalid answer, or raise if nothing is."""
     handle_errors = strategy.handle_errors

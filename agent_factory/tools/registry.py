@@ -139,7 +139,7 @@ def sort_tools(
     return Toolbox(client, tuple(provider), owners), mistakes
 
 
-def as_tool(entry: Any, origin: str) -> BaseTool:
+def as_tool(entry: object, origin: str) -> BaseTool:
     """Return a tool unchanged, and a function as a tool; a function is converted only once."""
     if isinstance(entry, BaseTool):
         return entry

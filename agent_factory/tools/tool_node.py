@@ -113,20 +113,22 @@ _recorder: ContextVar[ToolCallRecorder | None] = ContextVar("tool_call_recorder"
 class CallsWithState(list[Any]):
     """Tool calls, and the state that their tools see; any ToolNode takes it as a list of calls."""
 
-    def __init__(self, calls: Iterable[Mapping[str, Any]], state: Mapping[str, Any]) -> None:
+    def __init__(self, calls: Iterable[Mapping[str, object]], state: Mapping[str, object]) -> None:
         super().__init__(calls)
         self.state = state
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return list, (list(self),)  # a checkpoint holds the calls alone
 
 
-def with_state(calls: list[Any], state: Mapping[str, Any], keys: Collection[str]) -> CallsWithState:
+def with_state(
+    calls: list[Any], state: Mapping[str, object], keys: Collection[str]
+) -> CallsWithState:
     """Return calls with what their tools see of the state, which they would read again."""
     return CallsWithState(calls, {key: state[key] for key in keys if key in state})
 
 
-def with_context(call: Mapping[str, Any], state: Any) -> dict[str, Any]:
+def with_context(call: Mapping[str, object], state: object) -> dict[str, Any]:
     """Return one call and the state that its tool sees, in the form that any ToolNode takes."""
     return {"__type": WITH_CONTEXT, "tool_call": call, "state": state}
 
@@ -192,7 +194,8 @@ class ToolNode(LangGraphToolNode):
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
         self._innermost = ""  # the layer next to the execution
-        self._scope: Callable[[], AbstractContextManager[Any]] = nullcontext  # around the execution
+        # Around the execution. In an agent it lets models stream again that the tool calls.
+        self._scope: Callable[[], AbstractContextManager[object]] = nullcontext
         self._is_in_agent = False  # LangGraph's ToolNode passes on results of other calls
         self._errors = handler_for(handle_tool_errors)
         self._call: Execute = self._execute
@@ -204,7 +207,7 @@ class ToolNode(LangGraphToolNode):
             self._acall = lambda request: awrap_tool_call(request, self._aexecute)
             if wrap_tool_call is None:
 
-                def refuse_sync(_: Any) -> Any:
+                def refuse_sync(_: object) -> object:
                     raise PathNotSupported(
                         f"ToolNode {name}",
                         "has awrap_tool_call alone, which a sync run would skip.",
@@ -215,7 +218,7 @@ class ToolNode(LangGraphToolNode):
 
     # One input
 
-    def _run(self, input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+    def _run(self, input: object, config: RunnableConfig, runtime: Runtime[Any]) -> object:
         requests, as_list = self._requests(input, config, runtime)
         if len(requests) == 1 and can_run_inline():
             # In a copy of the context, as in a thread: what a tool sets there ends with it.
@@ -229,12 +232,12 @@ class ToolNode(LangGraphToolNode):
         with get_executor_for_config(config) as executor:
             return self._output(list(executor.map(self._run_call, requests)), as_list)
 
-    async def _arun(self, input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+    async def _arun(self, input: object, config: RunnableConfig, runtime: Runtime[Any]) -> object:
         requests, as_list = self._requests(input, config, runtime)
         return self._output(await asyncio.gather(*map(self._arun_call, requests)), as_list)
 
     def _requests(
-        self, input: Any, config: RunnableConfig, runtime: Runtime[Any]
+        self, input: object, config: RunnableConfig, runtime: Runtime[Any]
     ) -> tuple[list[ToolCallRequest], bool]:
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
@@ -284,7 +287,7 @@ class ToolNode(LangGraphToolNode):
                 return list(message.tool_calls), input, as_list
         raise ValueError("No AIMessage found in input")
 
-    def _output(self, results: Sequence[Any], as_list: bool) -> Any:
+    def _output(self, results: Sequence[object], as_list: bool) -> object:
         """Return results in the form of the input.
 
         Commands to nodes of the parent graph become one, at the end: LangGraph lets only the first
@@ -327,7 +330,7 @@ class ToolNode(LangGraphToolNode):
 
     # One call, with its wrapper
 
-    def _run_call(self, request: ToolCallRequest) -> Any:
+    def _run_call(self, request: ToolCallRequest) -> object:
         try:
             return self._call(request)
         except Exception as error:
@@ -335,7 +338,7 @@ class ToolNode(LangGraphToolNode):
                 raise
             return message
 
-    async def _arun_call(self, request: ToolCallRequest) -> Any:
+    async def _arun_call(self, request: ToolCallRequest) -> object:
         try:
             result = self._acall(request)
             return await result if is_awaitable(result) else result
@@ -364,7 +367,7 @@ class ToolNode(LangGraphToolNode):
 
     # The tool itself
 
-    def _execute(self, request: ToolCallRequest) -> Any:
+    def _execute(self, request: ToolCallRequest) -> object:
         with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
                 if isinstance(tool, StructuredTool | Tool) and tool.func is None:
@@ -377,7 +380,7 @@ class ToolNode(LangGraphToolNode):
                 execution.result = execution.checked(response)
         return execution.result
 
-    async def _aexecute(self, request: ToolCallRequest) -> Any:
+    async def _aexecute(self, request: ToolCallRequest) -> object:
         with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
                 response = await tool.ainvoke(execution.call, request.runtime.config)
@@ -404,7 +407,7 @@ def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
     """
     copies: dict[int, BaseMessage] = {}
 
-    def copied(value: Any) -> Any:
+    def copied(value: object) -> object:
         if isinstance(value, BaseMessage):
             return copies.setdefault(id(value), value.model_copy())
         if isinstance(value, list):
@@ -415,14 +418,14 @@ def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
             else value
         )
 
-    def sent(target: Any) -> Any:
+    def sent(target: object) -> object:
         if not isinstance(target, Send):
             return target
         target_copy = copy(target)
         target_copy.arg = copied(target.arg)
         return target_copy
 
-    goto: Any = command.goto
+    goto = command.goto
     targets = type(goto)(map(sent, goto)) if isinstance(goto, list | tuple) else sent(goto)
     return replace(command, update=copied(command.update), goto=targets)
 
@@ -431,7 +434,7 @@ def _error_message(call: ToolCall, text: str) -> ToolMessage:
     return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
 
 
-def _answers(message: Any, call: ToolCall) -> bool:
+def _answers(message: object, call: ToolCall) -> bool:
     return isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
 
 
@@ -454,7 +457,7 @@ class _Execution:
             raise bad_request(self._node._innermost, self._request, ToolCallRequest)
         return self
 
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if not isinstance(error, Exception):
             return False
         call, node, failure = self._request.tool_call, self._node, error
@@ -499,7 +502,7 @@ class _Execution:
         self.call = {**call, "type": "tool_call"}
         return tool
 
-    def checked(self, response: Any, *, is_answered: bool = False) -> Any:
+    def checked(self, response: Any, *, is_answered: bool = False) -> object:
         """Return what the tool returned, normalized; a command is copied."""
         call, key = self._request.tool_call, self._node._key
         checks = self._node._is_in_agent and not is_answered
@@ -576,7 +579,7 @@ def layered_tool_node(
     compose: Compose | None,
     acompose: Compose | None,
     innermost: str,
-    scope: Callable[[], AbstractContextManager[Any]],
+    scope: Callable[[], AbstractContextManager[object]],
 ) -> ToolNode:
     """Return a node with layers that are composed once, around its own execution of a tool.
 

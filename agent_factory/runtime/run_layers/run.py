@@ -73,7 +73,7 @@ class LayeredRun:
         agent: Any,
         input: Any,
         config: RunnableConfig | None,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         *,
         asynchronous: bool,
     ) -> None:
@@ -153,7 +153,7 @@ class LayeredRun:
                     state["messages"] = convert_to_messages(messages)
         return True
 
-    def layer(self, at: int, state: Mapping[str, Any]) -> Steps:
+    def layer(self, at: int, state: Mapping[str, object]) -> Steps:
         """Drive the flow of a layer; where it runs the agent, that is the next layer."""
         if at == len(self._spec.run_layers):
             return (yield from self.run_agent(state))
@@ -214,7 +214,7 @@ class LayeredRun:
         store, resumed = runtime.store, self._is_resumed
         return {"runtime": runtime, "config": around, "store": store, "resumed": resumed}
 
-    def effect(self, at: int, flow: LayerFlow, request: Any) -> Steps:
+    def effect(self, at: int, flow: LayerFlow, request: object) -> Steps:
         """Do what a flow has yielded, and return what it is resumed with."""
         if isinstance(request, Task):
             return (
@@ -241,7 +241,7 @@ class LayeredRun:
             raise
         return dict(flow.result)  # the flow may change it, and return that
 
-    def run_agent(self, state: Mapping[str, Any]) -> Steps:
+    def run_agent(self, state: Mapping[str, object]) -> Steps:
         """Run the agent, and return its final state."""
         self.input = self.input_for(state)
         try:
@@ -270,7 +270,7 @@ class LayeredRun:
             return waits if snapshot.tasks else None
         return waits
 
-    def input_for(self, state: Mapping[str, Any]) -> Any:
+    def input_for(self, state: Mapping[str, object]) -> object:
         """Return the input of the run, with what the layers have changed of the state."""
         changes = _changes(self._first_state, state)
         if not changes:
@@ -311,7 +311,7 @@ class LayeredRun:
                 update[key] = with_ids(value)
         return update
 
-    def write(self, flow: LayerFlow, update: Mapping[str, Any] | None) -> Steps:
+    def write(self, flow: LayerFlow, update: Mapping[str, object] | None) -> Steps:
         """Write the update of a layer as the end of the run, and show it."""
         update, writes = update or {}, [update or {}]
         starts = isinstance(self.input, Mapping) and not self._is_resumed
@@ -334,6 +334,6 @@ class LayeredRun:
         self.view.show_write(flow.name, update, values)
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, Any]:
     """Return the keys of a state that have another value than before."""
     return {k: v for k, v in after.items() if k not in before or v is not before[k]}

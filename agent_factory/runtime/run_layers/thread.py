@@ -55,11 +55,11 @@ class RunThread:
             values = (config or {}).get("configurable", {})
             self.config = {**(config or {}), "configurable": {**values, **again}}
 
-    def call(self, owner: Any, method: str, *args: Any) -> Calls:
+    def call(self, owner: object, method: str, *args: Any) -> Calls:
         """Call a method of the agent or the saver, in its variant for the kind of the run."""
         return (yield partial(getattr(owner, f"{self._prefix}{method}"), *args))
 
-    def read(self, input: Any) -> Calls:
+    def read(self, input: object) -> Calls:
         """Return the StateSnapshot that a run with this input goes on from; None for a new one."""
         goes_on = input is None or isinstance(input, Command) or is_resumed(self.configurable)
         has_unknown_keys = self._agent.has_unknown_keys(input) and not self.is_nested
@@ -76,7 +76,7 @@ class RunThread:
         snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)
         return snapshot
 
-    def write(self, updates: Sequence[Mapping[str, Any]], *, ends: bool) -> Calls:
+    def write(self, updates: Sequence[Mapping[str, object]], *, ends: bool) -> Calls:
         """Write updates one after the other, and return the state.
 
         With `ends`, the tasks of the last step do not run any more. What others of that step have
