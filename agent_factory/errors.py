@@ -37,6 +37,7 @@ class AgentFactoryError(Exception):
     def __init__(
         self, subject: str, reason: str, hint: str = "", *, code: str | None = None
     ) -> None:
+        # On the instance: one class serves several codes, each of which can be ignored alone.
         if code is not None:
             self.code = code
         self.subject = subject
@@ -94,6 +95,7 @@ class ArgumentError(SpecError, TypeError):
     code = "AF101"
 
 
+# LangChain's create_agent raises an AssertionError with the same text.
 class DuplicateMiddleware(SpecError, AssertionError):
     """Two middleware have the same name, so their nodes would be the same."""
 
@@ -224,6 +226,7 @@ class PathNotSupported(TurnError, NotImplementedError):
     code = "AF301"
 
 
+# A TypeError, because LangGraph raises one for an async node in a sync run.
 class HookPathNotSupported(PathNotSupported, TypeError):
     """A synchronous run met a node hook that is defined only as a coroutine function."""
 

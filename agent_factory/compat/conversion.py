@@ -107,6 +107,7 @@ def from_langchain_response(value: object) -> Any:
 
 def from_langchain_format(value: Any) -> ResponseFormat | None:
     """Return our strategy for one of LangChain's, or for anything `as_response_format` accepts."""
+    # The last one: a class of the user may derive from LangChain's.
     names = [cls.__name__ for cls in type(value).__mro__ if cls.__module__ == OUTPUT]
     match names[-1] if names else None:
         case "ToolStrategy":

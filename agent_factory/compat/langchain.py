@@ -76,6 +76,7 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
     """Base class of adapters. Each LangChain middleware class gets a subclass of the same name."""
 
     def __init__(self, inner: Any) -> None:
+        # LangChain's `name` is a property, which a class may compute: it is read once.
         super().__init__(name=inner.name)
         self.inner = inner
         # Hooks are read from the adapter's class, misspelt ones from the class of the author.

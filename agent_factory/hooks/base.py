@@ -101,6 +101,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         if type(self).tools == ():  # a list may be added to, so no two instances share one
             self.tools = []
 
+    # Not set by __init__, which a subclass need not call. Its instances can set it.
     @cached_property
     def name(self) -> str:
         """Name of the nodes and spans of this middleware, unique within an agent."""
@@ -252,6 +253,7 @@ def hook_config(
     ...         return {"jump_to": "end"} if len(state["messages"]) > 100 else None
     """
 
+    # `@hook_config(["end"])` would be a TypeError of Python, which does not say what to write.
     if misplaced:
         argument: object = misplaced[0]
         reason = f"must be given by name, got {describe(argument)}."
@@ -259,6 +261,7 @@ def hook_config(
         raise ArgumentError("can_jump_to", reason, hint)
 
     def declare(function: FunctionT) -> FunctionT:
+        # LangChain's hook_config sets the same attribute, so that its hooks are read alike.
         function.__can_jump_to__ = can_jump_to or ()  # type: ignore[attr-defined]
         return function
 

@@ -118,6 +118,7 @@ def _make(
         slot, body = _FLOW_OF.get(slot, slot), flow
     elif inspect.iscoroutinefunction(func):
         slot, body = f"a{slot}", amethod
+    # `@hook_config` may stand between the decorator and the function.
     if can_jump_to is None:
         can_jump_to = getattr(func, "__can_jump_to__", None)
     if can_jump_to is not None:
@@ -133,8 +134,10 @@ def _make(
         "state_schema": state_schema or AgentState,
         "tools": tuple(tools or ()),
         "__doc__": func.__doc__,
+        # Otherwise the class would be one of this module, in errors and in docs.
         "__module__": getattr(func, "__module__", __name__),
     }
+    # A class for each function, because a build reads hooks from classes.
     middleware: Middleware = type(str(name or _name_of(func)), (AgentMiddleware,), attributes)()
     return middleware
 
@@ -322,6 +325,7 @@ def dynamic_prompt(func: Any = None) -> Any:
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
     if func is None:
+        # As `@dynamic_prompt()`: there are no options to keep.
         return dynamic_prompt
     _check_function("dynamic_prompt", func)
     name = _name_of(func)

@@ -142,6 +142,7 @@ def then(
         return finish(value)
 
     async def later() -> R:
+        # Without `finish` in it: an error of `finish` is not one of the value.
         try:
             result = await value
         except BaseException as error:
@@ -174,6 +175,7 @@ MAX_REFUSALS = 100
 
 def is_signal(error: BaseException) -> bool:
     """Return True for control flow: an interrupt, an invalid resume, a cancellation."""
+    # An invalid resume is a pydantic.ValidationError in langgraph 1.2, as invalid arguments are.
     from_langgraph = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
     return from_langgraph or not isinstance(error, Exception)
 

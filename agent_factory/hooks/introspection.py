@@ -143,12 +143,14 @@ def methods_of(middleware: Middleware) -> Methods:
 
 
 def _read_methods(cls: Any, functions: tuple[object, ...], bind: Callable[[str], Any]) -> Methods:
+    # The function of the base class is compared and not the method: each access binds a new one.
     pairs = zip(_SLOTS, functions, strict=True)
     bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
     # A class or a property may set a method to None. Then it is not defined.
     bound = {name: method for name, method in bound.items() if method}
     jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
     hooks = []
+    # Both forms are one hook, and a run of either kind may follow the jumps of both.
     for phase in Phase:
         names = (phase.value, f"a{phase.value}")
         func, afunc = (name if name in bound else None for name in names)
@@ -268,6 +270,7 @@ def inject_run(method: Callable[..., object]) -> Callable[..., object]:
     """
     try:
         signature = inspect.signature(method)
+        # Parameters of other names stay out, so that `bind` fails for one that has no default.
         names = [name for name in [*signature.parameters][1:] if name in RUN_INJECTED]
         signature.bind("state", **dict.fromkeys(names))
     except (TypeError, ValueError):
@@ -354,6 +357,7 @@ def _attribute_errors(middleware: Middleware) -> Iterator[SpecError]:
         if not isinstance(value, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
             reason = f"must be {expected}, got {describe(value)}."
+            # A method would be true wherever the flag is read, whatever it returns.
             hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
             yield ArgumentError(f"{owner}.{name}", reason, hint)
     for name in _NAMES:
@@ -402,8 +406,10 @@ def _misspelt(middleware: Middleware) -> list[tuple[str, str]]:
     for name in sorted(set(dir(cls)) - {*dir(AgentMiddleware), *dir(base)}):
         if name.startswith("_"):
             continue
+        # `beforeModel` is the name in LangChain.js, and `async_...` a usual prefix.
         spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
         spelling = _OTHER_NAMES.get(spelling, re.sub("^(async|a)_", "a", spelling))
+        # `tool` is a common attribute, and 0.89 like `tools`.
         candidates, cutoff = list(_ATTRIBUTE_NAMES), 0.9
         if callable(getattr(cls, name)) and spelling.startswith(_LOOKS_LIKE_A_HOOK):
             candidates, cutoff = list(_SLOTS), 0.75

@@ -66,6 +66,7 @@ def react_spec(
     """Decide how an agent of these arguments works."""
     structured, has_hook = response_format is not None, hooks["pre_model_hook"] is not None
     schema = chosen_schema(state_schema, structured=structured)
+    # The node runs the calls itself, with its own wrappers and error handling.
     if isinstance(tools, ToolNode):
         toolbox = Toolbox(dict(tools.tools_by_name), (), {}, node=tools)
     else:
@@ -232,6 +233,7 @@ def create_react_agent(
         "interrupt_after": interrupt_after,
         "node_policies": node_policies,
     }
+    # A ToolNode is not a list, and has checked its tools.
     tool_list = [] if isinstance(tools, ToolNode) else tools
     raise_all([*wrong_types(tool_list, None, nodes, name)])
     spec = react_spec(

@@ -53,6 +53,7 @@ class UserHook:
             # Only the fields that were set: the defaults of the others would overwrite the state.
             result = {key: getattr(result, key) for key in result.model_fields_set}
         if isinstance(result, Mapping):
+            # A hook may return its whole state. LangGraph counts the steps itself.
             return {key: value for key, value in result.items() if key != STEPS}
         return result
 
@@ -183,6 +184,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         request = request.override(messages=messages, state={**request.state, "messages": messages})
         if self._prompt is not None:
             prompt = yield Invoke(self._prompt, self._view(request.state))
+            # A prompt may be one message or one text.
             several = isinstance(prompt, PromptValue | Sequence) and not isinstance(prompt, str)
             try:
                 messages = convert_to_messages(prompt if several else [prompt])

@@ -131,6 +131,7 @@ def takes_tools(
     if not isinstance(step, RunnableBinding) or "tools" not in step.kwargs:
         # A binding, or a configurable model, delegates to the model inside.
         method = getattr(type(model), "bind_tools", None) or getattr(model, "bind_tools", None)
+        # BaseChatModel has the method, which raises NotImplementedError.
         binds = callable(method) and method is not BaseChatModel.bind_tools
         if (tools or provider_tool_count) and not binds:
             raise ModelTakesNoTools(
@@ -164,6 +165,7 @@ def _model_step(model: object) -> object:
     """The step of a chain that holds the model."""
     if not isinstance(model, RunnableSequence):
         return model
+    # For example prompt | model.bind_tools(tools).
     models = (step for step in model.steps if isinstance(step, RunnableBinding | BaseChatModel))
     return next(models, model)
 

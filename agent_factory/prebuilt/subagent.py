@@ -73,6 +73,7 @@ def agent_tool(agent: object, *, name: str | None = None, description: str) -> B
         answer = result.get("structured_response")
         if answer is None:
             return str(result["messages"][-1].text)
+        # An answer may be a pydantic model, a dataclass or a dict: this writes all of them.
         return TypeAdapter(Any).dump_json(answer).decode()
 
     def run(invoke: Any, request: str, config: RunnableConfig) -> Any:

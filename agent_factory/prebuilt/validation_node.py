@@ -159,6 +159,7 @@ class ValidationNode(Runnable[Any, Any]):
             names = ", ".join(self.schemas_by_name)
             text = f"Error: {call['name']} is not a valid tool, try one of [{names}].\n\n{_FIX}"
             return _refused(call, text)
+        # The classes of pydantic 1 have other methods, and no common base with those of pydantic 2.
         model = schema
         try:
             if is_pydantic_v1_subclass(schema):

@@ -71,6 +71,7 @@ def disable_streaming(config: RunnableConfig | None) -> None:
     current_config.set(without_streaming(config))
 
 
+# Not with @contextmanager, which takes three times as long, and this runs for each call.
 class streaming_enabled:
     """Context manager that enables token streaming again, for the agent's own model and tools."""
 
@@ -206,6 +207,7 @@ class _Flows(ABC):
             except StopIteration as stop:
                 output, is_done = stop.value, True
             except BaseException as error:
+                # A generator that raised is finished: the error goes to the flow around it.
                 del running[at]
                 at -= 1
                 advance, value = _throw_into(running, error), error
@@ -225,6 +227,7 @@ class _Flows(ABC):
                     with setting(calling_layer, self._names[at]):
                         value = yield output
                 elif at < innermost:
+                    # A new generator for each call inward: a flow may call several times.
                     running.append(flows[at + 1](output))
                     at += 1
                     requests[at] = output
@@ -252,6 +255,7 @@ def _throw_into(
     if not running:
         raise error
     if is_last or is_signal(error):
+        # The innermost first, as `finally` clauses run when a call stack unwinds.
         for flow in reversed(running):
             close(flow, error)
         raise error
@@ -356,6 +360,7 @@ def _outcome_of(name: str, result: object, last: ModelOutcome | None) -> ModelOu
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
         response, command = result.model_response, result.command
+    # The type is compared first, because the response is nearly always one.
     if type(response) is not ModelResponse and isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     if not (isinstance(response, ModelResponse) and isinstance(response.result, list)):
@@ -502,4 +507,5 @@ def compose_layers(
         name = f"{bound.definition.owner}.{bound.definition.method}"
         plain.append((name, method))
         traced_layers.append((name, LayerSpan(name, policy_of(bound.owner), method)))
+    # Without layers there are no spans, and nothing to choose between.
     return ComposedCall(compose(plain), compose(traced_layers)) if layers else compose([])

@@ -66,6 +66,7 @@ class StateCopies:
 class HookNode(Runnable[State, object]):
     """Node that runs a hook of a middleware."""
 
+    # Read by a step of several nodes: this one sends no tokens.
     streams = False
 
     def __init__(

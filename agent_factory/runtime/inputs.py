@@ -64,6 +64,7 @@ def check_keys(
     Warns:
         AgentFactoryWarning: There is such a key.
     """
+    # A Command may have pairs, where a key occurs twice: only its name counts here.
     update = input.update if isinstance(input, Command) else input
     pairs = dict(update) if isinstance(update, Mapping | list | tuple) else {}
     # A caller may pass on what `invoke` has returned.
@@ -78,6 +79,7 @@ def check_keys(
         m for key in unknown_keys for m in get_close_matches(key, left, n=1, cutoff=_ALIKE)
     ]:
         fails, hint = True, f"Did you mean {close[0]!r}?"
+    # A Command answers, jumps or updates, so a key of its update is not a misplaced answer.
     elif not isinstance(input, Command):
         fails = len(unknown_keys) == len(pairs)
         if checkpoint is not None and any(open_interrupts(checkpoint).values()):
@@ -149,5 +151,6 @@ def check_modes(modes: Any) -> None:
     """Raise an ArgumentError if one of the modes of a stream does not exist."""
     if modes is None or (isinstance(modes, str) and modes in STREAM_MODES):
         return
+    # LangGraph runs with an unknown mode, and yields nothing.
     if not STREAM_MODES.issuperset(modes := [modes] if isinstance(modes, str) else modes):
         raise unknown_mode(modes)

@@ -64,6 +64,7 @@ def _failed_turns(
         if not isinstance(message, AIMessage):
             return
         ids = call_ids(message)
+        # One call without an error, or still without a result, and the turn has not failed.
         if not ids or not errors.keys() >= set(ids):
             return
         calls = [*message.tool_calls, *message.invalid_tool_calls]
@@ -107,6 +108,7 @@ class JumpLimit:
 
     def __init__(self, hook: str) -> None:
         self._hook = hook
+        # Two entries for each run: the message of the user, and the last exchange.
         self._jumps = lru_cache(2 * self.RUNS)(lambda run, key: count(1))
 
     def around(self, hook: Callable[[Any, Any], object], state: Any, runtime: Runtime[Any]) -> Any:
@@ -127,6 +129,7 @@ class JumpLimit:
             for by_model in (False, True)
         )
         calls = [(call["name"], call["args"]) for call in answer.tool_calls] if answer else []
+        # Its text, because contents may be lists of blocks, which have no hash.
         exchange = hash(str([question and question.content, answer and answer.content, calls]))
         run, message = run_identity(runtime), question and question.id
         jumps = max(next(self._jumps(run, key)) for key in (message, exchange))

@@ -113,6 +113,7 @@ class _Batch:
 
     def fail(self, call: str, error: BaseException) -> ToolMessage:
         """Note what stopped a call, and return a placeholder for its result."""
+        # A cancellation or the end of the process concerns all calls, not one of them.
         if not isinstance(error, Exception):
             raise error
         self.failures[call] = error
@@ -327,6 +328,7 @@ def _compose(
     new_names = {move.old: move.new for move in spec.topology.moved} if layers else {}
 
     def call_layers(request: Any) -> Any:
+        # From a context variable, because a ToolNode calls this with the request alone.
         batch, call_id = _batch.get(), request.tool_call["id"]
         assert batch is not None  # the node has begun it
         if batch.asynchronous and (task := asyncio.current_task()):
@@ -401,6 +403,7 @@ class _LeadFromTools(Runnable[Any, Any]):
     def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> object:
         update, *edges = self.stage.writers
         run, entry = run_of(config), self.stage.fusion.next_after_tools
+        # Calls that are sent again have no results yet, and lead nowhere.
         if isinstance(input, Resend) or entry is None:
             update.invoke(input, config)
             for edge in () if isinstance(input, Resend) else edges:
@@ -454,6 +457,7 @@ def translate_command(command: Command[Any]) -> Command[Any]:
     if jump not in (None, "end"):
         raise UndeclaredJump("a tool", f"jumped to {jump!r}.", "A tool can only jump to 'end'.")
     signals = {}
+    # Three spellings of one target; Command takes a name or several.
     if command.goto in (END, [END], (END,)):
         signals["jump_to"] = "end"
     elif nodes := [target for target in targets_of(command) if not isinstance(target, Send)]:

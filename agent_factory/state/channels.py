@@ -52,6 +52,7 @@ _NAMESPACE = UUID("7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38")
 
 
 _random = Random()  # not the module's, which a program may seed again and again
+# A worker that was forked would make the ids that its parent makes.
 os.register_at_fork(after_in_child=_random.seed)
 
 
@@ -97,6 +98,7 @@ class IndexedReducer:
 
     def __call__(self, left: Any, right: Any) -> Any:
         """Return what `add_messages` returns, or raise what it raises."""
+        # It raises, with LangGraph's message, unless both are missing.
         if left is None or right is None:
             return add_messages(left, right)
         history, positions = self._index_of(left)
@@ -116,6 +118,7 @@ class IndexedReducer:
                 # `add_messages` takes what follows as it is: ids twice, and removals among it.
                 self._index, history, positions, new = None, [], {}, new[at + 1 :]
                 break
+        # A copy: the old list is in the state that nodes and callers hold.
         merged: list[Any] = [*history]
         changed: dict[str | None, int] = {}
         removed_ids: set[str | None] = set()
@@ -129,11 +132,13 @@ class IndexedReducer:
                 merged.append(message)
             elif not removal:
                 merged[position] = message
+            # The last write counts: a message after its removal is there again.
             (removed_ids.add if removal else removed_ids.discard)(message.id)
             changed[message.id] = position
         if removed_ids:
             self._index = None
             return [message for message in merged if message.id not in removed_ids]
+        # A borrowed index is not changed. It no longer fits, and is made again if it is needed.
         if not self._owns_index or self._index is None:
             self._index = None
             return merged
@@ -178,6 +183,7 @@ def _as_messages(
     for message in messages:
         if message.id is None:
             message.id = make_id(previous, message)
+            # Equal messages in a row would get the same derived id, and become one.
             while message.id in new_ids or message.id in taken_ids:
                 message.id = make_id(message.id, message)
             new_ids.add(message.id)
@@ -200,6 +206,7 @@ def _update(
     try:
         for values in steps:
             is_updated = plain.update(values) or is_updated
+    # Also if a reducer raises: LangGraph's channel keeps the writes before it.
     finally:
         channel.value = plain.value
     return is_updated
@@ -304,6 +311,7 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply what was written since the messages were last stored in full."""
+        # Each is the id of a task, the channel and the value, as savers return them.
         values = _joined(value for _, _, value in writes)
         _update(self, self._reducer, ([value] for value in values))
 
@@ -346,6 +354,7 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return a channel with a stored value."""
+        # LangGraph's `from_checkpoint` constructs the class with a type and an operator.
         new = type(self)(self, self._new_names)
         plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(self.typ, self.operator)
         new.value = plain.from_checkpoint(self._renamed(checkpoint)).value
@@ -385,6 +394,7 @@ def is_messages(channel: object) -> bool:
 
 def is_ephemeral(channel: Channel) -> bool:
     """Return True if only the next step sees what a step writes."""
+    # An accumulating Topic keeps its values for the whole run.
     if isinstance(channel, Topic):
         return not channel.accumulate
     return isinstance(channel, AnyValue | EphemeralValue)

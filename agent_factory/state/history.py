@@ -71,6 +71,7 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
         if not id_:
             return {**call, "id": f"call_{uuid4().hex}"}
         variants = ids.setdefault(id_, [])
+        # The model may have used such an id itself.
         candidates = (f"{id_}_{number}" for number in count(len(variants) + 1))
         variants.append(next(n for n in candidates if n not in used_ids) if variants else id_)
         used_ids.add(variants[-1])
@@ -84,6 +85,7 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
         update["content"] = content = list(message.content)
         left = {id_: iter(variants) for id_, variants in ids.items()}
         for at, block in enumerate(content):
+            # OpenAI's Responses API: `id` is that of the item, and `call_id` that of the call.
             key = "call_id" if isinstance(block, dict) and block.get("call_id") else "id"
             if isinstance(block, dict) and block.get(key) in left:
                 content[at] = {**block, key: next(left[block[key]], block[key])}
@@ -105,6 +107,7 @@ def with_reviewers(messages: list[AnyMessage], new_names: Mapping[str, str]) -> 
         if not isinstance(message, AIMessage):
             continue
         record = message.response_metadata.get(REVIEWED, {})
+        # Only in the last message of a model: the calls of those before it have results.
         if new_names.keys().isdisjoint(record):
             break
         metadata = {**message.response_metadata, REVIEWED: {}}
@@ -151,6 +154,7 @@ def new_results(messages: Sequence[object], history: Sequence[AnyMessage]) -> li
         result_id, calls = _field(message, "tool_call_id"), _ids_of_calls(message)
         if (result_id is None and not calls) or result_id in brought:
             continue
+        # Read only for a message that may count: the history is long, and most updates have none.
         if history_ids is None:
             history_ids = {m.id for m in history if m.id}
         if _field(message, "id") in history_ids or message in history:
@@ -238,6 +242,7 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
         return None
     # Ids may recur in a thread: an answer belongs to the nearest open call before it.
     answers: dict[int, dict[str, ToolMessage]] = {}
+    # `pop` closes a call, so that a second answer finds none and is left out.
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AIMessage):
@@ -272,9 +277,11 @@ def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
 
 def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
     """Return the smallest update that turns one history into the other."""
+    # By identity: a message may lack an id, or be equal to another.
     kept_ids = {id(message) for message in after}
     stay = [message for message in before if id(message) in kept_ids]
     removed_messages = [message for message in before if id(message) not in kept_ids]
+    # Messages can be removed and added by id, and not be put in another order.
     in_place = all(a is b for a, b in zip(stay, after, strict=False))
     if in_place and all(message.id for message in removed_messages):
         removals = [RemoveMessage(id=str(message.id)) for message in removed_messages]
@@ -307,6 +314,7 @@ class ValidatedPrefix:
 
     def remember(self, run: object, messages: Sequence[AnyMessage]) -> None:
         """Record that a run has validated all these messages."""
+        # Without a run, all callers would share one record.
         if run is not None:
             self._record(run)[0] = messages
 

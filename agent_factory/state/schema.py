@@ -85,6 +85,7 @@ class _Source:
 
 
 def _read(origin: str, schema: Any) -> _Source:
+    # `AgentState[Answer]` is not the class itself, and has no hints.
     bare = get_origin(schema) or schema
     if not is_typeddict(bare):
         reason = f"must be a TypedDict, got {describe(schema)}."
@@ -166,6 +167,7 @@ def merge(
         *others, last = map(repr, get_args(Checkpoints))
         reason = f"must be {', '.join(others)} or {last}, got {describe(checkpoints)}."
         errors.append(ArgumentError("checkpoints", reason))
+    # "auto" falls back to full checkpoints; "delta" was asked for.
     elif checkpoints == "delta" and reducer is not add_messages and not is_messages(reducer):
         reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
         hint = "Remove the reducer from the state_schema, or leave checkpoints out."
@@ -180,9 +182,11 @@ def _merge(schemas: Sequence[object], engine: Sequence[str], delta: bool) -> tup
         all_hints += _fields(schema)[0].items()
     hints = dict(_fields(AgentState)[0])
     for schema in schemas:
+        # Only what a schema declares itself: AgentState's keys in it must not undo earlier ones.
         hints |= _fields(schema)[2]
     reducer = _reducer(hints["messages"])
     qualifier, messages, metadata = _parts(hints["messages"])
+    # Another reducer is the user's, and gets the channel that LangGraph makes for it.
     if reducer is add_messages:
         metadata = (DeltaMessages() if delta else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
@@ -190,6 +194,7 @@ def _merge(schemas: Sequence[object], engine: Sequence[str], delta: bool) -> tup
     all_hints += hints.items()
 
     def view(name: str, without: Collection[str]) -> type[object]:
+        # mypy accepts TypedDict only with literal arguments.
         make: Any = TypedDict
         keys = {key: _without_marks(hint) for key, hint in hints.items() if key not in without}
         schema_class: type[object] = make(name, keys)
@@ -240,6 +245,7 @@ def _is_hidden(hint: object, side: str) -> bool:
 def _reducer(hint: object) -> object:
     """Return what merges writes of a key: a channel, a function, or None for the last value."""
     for item in _parts(hint)[2]:
+        # As LangGraph: a channel, or a function of two values. Marks of ours are neither.
         if isinstance(item, BaseChannel) or callable(item):
             return item
     return None
@@ -288,6 +294,7 @@ def _same_type(first: object, other: object) -> bool:
     """Return True if two types agree; a part that only one of them specifies counts as equal."""
     if first == other or Any in (first, other):
         return True
+    # Before Python 3.14, `int | None` and `Optional[int]` have different origins.
     origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (first, other)]
     if origins[0] != origins[1]:
         return False

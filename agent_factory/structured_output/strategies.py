@@ -126,6 +126,7 @@ class ToolStrategy(Generic[SchemaT]):
                 return [], None
             name, args = calls[0]["name"], calls[0]["args"]
             try:
+                # Those of an invalid call are the text that the model wrote.
                 if isinstance(args, str):
                     raise ValueError(f"its arguments are not valid JSON: {args}")
                 value = self.bindings[name].parse(args)
@@ -254,6 +255,7 @@ _PROVIDER_MODELS = re.compile(
 def supports_provider_strategy(model: object) -> bool:
     """Return True if a model has structured output, by its profile or else by its name."""
     profile = getattr(model, "profile", None)
+    # langchain-core 1.x: the provider's package fills the profile, or leaves it empty.
     if isinstance(profile, Mapping) and "structured_output" in profile:
         return bool(profile["structured_output"])
     name = getattr(model, "model_name", None) or getattr(model, "model", None)

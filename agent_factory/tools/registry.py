@@ -178,6 +178,7 @@ def tool_of_function(function: Callable[..., object]) -> BaseTool:
         Exception: langchain-core cannot make a tool of it.
     """
     tool: BaseTool = make_tool(function)
+    # Only a plain StructuredTool calls its function as a FunctionTool does.
     if type(tool) is not StructuredTool or _takes_context(function):
         return tool
     return FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})

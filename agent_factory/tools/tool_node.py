@@ -271,7 +271,9 @@ class ToolNode(LangGraphToolNode):
             return input, input.state, False
         last = input[-1] if as_list and input else None
         if isinstance(last, dict) and last.get("type") == "tool_call":
+            # Calls by `Send` bring no state: LangGraph's ToolNode reads it from the channels, too.
             state = read_channels(config)
+            # A key of the engine: tools see the state that the user has declared.
             state.pop(LAST_NODE, None)
             return input, state, False
         if as_list:
@@ -282,6 +284,7 @@ class ToolNode(LangGraphToolNode):
             messages = getattr(input, self._key, None)
         if not messages:
             raise ValueError("No message found in input")
+        # Not only the last one: results of other calls of the turn may follow it.
         for message in reversed(messages):
             if isinstance(message, AIMessage):
                 return list(message.tool_calls), input, as_list
@@ -303,6 +306,7 @@ class ToolNode(LangGraphToolNode):
         for part in parts:
             if not isinstance(part, Command):
                 output.append([part] if as_list else {self._key: [part]})
+            # LangGraph's ToolNode merges these alone, too: each Send has the input of its node.
             elif (
                 part.graph == Command.PARENT
                 and isinstance(part.goto, list | tuple)
@@ -352,6 +356,7 @@ class ToolNode(LangGraphToolNode):
 
         Errors of this package are for the author of the wrapper, not for the model.
         """
+        # DECLINED_BY: the execution inside has asked the handler about this error already.
         if isinstance(error, AgentFactoryError) or getattr(error, DECLINED_BY, None) is self:
             return None
         return self._reply(request.tool_call, error)
@@ -370,6 +375,7 @@ class ToolNode(LangGraphToolNode):
     def _execute(self, request: ToolCallRequest) -> object:
         with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
+                # The error handler would report langchain-core's NotImplementedError to the model.
                 if isinstance(tool, StructuredTool | Tool) and tool.func is None:
                     raise PathNotSupported(
                         tool.name,
@@ -475,6 +481,7 @@ class _Execution:
         if self.result is not None:
             return True
         setattr(failure, DECLINED_BY, node)
+        # Returning False lets Python raise the error itself; another one has to be raised here.
         if failure is not error:
             raise failure from error
         return False
@@ -508,6 +515,7 @@ class _Execution:
         checks = self._node._is_in_agent and not is_answered
         if checks and getattr(response, "tool_call_id", None) != call["id"]:
             check_results("", [call], response, self._request.state)
+        # As LangGraph's ToolNode: providers take text or blocks, and tools return any object.
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
             return response
@@ -534,12 +542,14 @@ class _Execution:
         command = _with_own_messages(command, key)
         update: Any = command.update
         messages = convert_to_messages(update if as_list else update.get(key, []))
+        # The whole history goes, with the call: nothing is left to answer.
         if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
             return command
         for message in messages:
             if _answers(message, call):
                 message.name = call["name"]
                 is_answered = True
+        # A command to another graph may leave the answer to that graph.
         if not is_answered and command.graph is None:
             answer = '[ToolMessage("Success", tool_call_id=tool_call_id), ...]'
             example = answer if as_list else f'{{"{key}": {answer}}}'

@@ -76,6 +76,7 @@ class LayerFlow:
     def fail(self, error: BaseException) -> None:
         """Note what the flow has raised. An error cannot take the place of a signal."""
         if (signal := signal_of(error)) is not None:
+            # A flow that raises what was thrown into it lets the first signal pass.
             if self.signal is None or error is not self.signal.thrown:
                 self.signal = signal
         elif self.signal is None:

@@ -37,6 +37,7 @@ def with_handler(
     if isinstance(callbacks, BaseCallbackManager):
         manager = callbacks.copy()
     else:
+        # Once as its handlers, once as those that its children inherit, as LangChain does.
         manager = CallbackManager([*(callbacks or ())], [*(callbacks or ())])
     manager.add_handler(handler, inherit=False)
     return {**(config or {}), "callbacks": manager}

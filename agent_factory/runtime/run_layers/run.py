@@ -222,6 +222,7 @@ class LayeredRun:
             )
         if isinstance(request, EFFECTS):
             if isinstance(request, Invoke) and request.config is None:
+                # Not streamed: what a layer asks a model is not an answer of the agent.
                 config = without_streaming(current_config.get())
                 request = Invoke(request.runnable, request.input, config)
             if self._asynchronous:
@@ -230,6 +231,7 @@ class LayeredRun:
         if not isinstance(request, Mapping):
             reason = f"must run the agent with a state, got {describe(request)}."
             raise BadReturn(flow.name, reason, "Write `result = yield state`.")
+        # A second run would be another turn in the thread, with the same input.
         if flow.passed is not None:
             reason = "ran the agent a second time, and a run can be made only once."
             raise BadReturn(flow.name, reason, "Call the agent again where it is called.")
@@ -237,6 +239,7 @@ class LayeredRun:
         try:
             flow.result = yield from self.layer(at + 1, request)
         except Exception as error:
+            # Noted although it is raised: a flow that handles it ends the run itself.
             flow.caught = error
             raise
         return dict(flow.result)  # the flow may change it, and return that
@@ -316,7 +319,9 @@ class LayeredRun:
         update, writes = update or {}, [update or {}]
         starts = isinstance(self.input, Mapping) and not self._is_resumed
         if starts and flow.passed is None:  # the run was not made: its input is kept nevertheless
+            # A new run begins without the answer of the one before.
             writes.insert(0, {"structured_response": None, **self.input})
+        # The run failed before it showed a state, so that begins with its input.
         elif starts and not self._thread.stores_ends and not self.values:
             writes.insert(0, self.input)
         if self._thread.stores_ends or (self._thread.saver is not None and flow.caught):
@@ -324,12 +329,14 @@ class LayeredRun:
             values = yield from self._thread.write(writes, ends=ends)
         else:
             values = self.values
+            # Nothing is stored, so the state after the write is computed as in a step.
             channels = {key: c for key, c in self._agent.channels.items() if is_known(c)}
             views = {key: ViewedChannel.of(channel) for key, channel in channels.items()}
             for write in writes:
                 pairs = [(key, value) for key, value in write.items() if key in channels]
                 view = StateView(values, views, {}, channels)
                 values = view.preview(pairs).state()
+        # `values` prefers what the run has shown, which is older now.
         self._values, self.view.values = values, None
         self.view.show_write(flow.name, update, values)
 

@@ -44,6 +44,7 @@ class RunThread:
         if agent.checkpointer is False or not agent.has_thread(config):
             return
         saver = saver_of({"configurable": self.configurable}) or agent.checkpointer
+        # True is the checkpointer of the graph around this one, and there may be none.
         if not isinstance(saver, BaseCheckpointSaver):
             return
         # A graph in another one that stores nothing before the end stores only pauses and errors.
@@ -62,6 +63,7 @@ class RunThread:
     def read(self, input: object) -> Calls:
         """Return the StateSnapshot that a run with this input goes on from; None for a new one."""
         goes_on = input is None or isinstance(input, Command) or is_resumed(self.configurable)
+        # Such keys may be meant as an answer: that depends on the thread.
         has_unknown_keys = self._agent.has_unknown_keys(input) and not self.is_nested
         if not has_unknown_keys and (self.saver is None or not goes_on):
             return None

@@ -75,6 +75,7 @@ class RunView:
         self, name: str, update: Mapping[str, object], values: Mapping[str, object]
     ) -> None:
         """Show what a layer has written, and the state after it."""
+        # LangGraph shows the value alone where `output_keys` is one key.
         if isinstance(self._keys, str):
             self.show(UPDATES, {name: update.get(self._keys)})
             self.show(VALUES, values.get(self._keys))
@@ -84,6 +85,7 @@ class RunView:
         self.show(UPDATES, {name: visible or None})
         messages = update.get("messages")
         if isinstance(messages, list) and not self._message_events:
+            # LangGraph also streams messages that a node returns and no model has streamed.
             for message in messages:
                 self.show("messages", (message, {"langgraph_node": name}))
         self.show(VALUES, {key: values[key] for key in keys if key in values})
