@@ -100,7 +100,8 @@ def make_spec(
         raise_all(mistakes)
     read = [(member, methods_of(member)) for member in members]
     mistakes = [mistake for known in read for mistake in validate_middleware(*known)]
-    format_ = _attempt(from_langchain_format, response_format, mistakes)
+    has_format = response_format is not None
+    format_ = _attempt(from_langchain_format, response_format, mistakes) if has_format else None
     outputs = output_tools(format_)
     named_tools: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     named_tools += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
