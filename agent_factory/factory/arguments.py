@@ -416,7 +416,7 @@ def no_common_path(
     hooks: Sequence[Bound[Hook]], layers: Sequence[Bound[Layer]]
 ) -> Iterator[SpecError]:
     """Find layers and hooks that no run could use together: one sync only, one async only."""
-    everything: list[Bound[Any]] = [*hooks, *layers]
+    everything: list[Bound[Hook] | Bound[Layer]] = [*hooks, *layers]
     only_async = [bound for bound in everything if bound.func is None]
     # A synchronous node hook runs in a thread of an asynchronous run; a layer cannot.
     only_sync = [bound for bound in layers if bound.afunc is None]

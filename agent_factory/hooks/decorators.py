@@ -104,13 +104,13 @@ def _make(
     _check_function(slot, func)
 
     # Functions of a class get the instance as their first argument, which `func` does not take.
-    def method(_self: object, *args: object, **injected: object) -> Any:
+    def method(_self: object, *args: object, **injected: object) -> object:
         return func(*args, **injected)
 
-    async def amethod(_self: object, *args: object, **injected: object) -> Any:
+    async def amethod(_self: object, *args: object, **injected: object) -> object:
         return await func(*args, **injected)
 
-    def flow(_self: object, *args: object) -> Any:
+    def flow(_self: object, *args: object) -> Flow[object]:
         return (yield from func(*args))
 
     body: Function = method
@@ -152,7 +152,9 @@ class _MiddlewareDecorator:
         # The class has one docstring for four decorators; the reference shows that of the instance.
         self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
 
-    def _decorate(self, func: Function | None, **options: Any) -> Any:
+    def _decorate(
+        self, func: Function | None, **options: Any
+    ) -> Middleware | Callable[[Function], Middleware]:
         if func is None:
             return partial(_make, self._slot, **options)
         return _make(self._slot, func, **options)
@@ -188,13 +190,13 @@ class HookDecorator(_MiddlewareDecorator):
     ) -> Callable[[HookFunction[StateT, ContextT]], AgentMiddleware[StateT, ContextT]]: ...
     def __call__(
         self,
-        func: Any = None,
+        func: Function | None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         can_jump_to: Sequence[JumpTo] | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Middleware | Callable[[Function], Middleware]:
         """Return the middleware, or a decorator if `func` is missing.
 
         Args:
@@ -238,12 +240,12 @@ class ModelLayerDecorator(_MiddlewareDecorator):
     ]: ...
     def __call__(
         self,
-        func: Any = None,
+        func: Function | None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Middleware | Callable[[Function], Middleware]:
         """Return the middleware, or a decorator if `func` is missing.
 
         Args:
@@ -280,12 +282,12 @@ class ToolLayerDecorator(_MiddlewareDecorator):
     ) -> Callable[[ToolLayerFunction], Middleware]: ...
     def __call__(
         self,
-        func: Any = None,
+        func: Function | None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Middleware | Callable[[Function], Middleware]:
         """Return the middleware, or a decorator if `func` is missing; see `wrap_model_call`."""
         return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
 
@@ -313,7 +315,9 @@ wrap_tool_call = ToolLayerDecorator("wrap_tool_call", "Wrap each tool call in a 
 def dynamic_prompt(func: PromptFunction) -> Middleware: ...
 @overload
 def dynamic_prompt(func: None = None) -> Callable[[PromptFunction], Middleware]: ...
-def dynamic_prompt(func: Any = None) -> Any:
+def dynamic_prompt(
+    func: Function | None = None,
+) -> Middleware | Callable[[PromptFunction], Middleware]:
     """Turn a function that returns the system prompt for each model call into a middleware.
 
     Args:
@@ -331,13 +335,15 @@ def dynamic_prompt(func: Any = None) -> Any:
     name = _name_of(func)
     if inspect.iscoroutinefunction(func):
 
-        async def aprompt(request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+        async def aprompt(
+            request: ModelRequest[Any], handler: Callable[..., Awaitable[object]]
+        ) -> object:
             return await handler(_with_prompt(name, request, await func(request)))
 
         return _make("wrap_model_call", aprompt, name=name)
 
     # A generator, and therefore a flow: it serves sync and async runs.
-    def prompt(request: ModelRequest[Any]) -> Any:
+    def prompt(request: ModelRequest[Any]) -> Flow[object]:
         return (yield _with_prompt(name, request, func(request)))
 
     return _make("wrap_model_call", prompt, name=name)

@@ -142,12 +142,19 @@ def methods_of(middleware: Middleware) -> Methods:
     return _read_methods(cls, functions, partial(getattr, middleware))  # a property, for example
 
 
-def _read_methods(cls: Any, functions: tuple[object, ...], bind: Callable[[str], Any]) -> Methods:
+def _read_methods(
+    cls: type[object],
+    functions: tuple[object, ...],
+    bind: Callable[[str], Callable[..., object] | None],
+) -> Methods:
     # The function of the base class is compared and not the method: each access binds a new one.
     pairs = zip(_SLOTS, functions, strict=True)
-    bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
-    # A class or a property may set a method to None. Then it is not defined.
-    bound = {name: method for name, method in bound.items() if method}
+    bound = {
+        name: method
+        for name, function in pairs
+        # A class or a property may set a method to None. Then it is not defined.
+        if function is not _NOT_DEFINED[name] and (method := bind(name))
+    }
     jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
     hooks = []
     # Both forms are one hook, and a run of either kind may follow the jumps of both.
@@ -294,7 +301,7 @@ def is_empty(middleware: Middleware) -> bool:
     return not methods_of(middleware).names and not _misspelt(middleware)
 
 
-def _written(middleware: Middleware) -> tuple[Any, Any]:
+def _written(middleware: Middleware) -> tuple[type[object], type[object]]:
     """Return the class that an author wrote, and the base class of middleware it derives from."""
     # An adapter of a LangChain middleware has the class of its author, and LangChain's base.
     return getattr(middleware, "_class_and_base", None) or (type(middleware), AgentMiddleware)
@@ -461,7 +468,9 @@ def _signature_error(
     return None
 
 
-def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
+def sync_async_error(
+    bound: Bound[Hook] | Bound[Layer], *, asynchronous: bool
+) -> tuple[str, str, str]:
     """Return subject, reason and hint for a run that needs the variant a method lacks."""
     definition, owner = bound.definition, type(bound.owner).__name__
     if isinstance(definition, Hook):

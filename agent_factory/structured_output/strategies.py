@@ -227,7 +227,7 @@ class AutoStrategy(Generic[SchemaT]):
         specs, retries = self.by_tool.schema_specs, self.by_tool.max_retries
         return ProviderStrategy(specs[0].schema, max_retries=retries) if len(specs) == 1 else None
 
-    def resolve(self, model: Any) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
+    def resolve(self, model: object) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
         """Return the strategy for a model."""
         if self.by_provider is not None and supports_provider_strategy(model):
             return self.by_provider
@@ -236,7 +236,7 @@ class AutoStrategy(Generic[SchemaT]):
 
 ResponseFormat = ToolStrategy[SchemaT] | ProviderStrategy[SchemaT] | AutoStrategy[SchemaT]
 
-Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
+Strategy = ToolStrategy | ProviderStrategy | None
 """Strategy that was chosen for a model."""
 
 
