@@ -124,13 +124,11 @@ def make_spec(
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     topology = plan(shape)
     mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
-    # Warnings read tools, schemas and orderings, which a wrong argument may have left out.
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
     findings = _raise_errors(mistakes, strict, ignore)
-    # Last: 'provider:name' imports a package and creates a model, which may want a key.
-    chat_model, prompt = chat_model_of(model), system_prompt
+    chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
     if findings:
         warnings.warn(AgentFactoryWarning(findings), stacklevel=3)  # of create_agent or plan_agent
     return AgentSpec(
