@@ -220,6 +220,7 @@ def _is_unused(middleware: Middleware, *names: str) -> bool:
     """Return True if a middleware leaves a method out. One that a subclass overrides is used."""
     if not middleware.unused or set(names).isdisjoint(middleware.unused):
         return False
+    # An earlier class in the order of resolution is a more derived one.
     mro = type(middleware).__mro__
     declares = _definer(type(middleware), "unused")
     # If no subclass has `unused` in its body, the instance has set it, and means all methods.

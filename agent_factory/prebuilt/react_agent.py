@@ -65,7 +65,6 @@ def react_spec(
     """Decide how an agent of these arguments works."""
     structured, has_hook = response_format is not None, hooks["pre_model_hook"] is not None
     schema = chosen_schema(state_schema, structured=structured)
-    # The node runs the calls itself, with its own wrappers and error handling.
     if isinstance(tools, ToolNode):
         toolbox = Toolbox(dict(tools.tools_by_name), (), {}, node=tools)
     else:

@@ -200,6 +200,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         left: Any = request.state.get(STEPS)
         if left is None or not isinstance(message, AIMessage) or not message.tool_calls:
             return response
+        # Without tools that the agent runs there is no loop, which could run out of steps.
         if not self._rules.known or left >= self._rules.steps_needed(message):
             return response
         # The same id, so that this message replaces the one whose calls will not run.

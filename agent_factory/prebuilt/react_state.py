@@ -83,6 +83,7 @@ def keys_of(schema: object) -> dict[str, object]:
 
 def schemas_of(schema: type[object], *, has_tools: bool, hooked: bool) -> Schemas:
     """The schemas of the graph, of its hooks, and of its input and output."""
+    # mypy accepts TypedDict only with literal arguments.
     make: Any = TypedDict
     keys = keys_of(schema)
     channels = engine_hints(TOOL_SIGNALS) if has_tools else {}

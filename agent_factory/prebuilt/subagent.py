@@ -77,6 +77,7 @@ def agent_tool(agent: object, *, name: str | None = None, description: str) -> B
         return TypeAdapter(Any).dump_json(answer).decode()
 
     def run(invoke: Any, request: str, config: RunnableConfig) -> Any:
+        # The projection `subagents` of a stream shows the graphs that have this key.
         metadata = {**config.get("metadata", {}), "lc_agent_name": own_name or name}
         own_config = {**config, "run_name": own_name or name, "metadata": metadata}
         return then(invoke({"messages": [HumanMessage(request)]}, own_config), final_answer)

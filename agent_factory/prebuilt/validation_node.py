@@ -99,6 +99,7 @@ class ValidationNode(Runnable[Any, Any]):
                     "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
                     f"Got: {type(entry)}."
                 )
+            # The same schema may be passed twice, as a tool may be in an agent.
             if self.schemas_by_name.setdefault(key, schema) is not schema:
                 clashes.append(
                     SpecError(key, "is the name of two schemas.", "Rename one.", code="AF113")
