@@ -138,6 +138,7 @@ def lazy_names(
     def load(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        # Into the namespace: Python calls `__getattr__` only for names that are not there.
         value = namespace[name] = getattr(import_module(module_of[name], package), name)
         return value
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -37,6 +37,7 @@ class AgentFactoryError(Exception):
     def __init__(
         self, subject: str, reason: str, hint: str = "", *, code: str | None = None
     ) -> None:
+        # On the instance: one class serves several codes, each of which can be ignored alone.
         if code is not None:
             self.code = code
         self.subject = subject
@@ -44,7 +45,7 @@ class AgentFactoryError(Exception):
         self.hint = hint
         super().__init__(f"[{self.code}] {subject}: {reason} {hint}".rstrip())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Errors are sent between processes. By default unpickling would call __init__ with `args`,
         # which holds only the message.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
@@ -94,6 +95,7 @@ class ArgumentError(SpecError, TypeError):
     code = "AF101"
 
 
+# LangChain's create_agent raises an AssertionError with the same text.
 class DuplicateMiddleware(SpecError, AssertionError):
     """Two middleware have the same name, so their nodes would be the same."""
 
@@ -224,6 +226,7 @@ class PathNotSupported(TurnError, NotImplementedError):
     code = "AF301"
 
 
+# A TypeError, because LangGraph raises one for an async node in a sync run.
 class HookPathNotSupported(PathNotSupported, TypeError):
     """A synchronous run met a node hook that is defined only as a coroutine function."""
 
@@ -406,7 +409,7 @@ class MissingStructuredOutputError(StructuredOutputError):
         super().__init__(", ".join(names), reason, ai_message)
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Return the type of a value and the beginning of its repr, for error messages.
 
     >>> describe(3)

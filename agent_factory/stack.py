@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
 
 from agent_factory.errors import SpecError
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import Middleware
 
-Member = AgentMiddleware[Any, Any]
+Member = Middleware
 Which = str | type[Member]
 
 __all__ = ["UnknownMember", "find", "insert_after", "insert_before", "remove", "replace"]
@@ -78,7 +77,9 @@ def remove(stack: Sequence[Member], which: Which) -> list[Member]:
 
 def _index(stack: Sequence[Member], which: Which) -> int:
     name = which if isinstance(which, str) else which.__name__
+    # The name of an instance goes before that of a class, which several members may share.
     by_name = [i for i, member in enumerate(stack) if member.name == name and name == which]
+    # By name, not by `isinstance`: the adapter of a LangChain middleware has bases of their names.
     classes = [{base.__name__ for base in type(member).__mro__} for member in stack]
     found = by_name or [i for i, names in enumerate(classes) if name in names]
     if len(found) == 1:

@@ -95,9 +95,10 @@ class NodePolicy:
     timeout: float | timedelta | TimeoutPolicy | None = None
 
     def __post_init__(self) -> None:
-        retries: Any = self.retry_policy
+        retries: object = self.retry_policy
         if isinstance(retries, RetryPolicy) or not isinstance(retries, list | tuple):
             retries = [retries]
+        # LangGraph 1.2 compiles with any value, and fails when a node has raised.
         if not all(isinstance(policy, RetryPolicy | None) for policy in retries):
             _refuse("retry_policy", "a RetryPolicy or a list of them", self.retry_policy)
         if not isinstance(self.cache_policy, CachePolicy | None):
@@ -108,7 +109,7 @@ class NodePolicy:
             _refuse("timeout", "a positive number, a timedelta or a TimeoutPolicy", self.timeout)
 
 
-def _refuse(argument: str, expected: str, value: Any) -> None:
+def _refuse(argument: str, expected: str, value: object) -> None:
     raise ArgumentError(argument, f"must be {expected}, got {describe(value)}.")
 
 
@@ -130,7 +131,7 @@ class AgentState(TypedDict, Generic[ResponseT]):
     structured_response: NotRequired[Annotated[ResponseT, OmitFromInput]]
 
 
-StateT = TypeVar("StateT", bound=AgentState[Any], default=AgentState[Any])
+StateT = TypeVar("StateT", bound=AgentState, default=AgentState)
 
 
 class InputAgentState(TypedDict):
@@ -171,8 +172,8 @@ class ModelRequest(Generic[ContextT]):
     system_message: SystemMessage | None
     tool_choice: Any
     tools: list[BaseTool | dict[str, Any]]
-    response_format: ResponseFormat[Any] | None
-    state: AgentState[Any]
+    response_format: ResponseFormat | None
+    state: AgentState
     runtime: Runtime[ContextT]
     model_settings: dict[str, Any]
 
@@ -185,8 +186,8 @@ class ModelRequest(Generic[ContextT]):
         system_prompt: str | None = None,
         tool_choice: Any = None,
         tools: list[BaseTool | dict[str, Any]] | None = None,
-        response_format: ResponseFormat[Any] | None = None,
-        state: AgentState[Any] | None = None,
+        response_format: ResponseFormat | None = None,
+        state: AgentState | None = None,
         runtime: Runtime[ContextT] | None = None,
         model_settings: dict[str, Any] | None = None,
     ) -> None:
@@ -196,6 +197,8 @@ class ModelRequest(Generic[ContextT]):
             )
         if system_prompt is not None:
             system_message = SystemMessage(system_prompt)
+        # Not through `__setattr__`, which warns. The __init__ that a dataclass gets sets one field
+        # at a time: that takes 1.7 µs in place of 0.8, with `frozen=True` 1.6 (Python 3.11).
         self.__dict__.update(
             model=model,
             messages=messages,
@@ -239,7 +242,8 @@ class ModelRequest(Generic[ContextT]):
                 f"ModelRequest has no field {', '.join(map(repr, unknown))}; "
                 f"its fields are {', '.join(_REQUEST_FIELDS)}, and system_prompt."
             )
-        # What copy.copy() does, but faster: layers call this often.
+        # What copy.copy() does, but faster: layers call this often. `dataclasses.replace` calls
+        # __init__, which takes four times as long.
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, **changes)
         return other
@@ -251,6 +255,7 @@ class ModelRequest(Generic[ContextT]):
             DeprecationWarning,
             stacklevel=2,
         )
+        # LangChain's requests can be set so, and the property has no setter.
         if name == "system_prompt":
             name, value = "system_message", None if value is None else SystemMessage(value)
         self.__dict__[name] = value

@@ -60,14 +60,14 @@ TYPES = "langchain.agents.middleware.types"
 OUTPUT = "langchain.agents.structured_output"
 
 
-def to_langchain_request(request: ModelRequest[Any], types: ModuleType) -> Any:
+def to_langchain_request(request: ModelRequest[Any], types: ModuleType) -> object:
     """Return LangChain's ModelRequest, of the module `types`, with the same objects."""
     fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
     fields["response_format"] = to_langchain_format(request.response_format)
     return types.ModelRequest(**fields)
 
 
-def from_langchain_request(value: object, request: ModelRequest[Any]) -> Any:
+def from_langchain_request(value: object, request: ModelRequest[Any]) -> object:
     """Return our request with the changes in `value`, which a LangChain layer passed on."""
     if isinstance(value, ModelRequest) or not all(hasattr(value, f) for f in _REQUEST_FIELDS):
         return value
@@ -87,7 +87,7 @@ def from_langchain_request(value: object, request: ModelRequest[Any]) -> Any:
     return request.override(**changes) if changes else request
 
 
-def to_langchain_response(response: ModelResponse[Any], types: ModuleType) -> Any:
+def to_langchain_response(response: ModelResponse, types: ModuleType) -> object:
     """Return LangChain's ModelResponse with the same messages."""
     return types.ModelResponse(
         result=response.result, structured_response=response.structured_response
@@ -105,8 +105,9 @@ def from_langchain_response(value: object) -> Any:
     return value
 
 
-def from_langchain_format(value: Any) -> ResponseFormat[Any] | None:
+def from_langchain_format(value: Any) -> ResponseFormat | None:
     """Return our strategy for one of LangChain's, or for anything `as_response_format` accepts."""
+    # The last one: a class of the user may derive from LangChain's.
     names = [cls.__name__ for cls in type(value).__mro__ if cls.__module__ == OUTPUT]
     match names[-1] if names else None:
         case "ToolStrategy":
@@ -123,7 +124,7 @@ def from_langchain_format(value: Any) -> ResponseFormat[Any] | None:
             return as_response_format(value)
 
 
-def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
+def to_langchain_format(strategy: ResponseFormat | None) -> object:
     """Return LangChain's strategy for ours, or ours if LangChain does not accept its schema."""
     # If LangChain's agents are not loaded, no layer can expect their strategies.
     if strategy is None or OUTPUT not in sys.modules:
@@ -133,13 +134,13 @@ def to_langchain_format(strategy: ResponseFormat[Any] | None) -> Any:
     return _strategies[strategy] or strategy
 
 
-_strategies: WeakKeyDictionary[ResponseFormat[Any], Any] = WeakKeyDictionary()
+_strategies: WeakKeyDictionary[ResponseFormat, Any] = WeakKeyDictionary()
 """LangChain's strategies by ours, None where it does not accept the schema: the same object each
 time shows that a layer did not change the format."""
 
 
-def _converted_strategy(strategy: ResponseFormat[Any]) -> object:
-    output: Any = sys.modules[OUTPUT]
+def _converted_strategy(strategy: ResponseFormat) -> object:
+    output = sys.modules[OUTPUT]
     try:
         match strategy:
             case ToolStrategy():
@@ -167,7 +168,7 @@ def _from_langchain_handler(handler: object) -> Any:
         return handler
 
     @wraps(handler)
-    def handle(error: Exception) -> Any:
+    def handle(error: Exception) -> object:
         # The function may check for LangChain's exceptions, from which ours do not derive.
         output: Any = sys.modules.get(OUTPUT)
         if isinstance(error, StructuredOutputValidationError):

@@ -20,7 +20,7 @@ from agent_factory.compat.conversion import (
     to_langchain_request,
     to_langchain_response,
 )
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.flows import then
 from agent_factory.topology.model import Phase
 from agent_factory.types import ModelRequest
@@ -49,7 +49,7 @@ class LangChainMiddleware(Protocol):
         """Wrap each tool call."""
 
 
-AnyMiddleware = AgentMiddleware[Any, Any] | LangChainMiddleware
+AnyMiddleware = Middleware | LangChainMiddleware
 """Member of a stack."""
 
 _HOOKS = (*Phase, *(f"a{phase}" for phase in Phase))
@@ -57,7 +57,7 @@ _MODEL_LAYERS = ("wrap_model_call", "awrap_model_call")
 _METHODS = (*_HOOKS, *_MODEL_LAYERS, "wrap_tool_call", "awrap_tool_call")
 
 
-def langchain_base(cls: type[object]) -> type[Any] | None:
+def langchain_base(cls: type[object]) -> type[object] | None:
     """Return LangChain's AgentMiddleware if a class derives from it."""
     for base in cls.__mro__:
         if base.__name__ == "AgentMiddleware" and base.__module__.startswith("langchain.agents."):
@@ -76,6 +76,7 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
     """Base class of adapters. Each LangChain middleware class gets a subclass of the same name."""
 
     def __init__(self, inner: Any) -> None:
+        # LangChain's `name` is a property, which a class may compute: it is read once.
         super().__init__(name=inner.name)
         self.inner = inner
         # Hooks are read from the adapter's class, misspelt ones from the class of the author.
@@ -122,14 +123,14 @@ def _adapt_model_layer(method: Method, member: LangChainAdapter) -> Method:
     types = sys.modules[base.__module__]
 
     def layer(request: ModelRequest[Any], handler: Callable[[Any], Any]) -> Any:
-        def inner_handler(changed: object) -> Any:
+        def inner_handler(changed: object) -> object:
             response = handler(from_langchain_request(changed, request))
             return then(response, lambda response: to_langchain_response(response, types))
 
         result = method(to_langchain_request(request, types), inner_handler)
         return then(result, from_langchain_response)
 
-    async def alayer(request: ModelRequest[Any], handler: Callable[[Any], Any]) -> Any:
+    async def alayer(request: ModelRequest[Any], handler: Callable[[Any], object]) -> object:
         return await layer(request, handler)
 
     # A build checks whether a method is a coroutine function.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, TypedDict, Unpack, cast, overload
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langgraph.types import Checkpointer
 
     from agent_factory.compat.langchain import AnyMiddleware, LangChainMiddleware
-    from agent_factory.hooks.base import AgentMiddleware
+    from agent_factory.hooks.base import AgentMiddleware, Middleware
     from agent_factory.structured_output.strategies import ResponseFormat
     from agent_factory.types import (
         AgentState,
@@ -67,10 +67,13 @@ CONFIG: RunnableConfig = {
 }
 """Default config of the runs of an agent."""
 
+Agent: TypeAlias = CompiledStateGraph[Any, Any, Any, Any]
+"""Agent with any state, context, input and output."""
+
 PROJECTIONS = (ToolCallTransformer, SubagentTransformer)
 """Stream transformers of every agent: `tool_calls` and `subagents` in the event protocol."""
 
-_SERVICES: dict[str, tuple[type[Any], ...]] = {
+_SERVICES: dict[str, tuple[type[object], ...]] = {
     # In a subgraph, True and False say whether to use the checkpointer of its parent.
     "checkpointer": (BaseCheckpointSaver, bool),
     "store": (BaseStore,),
@@ -83,7 +86,7 @@ class AgentOptions(TypedDict, total=False):
     """Options of `create_agent` on which the type of the agent does not depend."""
 
     system_prompt: str | SystemMessage | None
-    state_schema: type[AgentState[Any]] | None
+    state_schema: type[AgentState] | None
     checkpointer: Checkpointer
     store: BaseStore | None
     interrupt_before: Sequence[str] | Literal["*"] | None
@@ -91,12 +94,12 @@ class AgentOptions(TypedDict, total=False):
     debug: bool
     name: str | None
     cache: BaseCache[Any] | None
-    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None
+    transformers: Sequence[Callable[[tuple[str, ...]], object]] | None
     node_policies: Mapping[str, NodePolicy] | None
-    handle_tool_errors: Any
+    handle_tool_errors: object
     strict: bool
     ignore: Collection[str]
-    decisions: Any
+    decisions: object
     checkpoints: Checkpoints
     fused: bool | Literal["turn"]
     moved: Mapping[str, str] | None
@@ -105,7 +108,7 @@ class AgentOptions(TypedDict, total=False):
 @overload
 def create_agent(
     model: str | BaseChatModel,
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] | None = None,
     *,
     middleware: Sequence[StackMember[ContextT]] = (),
     response_format: dict[str, Any] | UnionType | None = None,
@@ -115,7 +118,7 @@ def create_agent(
 @overload
 def create_agent(
     model: str | BaseChatModel,
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] | None = None,
     *,
     middleware: Sequence[StackMember[ContextT]] = (),
     response_format: ResponseFormat[ResponseT] | type[ResponseT],
@@ -126,13 +129,13 @@ def create_agent(
 ]: ...
 def create_agent(
     model: str | BaseChatModel,
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[AnyMiddleware] = (),
-    response_format: Any = None,
-    state_schema: type[AgentState[Any]] | None = None,
-    context_schema: type[Any] | None = None,
+    response_format: object = None,
+    state_schema: type[AgentState] | None = None,
+    context_schema: type[object] | None = None,
     checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     interrupt_before: Sequence[str] | Literal["*"] | None = None,
@@ -140,12 +143,12 @@ def create_agent(
     debug: bool = False,
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
-    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    transformers: Sequence[Callable[[tuple[str, ...]], object]] | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
-    handle_tool_errors: Any = DEFAULT_ERRORS,
+    handle_tool_errors: object = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
-    decisions: Any = None,
+    decisions: object = None,
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
     moved: Mapping[str, str] | None = None,
@@ -211,6 +214,7 @@ def create_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
+    # `**unknown` lets the error say which argument is meant; `Never` lets type checkers refuse it.
     if unknown:
         raise_all(unknown_arguments(create_agent, unknown))
     services = {
@@ -267,7 +271,7 @@ def create_agent(
     return agent
 
 
-def check_services(model: Any, services: Mapping[str, Any]) -> None:
+def check_services(model: object, services: Mapping[str, object]) -> None:
     """Check the model and the services of an agent."""
     mistakes = []
     if model is None:
@@ -277,6 +281,7 @@ def check_services(model: Any, services: Mapping[str, Any]) -> None:
         if (value := services[name]) is None or isinstance(value, kinds):
             continue
         kind = kinds[0].__name__
+        # `SqliteSaver.from_conn_string(...)` and the like are generators with @contextmanager.
         enter = "with" if hasattr(value, "__enter__") else "async with"
         if enter == "with" or hasattr(value, "__aenter__"):
             # That of a function with @contextmanager has the function as `func`.
@@ -304,14 +309,14 @@ def node_names(
 
 
 def plan_agent(
-    model: Any = None,
-    tools: Sequence[Any] | None = None,
+    model: object = None,
+    tools: Sequence[object] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[AnyMiddleware] = (),
-    response_format: Any = None,
-    state_schema: type[Any] | None = None,
-    context_schema: type[Any] | None = None,
+    response_format: object = None,
+    state_schema: type[object] | None = None,
+    context_schema: type[object] | None = None,
     checkpointer: Checkpointer = UNKNOWN,
     store: BaseStore | None = None,
     interrupt_before: Sequence[str] | Literal["*"] | None = None,
@@ -319,12 +324,12 @@ def plan_agent(
     debug: bool = False,
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
-    transformers: Sequence[Any] | None = None,
+    transformers: Sequence[object] | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
-    handle_tool_errors: Any = DEFAULT_ERRORS,
+    handle_tool_errors: object = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
-    decisions: Any = None,
+    decisions: object = None,
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
     moved: Mapping[str, str] | None = None,
@@ -351,6 +356,7 @@ def plan_agent(
     if unknown:
         raise_all(unknown_arguments(plan_agent, unknown))
     spec = make_spec(
+        # A plan has no model in it, and the package of the provider need not be installed.
         model=None if isinstance(model, str) else model,
         tools=tools,
         system_prompt=system_prompt,
@@ -374,9 +380,7 @@ def plan_agent(
     return _plan_of(spec, settings)
 
 
-def topology_of(
-    agent: CompiledStateGraph[Any, Any, Any, Any], *, settings: bool = False
-) -> Topology:
+def topology_of(agent: Agent, *, settings: bool = False) -> Topology:
     """Return the plan of an agent.
 
     Args:
@@ -397,8 +401,8 @@ def topology_of(
 
 
 def middleware_of(
-    agent: CompiledStateGraph[Any, Any, Any, Any],
-) -> tuple[AgentMiddleware[Any, Any], ...]:
+    agent: Agent,
+) -> tuple[Middleware, ...]:
     """Return the middleware of an agent, in order.
 
     Args:
@@ -416,7 +420,7 @@ def middleware_of(
     return _spec_of(agent).middleware
 
 
-def tools_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, BaseTool]:
+def tools_of(agent: Agent) -> dict[str, BaseTool]:
     """Return the tools that an agent runs, by name, with those that its middleware bring.
 
     Args:
@@ -432,9 +436,7 @@ def tools_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, BaseToo
     return dict(_spec_of(agent).toolbox.client)
 
 
-def with_decisions(
-    agent: CompiledStateGraph[Any, Any, Any, Any], decisions: Any = True
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+def with_decisions(agent: Agent, decisions: object = True) -> Agent:
     """Return a copy of an agent that also records its decisions.
 
     Args:
@@ -450,15 +452,14 @@ def with_decisions(
     model routed: __end__ [no calls left]
     """
     previous, log = _spec_of(agent).decisions, decision_log(decisions)
+    # A sink that both have gets each decision once, and contents that one of them asks for stay.
     if previous is not None and log is not None:
         sinks = dict.fromkeys([*previous.sinks, *log.sinks])
         log = DecisionLog(*sinks, contents=previous.contents or log.contents)
     return rewired(agent, decisions=log or previous)
 
 
-def with_model(
-    agent: CompiledStateGraph[Any, Any, Any, Any], model: str | BaseChatModel
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+def with_model(agent: Agent, model: str | BaseChatModel) -> Agent:
     """Return a copy of an agent that asks another model, for example one that follows a script.
 
     Models that its middleware were made with stay.
@@ -476,11 +477,11 @@ def with_model(
     >>> other.invoke({"messages": [("user", "Hello")]})["messages"][-1].text
     'Good morning.'
     """
-    model_of(agent)
+    model_of(agent)  # for its error: an agent of create_react_agent calls its model elsewhere
     return rewired(agent, model=chat_model_of(model))
 
 
-def model_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Any:
+def model_of(agent: Agent) -> Any:
     """Return the model of an agent.
 
     Raises:
@@ -497,11 +498,11 @@ def model_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Any:
 
 
 def rewired(
-    agent: CompiledStateGraph[Any, Any, Any, Any],
+    agent: Agent,
     *,
-    services: Mapping[str, Any] | None = None,
+    services: Mapping[str, object] | None = None,
     **changes: Any,
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+) -> Agent:
     """Return a copy of an agent whose spec has other fields, and that has other services.
 
     Args:
@@ -510,10 +511,12 @@ def rewired(
         **changes: Fields of its AgentSpec.
     """
     graph = cast("AgentGraph", agent.builder)
+    # A new graph: nodes hold the recorder, the model and the channels of the agent they were made
+    # for, and a compiled graph cannot get others.
     builder = wire(replace(_spec_of(agent), **changes), agent.context_schema, graph.fusion_plan)
     backends = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
     copy = builder.compile(**{**graph.options, **backends, **(services or {})})
-    copy.config = agent.config
+    copy.config = agent.config  # `compile` sets none, and callers may have used `with_config`
     return copy
 
 
@@ -522,7 +525,7 @@ def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
     return replace(spec.topology, name=spec.name or "", settings=middleware_settings)
 
 
-def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:
+def warnings_of(agent: Agent) -> tuple[SpecError, ...]:
     """Return the warnings of an agent's build, except for ignored ones.
 
     Raises:
@@ -531,7 +534,7 @@ def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecErro
     return _spec_of(agent).warnings
 
 
-def _spec_of(agent: Any) -> AgentSpec:
+def _spec_of(agent: object) -> AgentSpec:
     graph = getattr(agent, "builder", None)
     if not isinstance(graph, AgentGraph):
         expected = "an agent built by create_agent"

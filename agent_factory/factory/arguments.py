@@ -34,7 +34,7 @@ from agent_factory.errors import (
     describe,
     raise_all,
 )
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
     Bound,
     hooks_of,
@@ -70,21 +70,21 @@ RESERVED = ("|", ":")
 
 def make_spec(
     *,
-    model: Any = None,
-    tools: Sequence[Any] | None,
+    model: object = None,
+    tools: Sequence[object] | None,
     system_prompt: str | SystemMessage | None,
     middleware: Sequence[AnyMiddleware],
-    response_format: Any,
-    state_schema: type[Any] | None,
-    checkpoints: Any,
+    response_format: object,
+    state_schema: type[object] | None,
+    checkpoints: object,
     nodes: Mapping[str, Any],
-    moved: Any,
-    handle_tool_errors: Any,
+    moved: object,
+    handle_tool_errors: object,
     name: str | None,
-    checkpointer: Any,
+    checkpointer: object,
     strict: bool,
     ignore: Collection[str],
-    decisions: Any,
+    decisions: object,
 ) -> AgentSpec:
     """Check and normalise the arguments of an agent, and warn the caller of the caller.
 
@@ -128,7 +128,7 @@ def make_spec(
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
     findings = _raise_errors(mistakes, strict, ignore)
-    chat_model, prompt = chat_model_of(model), system_prompt
+    chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
     if findings:
         warnings.warn(AgentFactoryWarning(findings), stacklevel=3)  # of create_agent or plan_agent
     return AgentSpec(
@@ -153,11 +153,11 @@ def make_spec(
 
 
 def _merged_schemas(
-    members: Sequence[AgentMiddleware[Any, Any]],
-    state_schema: type[Any] | None,
+    members: Sequence[Middleware],
+    state_schema: type[object] | None,
     shape: Shape,
-    checkpoints: Any,
-    checkpointer: Any,
+    checkpoints: object,
+    checkpointer: object,
 ) -> tuple[Schemas, list[SpecError]]:
     sources = [(member.name, member.state_schema) for member in members]
     sources.append(("create_agent", state_schema or AgentState))
@@ -169,7 +169,7 @@ def _merged_schemas(
     return merge(sources, private, checkpoints, checkpointer)
 
 
-def chat_model_of(model: Any) -> Any:
+def chat_model_of(model: object) -> object:
     """Return the chat model of an argument `model`.
 
     Raises:
@@ -177,6 +177,7 @@ def chat_model_of(model: Any) -> Any:
     """
     if isinstance(model, str):
         return init_model(model)
+    # `model.with_fallbacks(...)`, for example, is not a BaseChatModel.
     can_call_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
     if isinstance(model, BaseChatModel | None) or can_call_tools:
         return model
@@ -186,7 +187,7 @@ def chat_model_of(model: Any) -> Any:
     raise wrong_type("model", "a chat model", model, hint)
 
 
-def _attempt(make: Callable[[Any], T], value: Any, mistakes: list[SpecError]) -> T | None:
+def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError]) -> T | None:
     """Return what is made of an argument; note the mistake if it is invalid."""
     try:
         return make(value)
@@ -212,7 +213,7 @@ def _raise_errors(
     return others
 
 
-def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
+def output_tools(response_format: ResponseFormat | None) -> list[str]:
     """Return the names of the tools that stand for a structured answer."""
     match response_format:
         case ToolStrategy():
@@ -227,14 +228,14 @@ def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
 
 
 def wrong_type(
-    subject: str, expected: str, value: Any, hint: str, code: str | None = None
+    subject: str, expected: str, value: object, hint: str, code: str | None = None
 ) -> ArgumentError:
     """Return the error for a value of a wrong type."""
     return ArgumentError(subject, f"must be {expected}, got {describe(value)}.", hint, code=code)
 
 
 def wrong_types(
-    tools: Any, system_prompt: Any, nodes: Mapping[str, Any], name: Any
+    tools: object, system_prompt: object, nodes: Mapping[str, object], name: object
 ) -> Iterator[SpecError]:
     """Find arguments of a wrong type."""
     if tools is not None and not _is_list(tools):
@@ -254,6 +255,7 @@ def wrong_types(
         yield wrong_type("node_policies", "a dict of node names and policies", policies, hint)
         return
     for node, policy in policies.items():
+        # A RetryPolicy is the usual slip: LangGraph's add_node takes it directly.
         if not isinstance(policy, NodePolicy):
             yield wrong_type(f"node_policies[{node!r}]", "a NodePolicy", policy, hint)
 
@@ -277,7 +279,7 @@ _MIDDLEWARE_FOR = {
 """Arguments of other agent builders, by the middleware that does the same."""
 
 
-def unknown_arguments(function: Callable[..., Any], names: Iterable[str]) -> list[SpecError]:
+def unknown_arguments(function: Callable[..., object], names: Iterable[str]) -> list[SpecError]:
     """Return an error for each keyword argument that a function does not have."""
     parameters = [name for name in inspect.signature(function).parameters if name != "unknown"]
     mistakes: list[SpecError] = []
@@ -294,15 +296,16 @@ def unknown_arguments(function: Callable[..., Any], names: Iterable[str]) -> lis
     return mistakes
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     """Return True if a value can be read as a list: not a string, a mapping or a single tool."""
     if isinstance(value, list | tuple):
         return True
+    # All of these have `__iter__` or may have it: pydantic gives it to a BaseTool, Enum to a class.
     single = isinstance(value, str | bytes | Mapping | BaseTool | type)
     return hasattr(value, "__iter__") and not single
 
 
-def unknown_codes(ignore: Any) -> Iterator[SpecError]:
+def unknown_codes(ignore: object) -> Iterator[SpecError]:
     """Find codes in `ignore` that do not exist or cannot be ignored."""
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
         yield wrong_type("ignore", "a list of codes", ignore, 'Pass ignore=["AF204"].')
@@ -319,7 +322,7 @@ def unknown_codes(ignore: Any) -> Iterator[SpecError]:
 
 def members_of(
     middleware: Any,
-) -> tuple[tuple[AgentMiddleware[Any, Any], ...], list[SpecError]]:
+) -> tuple[tuple[Middleware, ...], list[SpecError]]:
     """Return the members of a stack, and the mistakes in it."""
     if not _is_list(middleware):
         hint = "Pass a list, even for one middleware."
@@ -369,7 +372,7 @@ def members_of(
 
 
 def moves_of(
-    members: Sequence[AgentMiddleware[Any, Any]], moved: Any, mistakes: list[SpecError]
+    members: Sequence[Middleware], moved: object, mistakes: list[SpecError]
 ) -> tuple[Move, ...]:
     """Return the former names of middleware, each with the current name; note mistakes in them."""
     hint = "Pass moved={'OldName': 'NewName'}, with one new name for each old one."
@@ -389,6 +392,7 @@ def moves_of(
             reason = "is the name of a middleware that is still in the stack."
             remedy = "Remove it from `moved`, or give that middleware another name."
             mistakes.append(SpecError(subject, reason, remedy, code="AF123"))
+        # A middleware may have been renamed twice. `path` ends the search in a circle.
         while new in moved and new not in names and new not in path:
             path.add(new)
             new = moved[new]
@@ -410,7 +414,7 @@ def no_common_path(
     hooks: Sequence[Bound[Hook]], layers: Sequence[Bound[Layer]]
 ) -> Iterator[SpecError]:
     """Find layers and hooks that no run could use together: one sync only, one async only."""
-    everything: list[Bound[Any]] = [*hooks, *layers]
+    everything: list[Bound[Hook] | Bound[Layer]] = [*hooks, *layers]
     only_async = [bound for bound in everything if bound.func is None]
     # A synchronous node hook runs in a thread of an asynchronous run; a layer cannot.
     only_sync = [bound for bound in layers if bound.afunc is None]
@@ -455,9 +459,9 @@ def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[Spec
 
 
 def collect_warnings(
-    members: Sequence[AgentMiddleware[Any, Any]],
+    members: Sequence[Middleware],
     topology: Topology,
-    checkpointer: Any,
+    checkpointer: object,
     reports_errors: bool,
 ) -> Iterator[SpecError]:
     """Find what can be built and is likely wrong, and what middleware declare about their order.
@@ -465,6 +469,7 @@ def collect_warnings(
     With `reports_errors`, exceptions of tools become messages before a layer sees them.
     """
     hooks = topology.hooks
+    # check_order compares each pair of a stack, and most stacks declare nothing.
     if any(member.ordering is not AgentMiddleware.ordering for member in members):
         early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
         late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
@@ -545,9 +550,7 @@ def misspelt_tool(pattern: str, names: Collection[str]) -> str | None:
     return None
 
 
-def _tool_warnings(
-    members: Sequence[AgentMiddleware[Any, Any]], topology: Topology
-) -> Iterator[SpecError]:
+def _tool_warnings(members: Sequence[Middleware], topology: Topology) -> Iterator[SpecError]:
     tools = topology.tools
     local_names = {tool.name for tool in tools if tool.kind is not ToolKind.PROVIDER}
     for tool in tools:
@@ -566,6 +569,7 @@ def _tool_warnings(
         for name in sorted(expected):
             if any(fnmatchcase(tool, name) for tool in tool_names):
                 continue
+            # A name that is expected too belongs to another tool, however alike the two are.
             if right := misspelt_tool(name, tool_names - expected):
                 yield SpecError(
                     member.name,

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from hashlib import sha256
-from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
 from agent_factory.compat.langchain import LangChainAdapter
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import Middleware
 from agent_factory.topology.model import Setting
 
 _SECRET = re.compile(r"key|secret|password|credential|authorization|token$|env$", re.IGNORECASE)
@@ -24,12 +23,12 @@ _LONGEST, _DEEPEST = 80, 8
 """The letters of a string that are shown, and the levels of nested values."""
 
 
-def settings_of(members: Iterable[AgentMiddleware[Any, Any]]) -> tuple[Setting, ...]:
+def settings_of(members: Iterable[Middleware]) -> tuple[Setting, ...]:
     """The settings of middleware: parameters of a constructor that are public attributes, too."""
     return tuple(setting for member in members for setting in _settings(member))
 
 
-def _settings(member: AgentMiddleware[Any, Any]) -> Iterator[Setting]:
+def _settings(member: Middleware) -> Iterator[Setting]:
     source = member.inner if isinstance(member, LangChainAdapter) else member
     for name in inspect.signature(type(source).__init__).parameters:
         # The attribute `tools` holds the tools that a middleware adds. Built-ins that are for some
@@ -45,12 +44,13 @@ def _settings(member: AgentMiddleware[Any, Any]) -> Iterator[Setting]:
             yield Setting(member.name, name, _shown(value, name))
 
 
-def _shown(value: Any, name: str = "", depth: int = 0) -> str:
+def _shown(value: object, name: str = "", depth: int = 0) -> str:
     """A value in one line, equal on every machine; by its type where that is not possible."""
 
-    def inner(values: Iterable[Any]) -> list[str]:
+    def inner(values: Iterable[object]) -> list[str]:
         return [_shown(item, name, depth + 1) for item in values]
 
+    # Before the names: a number such as `max_tokens` is not a secret.
     if isinstance(value, bool | int | float | None):
         return repr(value)
     if depth > _DEEPEST or (name and _SECRET.search(name)):
@@ -59,6 +59,7 @@ def _shown(value: Any, name: str = "", depth: int = 0) -> str:
         case Enum():
             return _shown(value.value, name, depth + 1)
         case str() if len(value) > _LONGEST:
+            # Two long prompts often begin alike. The digest shows that they differ.
             digest = sha256(value.encode(errors="replace")).hexdigest()[:8]
             start = f"{value[: _LONGEST // 2]}..."
             return f"{start!r} ({len(value)} characters, sha256 {digest})"
@@ -76,8 +77,10 @@ def _shown(value: Any, name: str = "", depth: int = 0) -> str:
             return f"[{', '.join(inner(value))}]"
         case tuple():
             return f"({', '.join(inner(value))}{',' if len(value) == 1 else ''})"
+        # Sorted, because the order of strings in a set differs from process to process.
         case set() | frozenset():
             return f"{{{', '.join(sorted(inner(value)))}}}"
+    # Not the repr: it has fields that are private, secret or without a stable form.
     if is_dataclass(value) and not isinstance(value, type):
         public = [f.name for f in fields(value) if f.init and not f.name.startswith("_")]
         public_fields = (f"{f}={_shown(getattr(value, f, None), f, depth + 1)}" for f in public)

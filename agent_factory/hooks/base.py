@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, get_args
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.hooks.flows import arun, run
@@ -84,9 +84,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     """
 
     state_schema: type[StateT] = AgentState  # type: ignore[assignment]  # the default of StateT
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] = ()
+    tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] = ()
     trace_policy: TracePolicy | None = None
-    transformers: Sequence[Callable[[tuple[str, ...]], Any]] = ()
+    transformers: Sequence[Callable[[tuple[str, ...]], object]] = ()
     ordering: Ordering = Ordering()
     expected_tools: Collection[str] = ()
     covered_tools: Collection[str] | None = None
@@ -101,6 +101,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         if type(self).tools == ():  # a list may be added to, so no two instances share one
             self.tools = []
 
+    # Not set by __init__, which a subclass need not call. Its instances can set it.
     @cached_property
     def name(self) -> str:
         """Name of the nodes and spans of this middleware, unique within an agent."""
@@ -224,6 +225,10 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         )
 
 
+Middleware: TypeAlias = AgentMiddleware[Any, Any]
+"""Middleware for any state and any context."""
+
+
 def jumps_among(value: Any) -> list[str]:
     """Return the jump targets that a value names; empty if it is anything else."""
     targets = list(value) if isinstance(value, list | tuple | set) else [value]
@@ -248,13 +253,15 @@ def hook_config(
     ...         return {"jump_to": "end"} if len(state["messages"]) > 100 else None
     """
 
+    # `@hook_config(["end"])` would be a TypeError of Python, which does not say what to write.
     if misplaced:
-        argument: Any = misplaced[0]
+        argument: object = misplaced[0]
         reason = f"must be given by name, got {describe(argument)}."
         hint = f"Write `@hook_config(can_jump_to={jumps_among(argument) or ['end']})`."
         raise ArgumentError("can_jump_to", reason, hint)
 
     def declare(function: FunctionT) -> FunctionT:
+        # LangChain's hook_config sets the same attribute, so that its hooks are read alike.
         function.__can_jump_to__ = can_jump_to or ()  # type: ignore[attr-defined]
         return function
 
@@ -273,6 +280,6 @@ def configure_trace_policy(policy: TracePolicy | None) -> None:
     _default_policy = policy
 
 
-def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy | None:
+def policy_of(middleware: Middleware) -> TracePolicy | None:
     """Return the middleware's policy, or else the process-wide one; None records in full."""
     return middleware.trace_policy or _default_policy

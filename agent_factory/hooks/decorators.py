@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from langchain_core.messages import SystemMessage
 
 from agent_factory.errors import ArgumentError, BadReturn, describe
-from agent_factory.hooks.base import AgentMiddleware, jumps_among
+from agent_factory.hooks.base import AgentMiddleware, Middleware, jumps_among
 from agent_factory.types import (
     AgentState,
     ContextT,
@@ -99,18 +99,18 @@ def _make(
     tools: Tools = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
-) -> AgentMiddleware[Any, Any]:
+) -> Middleware:
     """Return a middleware with one method: that for `slot`, or its async variant, or its flow."""
     _check_function(slot, func)
 
     # Functions of a class get the instance as their first argument, which `func` does not take.
-    def method(_self: object, *args: object, **injected: object) -> Any:
+    def method(_self: object, *args: object, **injected: object) -> object:
         return func(*args, **injected)
 
-    async def amethod(_self: object, *args: object, **injected: object) -> Any:
+    async def amethod(_self: object, *args: object, **injected: object) -> object:
         return await func(*args, **injected)
 
-    def flow(_self: object, *args: object) -> Any:
+    def flow(_self: object, *args: object) -> Flow[object]:
         return (yield from func(*args))
 
     body: Function = method
@@ -118,6 +118,7 @@ def _make(
         slot, body = _FLOW_OF.get(slot, slot), flow
     elif inspect.iscoroutinefunction(func):
         slot, body = f"a{slot}", amethod
+    # `@hook_config` may stand between the decorator and the function.
     if can_jump_to is None:
         can_jump_to = getattr(func, "__can_jump_to__", None)
     if can_jump_to is not None:
@@ -133,11 +134,11 @@ def _make(
         "state_schema": state_schema or AgentState,
         "tools": tuple(tools or ()),
         "__doc__": func.__doc__,
+        # Otherwise the class would be one of this module, in errors and in docs.
         "__module__": getattr(func, "__module__", __name__),
     }
-    middleware: AgentMiddleware[Any, Any] = type(
-        str(name or _name_of(func)), (AgentMiddleware,), attributes
-    )()
+    # A class for each function, because a build reads hooks from classes.
+    middleware: Middleware = type(str(name or _name_of(func)), (AgentMiddleware,), attributes)()
     return middleware
 
 
@@ -151,7 +152,9 @@ class _MiddlewareDecorator:
         # The class has one docstring for four decorators; the reference shows that of the instance.
         self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
 
-    def _decorate(self, func: Function | None, **options: Any) -> Any:
+    def _decorate(
+        self, func: Function | None, **options: Any
+    ) -> Middleware | Callable[[Function], Middleware]:
         if func is None:
             return partial(_make, self._slot, **options)
         return _make(self._slot, func, **options)
@@ -180,20 +183,20 @@ class HookDecorator(_MiddlewareDecorator):
         self,
         func: None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         can_jump_to: Sequence[JumpTo] | None = None,
         name: str | None = None,
     ) -> Callable[[HookFunction[StateT, ContextT]], AgentMiddleware[StateT, ContextT]]: ...
     def __call__(
         self,
-        func: Any = None,
+        func: Function | None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         can_jump_to: Sequence[JumpTo] | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Middleware | Callable[[Function], Middleware]:
         """Return the middleware, or a decorator if `func` is missing.
 
         Args:
@@ -229,7 +232,7 @@ class ModelLayerDecorator(_MiddlewareDecorator):
         self,
         func: None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
     ) -> Callable[
@@ -237,12 +240,12 @@ class ModelLayerDecorator(_MiddlewareDecorator):
     ]: ...
     def __call__(
         self,
-        func: Any = None,
+        func: Function | None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Middleware | Callable[[Function], Middleware]:
         """Return the middleware, or a decorator if `func` is missing.
 
         Args:
@@ -267,24 +270,24 @@ class ToolLayerDecorator(_MiddlewareDecorator):
     """
 
     @overload
-    def __call__(self, func: ToolLayerFunction) -> AgentMiddleware[Any, Any]: ...
+    def __call__(self, func: ToolLayerFunction) -> Middleware: ...
     @overload
     def __call__(
         self,
         func: None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
-    ) -> Callable[[ToolLayerFunction], AgentMiddleware[Any, Any]]: ...
+    ) -> Callable[[ToolLayerFunction], Middleware]: ...
     def __call__(
         self,
-        func: Any = None,
+        func: Function | None = None,
         *,
-        state_schema: type[Any] | None = None,
+        state_schema: type[object] | None = None,
         tools: Tools = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Middleware | Callable[[Function], Middleware]:
         """Return the middleware, or a decorator if `func` is missing; see `wrap_model_call`."""
         return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
 
@@ -309,10 +312,12 @@ wrap_tool_call = ToolLayerDecorator("wrap_tool_call", "Wrap each tool call in a 
 
 
 @overload
-def dynamic_prompt(func: PromptFunction) -> AgentMiddleware[Any, Any]: ...
+def dynamic_prompt(func: PromptFunction) -> Middleware: ...
 @overload
-def dynamic_prompt(func: None = None) -> Callable[[PromptFunction], AgentMiddleware[Any, Any]]: ...
-def dynamic_prompt(func: Any = None) -> Any:
+def dynamic_prompt(func: None = None) -> Callable[[PromptFunction], Middleware]: ...
+def dynamic_prompt(
+    func: Function | None = None,
+) -> Middleware | Callable[[PromptFunction], Middleware]:
     """Turn a function that returns the system prompt for each model call into a middleware.
 
     Args:
@@ -324,18 +329,21 @@ def dynamic_prompt(func: Any = None) -> Any:
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
     if func is None:
+        # As `@dynamic_prompt()`: there are no options to keep.
         return dynamic_prompt
     _check_function("dynamic_prompt", func)
     name = _name_of(func)
     if inspect.iscoroutinefunction(func):
 
-        async def aprompt(request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+        async def aprompt(
+            request: ModelRequest[Any], handler: Callable[..., Awaitable[object]]
+        ) -> object:
             return await handler(_with_prompt(name, request, await func(request)))
 
         return _make("wrap_model_call", aprompt, name=name)
 
     # A generator, and therefore a flow: it serves sync and async runs.
-    def prompt(request: ModelRequest[Any]) -> Any:
+    def prompt(request: ModelRequest[Any]) -> Flow[object]:
         return (yield _with_prompt(name, request, func(request)))
 
     return _make("wrap_model_call", prompt, name=name)

@@ -88,7 +88,7 @@ class Task:
     """
 
     name: str
-    function: Callable[[], Any]
+    function: Callable[[], object]
 
 
 class RunPaused(BaseException):
@@ -142,6 +142,7 @@ def then(
         return finish(value)
 
     async def later() -> R:
+        # Without `finish` in it: an error of `finish` is not one of the value.
         try:
             result = await value
         except BaseException as error:
@@ -174,11 +175,12 @@ MAX_REFUSALS = 100
 
 def is_signal(error: BaseException) -> bool:
     """Return True for control flow: an interrupt, an invalid resume, a cancellation."""
+    # An invalid resume is a pydantic.ValidationError in langgraph 1.2, as invalid arguments are.
     from_langgraph = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
     return from_langgraph or not isinstance(error, Exception)
 
 
-def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
+def run(flow: Flow[R], handler: Callable[[Any], object] | None = None) -> R:
     """Drive a flow in a sync run.
 
     Args:
@@ -194,20 +196,20 @@ def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
     return drive(flow, handler)
 
 
-async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
+async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[object]] | None = None) -> R:
     """Drive a flow in an async run; otherwise as `run`."""
     return await adrive(flow, handler)
 
 
 def drive(
-    flow: Flow[R], handler: Callable[[Any], Any] | None = None, *, throw_signals: bool = False
+    flow: Flow[R], handler: Callable[[Any], object] | None = None, *, throw_signals: bool = False
 ) -> R:
     """`run`; with `throw_signals`, control flow is thrown into the flow too: an internal one.
 
     An `except Exception` in the flow of a middleware would swallow interrupts.
     """
-    resume: Callable[[Any], Any] = flow.send
-    outcome: Any = None
+    resume: Callable[[Any], object] = flow.send
+    outcome = None
     refusals = 0
     while True:
         try:
@@ -240,8 +242,8 @@ async def adrive(
     throw_signals: bool = False,
 ) -> R:
     """`drive` for async runs."""
-    resume: Callable[[Any], Any] = flow.send
-    outcome: Any = None
+    resume: Callable[[Any], object] = flow.send
+    outcome = None
     refusals = 0
     while True:
         try:
@@ -268,13 +270,13 @@ class FlowLayer:
     """Layer that drives a flow, sync or async."""
 
     flow: Callable[[Any], Flow[Any]]
-    drive: Callable[..., Any]
+    drive: Callable[..., object]
 
-    def __call__(self, request: object, handler: Callable[[Any], Any]) -> Any:
+    def __call__(self, request: object, handler: Callable[[Any], object]) -> object:
         return self.drive(self.flow(request), handler)
 
 
-def perform(effect: object, sleep: Callable[[float], Any], invoke: str) -> Any:
+def perform(effect: object, sleep: Callable[[float], object], invoke: str) -> Any:
     """Sleep or call a runnable; the result is awaitable in an async run."""
     if isinstance(effect, Sleep):
         return sleep(effect.seconds)

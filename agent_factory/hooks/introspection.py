@@ -17,7 +17,7 @@ from langgraph.config import get_config
 from langgraph.types import TracePolicy
 
 from agent_factory.errors import ArgumentError, SpecError, describe
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.hooks.ordering import Ordering, is_strings
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase
@@ -81,7 +81,7 @@ class Bound(Generic[DefinitionT]):
     """A hook or a layer of the plan with the functions that run it, sync and async."""
 
     definition: DefinitionT
-    owner: AgentMiddleware[Any, Any]
+    owner: Middleware
     func: Callable[..., Any] | None
     afunc: Callable[..., Any] | None
 
@@ -121,9 +121,9 @@ _classes: WeakKeyDictionary[object, tuple[tuple[ref[object], ...], Methods]] = W
 else that a build does with a class. Nothing refers to the class, which a request may have made."""
 
 
-def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
+def methods_of(middleware: Middleware) -> Methods:
     """Read the methods of a middleware. A build reads them once, for the functions below."""
-    cls: Any = type(middleware)
+    cls = type(middleware)
     functions = _functions_of(cls)
     # Only plain functions of the class depend on the class alone. A property, or a method that is
     # set on the instance, may differ for each instance, so its result is not cached.
@@ -142,13 +142,22 @@ def methods_of(middleware: AgentMiddleware[Any, Any]) -> Methods:
     return _read_methods(cls, functions, partial(getattr, middleware))  # a property, for example
 
 
-def _read_methods(cls: Any, functions: tuple[object, ...], bind: Callable[[str], Any]) -> Methods:
+def _read_methods(
+    cls: type[object],
+    functions: tuple[object, ...],
+    bind: Callable[[str], Callable[..., object] | None],
+) -> Methods:
+    # The function of the base class is compared and not the method: each access binds a new one.
     pairs = zip(_SLOTS, functions, strict=True)
-    bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
-    # A class or a property may set a method to None. Then it is not defined.
-    bound = {name: method for name, method in bound.items() if method}
+    bound = {
+        name: method
+        for name, function in pairs
+        # A class or a property may set a method to None. Then it is not defined.
+        if function is not _NOT_DEFINED[name] and (method := bind(name))
+    }
     jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
     hooks = []
+    # Both forms are one hook, and a run of either kind may follow the jumps of both.
     for phase in Phase:
         names = (phase.value, f"a{phase.value}")
         func, afunc = (name if name in bound else None for name in names)
@@ -158,9 +167,7 @@ def _read_methods(cls: Any, functions: tuple[object, ...], bind: Callable[[str],
     return Methods(frozenset(bound), tuple(hooks), tuple(_method_errors(cls, bound, jumps)))
 
 
-def hooks_of(
-    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
-) -> list[Bound[Hook]]:
+def hooks_of(middleware: Middleware, methods: Methods | None = None) -> list[Bound[Hook]]:
     """Node hooks that the class of a middleware defines, in the order of a run."""
     hooks = []
     for phase, name, aname, jumps in (methods or methods_of(middleware)).hooks:
@@ -171,9 +178,7 @@ def hooks_of(
     return hooks
 
 
-def layers_of(
-    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
-) -> list[Bound[Layer]]:
+def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bound[Layer]]:
     """Layers that a middleware defines, each in the form of the most derived class.
 
     Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
@@ -206,15 +211,16 @@ def layers_of(
     return layers
 
 
-def _definer(cls: type[object], *names: str) -> type[Any]:
+def _definer(cls: type[object], *names: str) -> type[object]:
     """Return the most derived class that defines one of the names."""
     return next(base for base in cls.__mro__ if not base.__dict__.keys().isdisjoint(names))
 
 
-def _is_unused(middleware: AgentMiddleware[Any, Any], *names: str) -> bool:
+def _is_unused(middleware: Middleware, *names: str) -> bool:
     """Return True if a middleware leaves a method out. One that a subclass overrides is used."""
     if not middleware.unused or set(names).isdisjoint(middleware.unused):
         return False
+    # An earlier class in the order of resolution is a more derived one.
     mro = type(middleware).__mro__
     declares = _definer(type(middleware), "unused")
     # If no subclass has `unused` in its body, the instance has set it, and means all methods.
@@ -222,7 +228,7 @@ def _is_unused(middleware: AgentMiddleware[Any, Any], *names: str) -> bool:
     return set_by_instance or mro.index(declares) <= mro.index(_definer(mro[0], *names))
 
 
-_INJECTED: dict[str, Callable[[Any], Any]] = {
+_INJECTED: dict[str, Callable[[Any], object]] = {
     "runtime": lambda runtime: runtime,
     "config": lambda _: get_config(),
     "store": lambda runtime: runtime.store,
@@ -231,7 +237,7 @@ _INJECTED: dict[str, Callable[[Any], Any]] = {
 """Parameters by which LangGraph nodes, and therefore hooks, receive values."""
 
 
-def inject(method: Callable[..., Any]) -> Callable[..., Any]:
+def inject(method: Callable[..., object]) -> Callable[..., object]:
     """Return a hook as a function of `(state, runtime)`; it receives the parameters it names.
 
     A method with other parameters is returned as it is, so that a build reports its signature.
@@ -251,10 +257,10 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
     if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
         return method
 
-    def hook(state: Any, runtime: Any) -> Any:
+    def hook(state: object, runtime: object) -> Any:
         return method(state, **{name: _INJECTED[name](runtime) for name in names})
 
-    async def ahook(state: Any, runtime: Any) -> Any:
+    async def ahook(state: object, runtime: object) -> object:
         return await hook(state, runtime)
 
     # A build tells sync from async by the function, so the wrapper must be of the same kind.
@@ -265,25 +271,26 @@ RUN_INJECTED = ("runtime", "config", "store", "resumed")
 """Parameters by which a flow around a run receives values."""
 
 
-def inject_run(method: Callable[..., Any]) -> Callable[..., Any]:
+def inject_run(method: Callable[..., object]) -> Callable[..., object]:
     """Return a flow around a run as a function of the state that takes what it names.
 
     A method with other parameters is returned as it is, so that a build reports its signature.
     """
     try:
         signature = inspect.signature(method)
+        # Parameters of other names stay out, so that `bind` fails for one that has no default.
         names = [name for name in [*signature.parameters][1:] if name in RUN_INJECTED]
         signature.bind("state", **dict.fromkeys(names))
     except (TypeError, ValueError):
         return method
 
-    def start(state: Any, **values: Any) -> Any:
+    def start(state: object, **values: Any) -> object:
         return method(state, **{name: values[name] for name in names if name in values})
 
     return start
 
 
-def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
+def is_empty(middleware: Middleware) -> bool:
     """Return True if a middleware defines nothing that an agent uses, and misspells nothing."""
     _, base = _written(middleware)
     for name in _ATTRIBUTE_NAMES:
@@ -295,7 +302,7 @@ def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
     return not methods_of(middleware).names and not _misspelt(middleware)
 
 
-def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
+def _written(middleware: Middleware) -> tuple[type[object], type[object]]:
     """Return the class that an author wrote, and the base class of middleware it derives from."""
     # An adapter of a LangChain middleware has the class of its author, and LangChain's base.
     return getattr(middleware, "_class_and_base", None) or (type(middleware), AgentMiddleware)
@@ -314,7 +321,7 @@ def _declared_jumps(cls: type[object], name: str, method: object) -> list[object
 
 
 def validate_middleware(
-    middleware: AgentMiddleware[Any, Any], methods: Methods | None = None
+    middleware: Middleware, methods: Methods | None = None
 ) -> Iterator[SpecError]:
     """Yield an error for each attribute and method of a middleware that cannot work."""
     yield from _attribute_errors(middleware)
@@ -324,7 +331,7 @@ def validate_middleware(
 
 
 def _method_errors(
-    cls: type[object], bound: Mapping[str, Callable[..., Any]], jumps: Mapping[str, list[object]]
+    cls: type[object], bound: Mapping[str, Callable[..., object]], jumps: Mapping[str, list[object]]
 ) -> Iterator[_Mistake]:
     for call, flow in _FLOW.items():
         names = (_WRAP[call], f"a{_WRAP[call]}")
@@ -351,13 +358,14 @@ def _method_errors(
                 yield _Mistake(SpecError, f".{name}", reason, hint, "AF110")
 
 
-def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+def _attribute_errors(middleware: Middleware) -> Iterator[SpecError]:
     owner = type(middleware).__name__
     for name, kinds in _ATTRIBUTES.items():
         value = getattr(middleware, name)
         if not isinstance(value, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
             reason = f"must be {expected}, got {describe(value)}."
+            # A method would be true wherever the flag is read, whatever it returns.
             hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
             yield ArgumentError(f"{owner}.{name}", reason, hint)
     for name in _NAMES:
@@ -373,7 +381,7 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
         yield SpecError(f"{middleware.name}.unused", reason, hint, code="AF105")
 
 
-def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+def _name_errors(middleware: Middleware) -> Iterator[SpecError]:
     """Yield an error for each name that looks like a hook and would never run."""
     for name in vars(middleware).keys() & _SLOTS.keys():
         yield SpecError(
@@ -393,11 +401,11 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
         yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
 
 
-_names: WeakKeyDictionary[type[Any], list[tuple[str, str]]] = WeakKeyDictionary()
+_names: WeakKeyDictionary[type[object], list[tuple[str, str]]] = WeakKeyDictionary()
 """Misspelt names by class: comparing names takes longer than all other checks of a class."""
 
 
-def _misspelt(middleware: AgentMiddleware[Any, Any]) -> list[tuple[str, str]]:
+def _misspelt(middleware: Middleware) -> list[tuple[str, str]]:
     """Return names of its class that resemble those of methods and attributes, and these."""
     cls, base = _written(middleware)
     if (names := _names.get(cls)) is not None:
@@ -406,8 +414,10 @@ def _misspelt(middleware: AgentMiddleware[Any, Any]) -> list[tuple[str, str]]:
     for name in sorted(set(dir(cls)) - {*dir(AgentMiddleware), *dir(base)}):
         if name.startswith("_"):
             continue
+        # `beforeModel` is the name in LangChain.js, and `async_...` a usual prefix.
         spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
         spelling = _OTHER_NAMES.get(spelling, re.sub("^(async|a)_", "a", spelling))
+        # `tool` is a common attribute, and 0.89 like `tools`.
         candidates, cutoff = list(_ATTRIBUTE_NAMES), 0.9
         if callable(getattr(cls, name)) and spelling.startswith(_LOOKS_LIKE_A_HOOK):
             candidates, cutoff = list(_SLOTS), 0.75
@@ -417,7 +427,7 @@ def _misspelt(middleware: AgentMiddleware[Any, Any]) -> list[tuple[str, str]]:
     return names
 
 
-def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None:
+def _mode_error(name: str, method: Callable[..., object]) -> tuple[str, str] | None:
     """Return reason and hint for a sync method that is a coroutine function, and the like."""
     coroutine, generator = inspect.iscoroutinefunction(method), inspect.isgeneratorfunction(method)
     if name in _FLOWS:
@@ -439,7 +449,7 @@ def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None
 
 
 def _signature_error(
-    name: str, arguments: tuple[str, ...], method: Callable[..., Any]
+    name: str, arguments: tuple[str, ...], method: Callable[..., object]
 ) -> tuple[str, str] | None:
     """Return reason and hint for a method that does not accept what it is called with."""
     function = getattr(method, "__func__", None)
@@ -459,7 +469,9 @@ def _signature_error(
     return None
 
 
-def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
+def sync_async_error(
+    bound: Bound[Hook] | Bound[Layer], *, asynchronous: bool
+) -> tuple[str, str, str]:
     """Return subject, reason and hint for a run that needs the variant a method lacks."""
     definition, owner = bound.definition, type(bound.owner).__name__
     if isinstance(definition, Hook):

@@ -74,6 +74,7 @@ class Ordering:
             what, options = "an aspect of a conversation", ASPECTS
             if field.name in ("extends", "varies"):
                 what, options = "a part of a request", PARTS
+            # A misspelt aspect would check nothing. A middleware that is absent may be named.
             if wrong := set(value) - set(options):
                 raise ArgumentError(
                     subject,
@@ -116,6 +117,7 @@ def check_order(
         for index, member in enumerate(members)
     ]
     yield from _membership_errors(stack)
+    # A set: both may declare the same order. Sorted, so that errors come in one order.
     pairs = sorted(
         {
             (position.name, other.name)

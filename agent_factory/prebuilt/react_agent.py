@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.warnings import LangGraphDeprecatedSinceV10
 
 from agent_factory.errors import raise_all
-from agent_factory.factory.agent import CONFIG, check_services, node_names
+from agent_factory.factory.agent import CONFIG, Agent, check_services, node_names
 from agent_factory.factory.arguments import unknown_nodes, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
@@ -29,7 +28,7 @@ from agent_factory.prebuilt.react_middleware import (
 from agent_factory.prebuilt.react_models import invocable, read_model, takes_tools
 from agent_factory.prebuilt.react_state import View, chosen_schema, model_schema, schemas_of
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.tools.registry import Toolbox, sort_tools
+from agent_factory.tools.registry import Toolbox, ToolLike, sort_tools
 from agent_factory.topology.model import AgentStyle, Hook, Shape
 from agent_factory.topology.topology import plan
 
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 def react_spec(
     *,
     model: object,
-    tools: Any,
+    tools: Sequence[ToolLike] | ToolNode,
     prompt: Any,
     response_format: object,
     hooks: Mapping[str, object],
@@ -128,14 +127,14 @@ def react_spec(
 
 def create_react_agent(
     model: str | Model | ModelChoice,
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | ToolNode,
+    tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] | ToolNode,
     *,
     prompt: SystemPrompt | None = None,
-    response_format: Any = None,
+    response_format: object = None,
     pre_model_hook: HookFunction | None = None,
     post_model_hook: HookFunction | None = None,
-    state_schema: type[Any] | None = None,
-    context_schema: type[Any] | None = None,
+    state_schema: type[object] | None = None,
+    context_schema: type[object] | None = None,
     checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     interrupt_before: Sequence[str] | Literal["*"] | None = None,
@@ -145,7 +144,7 @@ def create_react_agent(
     name: str | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
     **deprecated_kwargs: Any,
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+) -> Agent:
     """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
 
     It is for code that uses langgraph's. New code should use `create_agent`, where middleware
@@ -232,6 +231,7 @@ def create_react_agent(
         "interrupt_after": interrupt_after,
         "node_policies": node_policies,
     }
+    # A ToolNode is not a list, and has checked its tools.
     tool_list = [] if isinstance(tools, ToolNode) else tools
     raise_all([*wrong_types(tool_list, None, nodes, name)])
     spec = react_spec(

@@ -46,13 +46,14 @@ class UserHook:
     function: CanInvoke
     view: View
 
-    def flow(self, state: Mapping[str, Any], runtime: Any) -> Flow[Any]:
+    def flow(self, state: Mapping[str, object], runtime: object) -> Flow[Any]:
         """Call the hook and return its update, without the managed `remaining_steps`."""
         result = yield Invoke(self.function, self.view(state))
         if isinstance(result, BaseModel):
             # Only the fields that were set: the defaults of the others would overwrite the state.
             result = {key: getattr(result, key) for key in result.model_fields_set}
         if isinstance(result, Mapping):
+            # A hook may return its whole state. LangGraph counts the steps itself.
             return {key: value for key, value in result.items() if key != STEPS}
         return result
 
@@ -69,9 +70,9 @@ class Extraction:
         if not isinstance(self.model, ChosenModel):
             chat_model_of(self.model)  # raises now rather than at the end of the first run
 
-    def flow(self, state: Mapping[str, Any], runtime: Any) -> Flow[Any]:
+    def flow(self, state: Mapping[str, Any], runtime: object) -> Flow[Any]:
         """Ask the model."""
-        model: Any = self.model
+        model = self.model
         if isinstance(model, ChosenModel):
             model = yield from choose_model(model, self.view(state), runtime)
         messages, schema = state["messages"], self.response_format
@@ -85,7 +86,9 @@ class Extraction:
 def bound(name: str, user_hook: UserHook | Extraction) -> Bound[Hook]:
     """The hook of a node of this name, sync and async."""
 
-    def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, object], runtime: Any) -> Any:
+    def call(
+        driver: Callable[[Flow[Any]], object], state: Mapping[str, object], runtime: object
+    ) -> object:
         # Hook nodes disable token streaming; these nodes are the user's own, so it stays on.
         return call_with_streaming(
             lambda state_now: driver(user_hook.flow(state_now, runtime)), state
@@ -99,7 +102,7 @@ def bound(name: str, user_hook: UserHook | Extraction) -> Bound[Hook]:
 class ReactRules(Rules):
     """The routing rules of `create_react_agent`."""
 
-    view: Callable[[Any], Any] = identity  # converts the state for tools
+    view: Callable[[Any], object] = identity  # converts the state for tools
     together: bool = False  # one run of the tools node takes all calls of a turn (version v1)
     hooked: bool = False  # a `pre_model_hook` runs before each call of the model
     reviewed: bool = False  # a `post_model_hook` sees calls before they run, and may answer them
@@ -162,7 +165,9 @@ class ReactRules(Rules):
 class ModelCalls(AgentMiddleware[Any, Any]):
     """The layer around model calls: the model, the messages, the prompt, and the steps left."""
 
-    def __init__(self, model: Any, prompt: CanInvoke | None, view: View, rules: ReactRules) -> None:
+    def __init__(
+        self, model: object, prompt: CanInvoke | None, view: View, rules: ReactRules
+    ) -> None:
         super().__init__(name="model")
         self._model = model
         self._prompt = prompt
@@ -179,6 +184,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         request = request.override(messages=messages, state={**request.state, "messages": messages})
         if self._prompt is not None:
             prompt = yield Invoke(self._prompt, self._view(request.state))
+            # A prompt may be one message or one text.
             several = isinstance(prompt, PromptValue | Sequence) and not isinstance(prompt, str)
             try:
                 messages = convert_to_messages(prompt if several else [prompt])
@@ -194,12 +200,13 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         left: Any = request.state.get(STEPS)
         if left is None or not isinstance(message, AIMessage) or not message.tool_calls:
             return response
+        # Without tools that the agent runs there is no loop, which could run out of steps.
         if not self._rules.known or left >= self._rules.steps_needed(message):
             return response
         # The same id, so that this message replaces the one whose calls will not run.
         return AIMessage(NEED_MORE_STEPS, id=message.id, name=message.name)
 
-    def _messages(self, values: Mapping[str, object], state: Any) -> Sequence[BaseMessage]:
+    def _messages(self, values: Mapping[str, object], state: object) -> Sequence[BaseMessage]:
         """The messages of the state, or `llm_input_messages` where a hook wrote them."""
         has_hook = self._rules.hooked
         model_input = values.get(MODEL_INPUT) if has_hook else None

@@ -40,7 +40,7 @@ class StateFunction:
         "synchronous function or invoke via the async API (ainvoke, astream, etc.)"
     )
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[..., object], name: str) -> None:
         self._function = function
         self._name = name
         call = getattr(function, "__call__", None)  # noqa: B004  # its kind matters, not whether it has one
@@ -52,13 +52,13 @@ class StateFunction:
         variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         self._wants = [p.name for p in others if p.name in _INJECTED and p.kind not in variable]
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
         """Call the function in a sync run."""
         if self._asynchronous:
             raise ReactPathNotSupported(self._name, self.async_only.format(name=self._name))
         return self._call(input)()
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         """Call the function in an async run; a sync one runs in a thread."""
         call = self._call(input)
         return await (call() if self._asynchronous else run_in_executor(None, call))
@@ -131,6 +131,7 @@ def takes_tools(
     if not isinstance(step, RunnableBinding) or "tools" not in step.kwargs:
         # A binding, or a configurable model, delegates to the model inside.
         method = getattr(type(model), "bind_tools", None) or getattr(model, "bind_tools", None)
+        # BaseChatModel has the method, which raises NotImplementedError.
         binds = callable(method) and method is not BaseChatModel.bind_tools
         if (tools or provider_tool_count) and not binds:
             raise ModelTakesNoTools(
@@ -164,6 +165,7 @@ def _model_step(model: object) -> object:
     """The step of a chain that holds the model."""
     if not isinstance(model, RunnableSequence):
         return model
+    # For example prompt | model.bind_tools(tools).
     models = (step for step in model.steps if isinstance(step, RunnableBinding | BaseChatModel))
     return next(models, model)
 

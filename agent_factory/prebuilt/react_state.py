@@ -83,6 +83,7 @@ def keys_of(schema: object) -> dict[str, object]:
 
 def schemas_of(schema: type[object], *, has_tools: bool, hooked: bool) -> Schemas:
     """The schemas of the graph, of its hooks, and of its input and output."""
+    # mypy accepts TypedDict only with literal arguments.
     make: Any = TypedDict
     keys = keys_of(schema)
     channels = engine_hints(TOOL_SIGNALS) if has_tools else {}
@@ -116,11 +117,11 @@ def model_schema(schema: type[object], *, hooked: bool) -> type[Any]:
 class View:
     """Converts the state for user code: to a dict, or to an instance of its schema."""
 
-    def __init__(self, schema: type[Any]) -> None:
+    def __init__(self, schema: type[object]) -> None:
         self._keys = tuple(keys_of(schema))
         self._make = dict if is_typeddict(schema) else schema
 
-    def __call__(self, state: Mapping[str, Any]) -> Any:
+    def __call__(self, state: Mapping[str, object]) -> Any:
         """The state in the user's schema."""
         values = {key: state[key] for key in self._keys if key in state}
         # A new run resets the response of the last one to None, which the schema may not allow.

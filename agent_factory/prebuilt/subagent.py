@@ -20,7 +20,7 @@ class SubagentRequest(BaseModel):
     request: str = Field(description="What to do, with everything that is needed to do it.")
 
 
-def agent_tool(agent: Any, *, name: str | None = None, description: str) -> BaseTool:
+def agent_tool(agent: object, *, name: str | None = None, description: str) -> BaseTool:
     """Make a subagent a tool: it gets the request as a message, and its final answer is the result.
 
     An interrupt inside of the subagent, such as a review, pauses the thread of the outer agent. It
@@ -73,9 +73,11 @@ def agent_tool(agent: Any, *, name: str | None = None, description: str) -> Base
         answer = result.get("structured_response")
         if answer is None:
             return str(result["messages"][-1].text)
+        # An answer may be a pydantic model, a dataclass or a dict: this writes all of them.
         return TypeAdapter(Any).dump_json(answer).decode()
 
     def run(invoke: Any, request: str, config: RunnableConfig) -> Any:
+        # The projection `subagents` of a stream shows the graphs that have this key.
         metadata = {**config.get("metadata", {}), "lc_agent_name": own_name or name}
         own_config = {**config, "run_name": own_name or name, "metadata": metadata}
         return then(invoke({"messages": [HumanMessage(request)]}, own_config), final_answer)

@@ -65,7 +65,7 @@ class ValidationNode(Runnable[Any, Any]):
 
     def __init__(
         self,
-        schemas: Sequence[BaseTool | Schema | Callable[..., Any]],
+        schemas: Sequence[BaseTool | Schema | Callable[..., object]],
         *,
         format_error: FormatError | None = None,
         name: str = "validation",
@@ -88,7 +88,7 @@ class ValidationNode(Runnable[Any, Any]):
             elif isroutine(entry):
                 key = entry.__name__
                 try:
-                    args_schema: Any = create_schema_from_function("Validation", entry)
+                    args_schema = create_schema_from_function("Validation", entry)
                 except (TypeError, ValueError, NameError) as error:
                     reason = f"No schema can be made of {describe(entry)}: {error}"
                     raise _unusable(reason) from error
@@ -99,6 +99,7 @@ class ValidationNode(Runnable[Any, Any]):
                     "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
                     f"Got: {type(entry)}."
                 )
+            # The same schema may be passed twice, as a tool may be in an agent.
             if self.schemas_by_name.setdefault(key, schema) is not schema:
                 clashes.append(
                     SpecError(key, "is the name of two schemas.", "Rename one.", code="AF113")
@@ -117,7 +118,7 @@ class ValidationNode(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Check the calls of the last message in a thread, since validators are sync."""
 
-        async def answer(input: Any, config: RunnableConfig) -> Any:
+        async def answer(input: object, config: RunnableConfig) -> object:
             return await run_in_executor(config, self._answer, input, config)
 
         return await self._acall_with_config(answer, input, self._tagged(config))  # type: ignore[arg-type]
@@ -159,7 +160,8 @@ class ValidationNode(Runnable[Any, Any]):
             names = ", ".join(self.schemas_by_name)
             text = f"Error: {call['name']} is not a valid tool, try one of [{names}].\n\n{_FIX}"
             return _refused(call, text)
-        model: Any = schema
+        # The classes of pydantic 1 have other methods, and no common base with those of pydantic 2.
+        model = schema
         try:
             if is_pydantic_v1_subclass(schema):
                 content = model.validate(call["args"]).json()

@@ -71,6 +71,7 @@ def disable_streaming(config: RunnableConfig | None) -> None:
     current_config.set(without_streaming(config))
 
 
+# Not with @contextmanager, which takes three times as long, and this runs for each call.
 class streaming_enabled:
     """Context manager that enables token streaming again, for the agent's own model and tools."""
 
@@ -90,12 +91,12 @@ class streaming_enabled:
             current_config.reset(self._token)
 
 
-async def _await_in(scope: AbstractContextManager[None], result: Awaitable[Any]) -> Any:
+async def _await_in(scope: AbstractContextManager[None], result: Awaitable[object]) -> object:
     with scope:
         return await result
 
 
-def call_with_streaming(call: Handler, value: Any) -> Any:
+def call_with_streaming(call: Handler, value: object) -> object:
     """Call a sync or async function with token streaming enabled."""
     with streaming_enabled():
         result = call(value)
@@ -125,7 +126,7 @@ class LayerSpan:
     policy: TracePolicy | None
     layer: LayerFunction
 
-    def __call__(self, request: Any, handler: Handler) -> Any:
+    def __call__(self, request: object, handler: Handler) -> object:
         config = current_config.get()
         if config is None or not (tracers := _tracers(config)):
             return self.layer(request, handler)  # e.g. in a thread that the layer around it started
@@ -138,11 +139,11 @@ class LayerSpan:
             cast("Any", None), self._recorded("process_inputs", request), name=self.name
         )
 
-        def finish(result: Any) -> Any:
+        def finish(result: object) -> object:
             span.on_chain_end(self._recorded("process_outputs", result))
             return result
 
-        def fail(error: BaseException) -> Any:
+        def fail(error: BaseException) -> object:
             span.on_chain_error(error)
             raise error
 
@@ -157,8 +158,8 @@ class LayerSpan:
             result = _await_in(setting(current_config, inner), result)
         return then(result, finish, fail)
 
-    def _recorded(self, side: str, value: Any) -> dict[str, Any]:
-        process: Callable[[Any], Any] | None = getattr(self.policy, side, None)
+    def _recorded(self, side: str, value: object) -> dict[str, Any]:
+        process: Callable[[Any], object] | None = getattr(self.policy, side, None)
         payload = value if process is None else process(value)
         return payload if isinstance(payload, dict) else {"value": payload}
 
@@ -176,7 +177,7 @@ class _Flows(ABC):
     of what it costs.
     """
 
-    kind: ClassVar[type[Any]]
+    kind: ClassVar[type[object]]
     """Type of what a flow yields to call inward."""
 
     visible: ClassVar[attrgetter[Any] | None] = None
@@ -188,17 +189,17 @@ class _Flows(ABC):
         self._drive = layers[0][1].drive
         self._inner = inner
 
-    def __call__(self, request: Any) -> Any:
+    def __call__(self, request: object) -> object:
         return self._drive(self.steps(request), self._inner, throw_signals=True)
 
-    def steps(self, request: Any) -> Flow[Any]:
+    def steps(self, request: object) -> Flow[Any]:
         """Yield the requests of the innermost flow, and the effects of all flows."""
         flows, kind, visible = self._flows, self.kind, self.visible
         running: list[Flow[Any]] = [flows[0](request)]
         requests: list[Any] = [request] * len(flows)
         last_outcomes: list[Any] = [None] * len(flows)
         at, innermost, refusals = 0, len(flows) - 1, 0
-        advance: Callable[[Any], Any] = running[0].send
+        advance: Callable[[Any], object] = running[0].send
         value = None
         while True:
             try:
@@ -206,6 +207,7 @@ class _Flows(ABC):
             except StopIteration as stop:
                 output, is_done = stop.value, True
             except BaseException as error:
+                # A generator that raised is finished: the error goes to the flow around it.
                 del running[at]
                 at -= 1
                 advance, value = _throw_into(running, error), error
@@ -225,6 +227,7 @@ class _Flows(ABC):
                     with setting(calling_layer, self._names[at]):
                         value = yield output
                 elif at < innermost:
+                    # A new generator for each call inward: a flow may call several times.
                     running.append(flows[at + 1](output))
                     at += 1
                     requests[at] = output
@@ -238,13 +241,13 @@ class _Flows(ABC):
                 advance, value = _throw_into(running, error, refusals > MAX_REFUSALS), error
 
     @abstractmethod
-    def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
+    def outcome(self, name: str, request: object, result: object, last: Any) -> Any:
         """Return the outcome of a flow, from its result and the last one it was resumed with."""
 
 
 def _throw_into(
     running: Sequence[Flow[Any]], error: BaseException, is_last: bool = False
-) -> Callable[[Any], Any]:
+) -> Callable[[Any], object]:
     """Return `throw` of the innermost flow.
 
     Control flow, and an error that is the last one, closes all flows and is raised.
@@ -252,6 +255,7 @@ def _throw_into(
     if not running:
         raise error
     if is_last or is_signal(error):
+        # The innermost first, as `finally` clauses run when a call stack unwinds.
         for flow in reversed(running):
             close(flow, error)
         raise error
@@ -292,7 +296,7 @@ class ModelOutcome(NamedTuple):
     the response, together with the calls or without them.
     """
 
-    response: ModelResponse[Any]
+    response: ModelResponse
     commands: tuple[Command[Any], ...] = ()
     refusals: tuple[ToolMessage, ...] = ()
 
@@ -314,12 +318,12 @@ class _ModelHandler:
         self._inner = inner
         self.last: ModelOutcome | None = None
 
-    def __call__(self, request: ModelRequest[Any]) -> Any:
+    def __call__(self, request: ModelRequest[Any]) -> object:
         if not isinstance(request, ModelRequest):
             raise bad_request(self._name, request, ModelRequest)
         return then(self._inner(request), self.keep)
 
-    def keep(self, outcome: ModelOutcome) -> ModelResponse[Any]:
+    def keep(self, outcome: ModelOutcome) -> ModelResponse:
         """Store an outcome, and return what the layer sees of it."""
         self.last = outcome
         return outcome.response
@@ -332,7 +336,7 @@ class _ModelLayer:
     named_layer: NamedLayer
     inner: ModelCall
 
-    def __call__(self, request: ModelRequest[Any]) -> Any:
+    def __call__(self, request: ModelRequest[Any]) -> object:
         name, layer = self.named_layer
         handler = _ModelHandler(name, self.inner)
         return then(layer(request, handler), lambda result: _outcome_of(name, result, handler.last))
@@ -343,19 +347,20 @@ class _ModelFlows(_Flows):
     visible = attrgetter("response")
 
     def outcome(
-        self, name: str, request: Any, result: Any, last: ModelOutcome | None
+        self, name: str, request: object, result: object, last: ModelOutcome | None
     ) -> ModelOutcome:
         if last is not None and result is last.response and type(result.result) is list:
             return last  # nearly always
         return _outcome_of(name, result, last)
 
 
-def _outcome_of(name: str, result: Any, last: ModelOutcome | None) -> ModelOutcome:
+def _outcome_of(name: str, result: object, last: ModelOutcome | None) -> ModelOutcome:
     """Return what a layer returned, with what is kept of its last call inward, if it made one."""
     _, commands, refusals = last or (None, (), ())
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
         response, command = result.model_response, result.command
+    # The type is compared first, because the response is nearly always one.
     if type(response) is not ModelResponse and isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     if not (isinstance(response, ModelResponse) and isinstance(response.result, list)):
@@ -384,7 +389,7 @@ def _outcome_of(name: str, result: Any, last: ModelOutcome | None) -> ModelOutco
     return ModelOutcome(response, (*commands, command), refusals)
 
 
-def _return_hint(result: Any) -> str:
+def _return_hint(result: object) -> str:
     """Return what to write in a layer that lacks a word; empty if it lacks none."""
     if result is None:
         return "End the layer with `return response`, where response is what the handler returned."
@@ -410,7 +415,7 @@ class _ToolLayer:
     inner: Handler
     caller: str
 
-    def __call__(self, request: Any) -> Any:
+    def __call__(self, request: object) -> object:
         if not isinstance(request, ToolCallRequest):
             raise bad_request(self.caller, request, ToolCallRequest)
         name, layer = self.named_layer
@@ -423,13 +428,13 @@ class _ToolLayer:
 class _ToolFlows(_Flows):
     kind = ToolCallRequest
 
-    def outcome(self, name: str, request: Any, result: Any, last: Any) -> Any:
+    def outcome(self, name: str, request: Any, result: Any, last: object) -> object:
         if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
             return result  # nearly always
         return _checked_result(name, request, result)
 
 
-def _checked_result(name: str, request: ToolCallRequest, result: Any) -> Any:
+def _checked_result(name: str, request: ToolCallRequest, result: object) -> object:
     parts = result if isinstance(result, list) and result else [result]
     if not all(isinstance(part, ToolMessage | Command) for part in parts):
         raise BadReturn(
@@ -463,7 +468,7 @@ def first_without_mode(
     return None
 
 
-def raise_unsupported(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
+def raise_unsupported(bound: Bound[Layer], *_: object, asynchronous: bool) -> object:
     """Stand in for a call with a layer that does not support the kind of the run."""
     raise PathNotSupported(*sync_async_error(bound, asynchronous=asynchronous))
 
@@ -482,7 +487,7 @@ class ComposedCall:
         """
         return self.traced if _tracers(current_config.get()) else self.plain
 
-    def __call__(self, request: Any) -> Any:
+    def __call__(self, request: object) -> object:
         return self.select()(request)
 
 
@@ -502,4 +507,5 @@ def compose_layers(
         name = f"{bound.definition.owner}.{bound.definition.method}"
         plain.append((name, method))
         traced_layers.append((name, LayerSpan(name, policy_of(bound.owner), method)))
+    # Without layers there are no spans, and nothing to choose between.
     return ComposedCall(compose(plain), compose(traced_layers)) if layers else compose([])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from inspect import iscoroutine
-from typing import Any
 
 from langgraph.runtime import get_runtime
 
 
-def add_notes(error: Exception, context_schema: type[Any] | None) -> None:
+def add_notes(error: Exception, context_schema: type[object] | None) -> None:
     """Add a note to an error that a missing `await` or a missing context causes.
 
     A note keeps the type of the error, and unlike a wrapper it adds no frame to the traceback.

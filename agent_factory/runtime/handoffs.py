@@ -35,6 +35,7 @@ def command_to_parent(
     ids = [] if message is None else call_ids(message)
     if len(ids) > 1:
         commands = _with_results(commands, ids, answers_of(tail))
+    # As it is: a parent gets what the tool returned, a dict as a dict.
     if len(commands) == 1:
         return commands[0]
     # LangGraph would let only the first one pass.
@@ -52,7 +53,7 @@ def targets_of(command: Command[Any]) -> list[Any]:
 
 
 def _with_results(
-    commands: Sequence[Command[Any]], ids: Sequence[str], results: Mapping[str, Any]
+    commands: Sequence[Command[Any]], ids: Sequence[str], results: Mapping[str, object]
 ) -> list[Command[Any]]:
     """Return handoffs in which each call that they pass on has its result.
 
@@ -80,9 +81,10 @@ def _with_results(
     return new_commands
 
 
-def _completed(payload: Any, results: Mapping[str, Any]) -> Any:
+def _completed(payload: Any, results: Mapping[str, object]) -> Any:
     """Return an update or a target of a command, whose messages get the results that they lack."""
     if isinstance(payload, Send):
+        # A tool may return the same Send each time, and keep it.
         target = copy(payload)
         target.arg = _completed(payload.arg, results)
         return target

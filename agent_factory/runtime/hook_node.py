@@ -63,9 +63,10 @@ class StateCopies:
         return values
 
 
-class HookNode(Runnable[Any, Any]):
+class HookNode(Runnable[State, object]):
     """Node that runs a hook of a middleware."""
 
+    # Read by a step of several nodes: this one sends no tokens.
     streams = False
 
     def __init__(
@@ -76,7 +77,7 @@ class HookNode(Runnable[Any, Any]):
         keys: Collection[str],
         recorder: Recorder = NO_RECORDER,
         copies: StateCopies | None = None,
-        context_schema: type[Any] | None = None,
+        context_schema: type[object] | None = None,
         tools: Mapping[str, Any] | None = None,
     ) -> None:
         definition = bound.definition
@@ -104,7 +105,7 @@ class HookNode(Runnable[Any, Any]):
         """True if the hook is sync only, so that an asynchronous run calls it in a thread."""
         return self._bound.afunc is None
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    def invoke(self, input: State, config: RunnableConfig | None = None, **_: object) -> object:
         if update := self._skipped(input):
             return update
         if self._bound.func is None:
@@ -119,7 +120,9 @@ class HookNode(Runnable[Any, Any]):
             raise
         return self._finish(state, result)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    async def ainvoke(
+        self, input: State, config: RunnableConfig | None = None, **_: object
+    ) -> object:
         if update := self._skipped(input):
             return update
         disable_streaming(config)
@@ -136,13 +139,13 @@ class HookNode(Runnable[Any, Any]):
             raise
         return self._finish(state, result)
 
-    def _skipped(self, state: State) -> Any:
+    def _skipped(self, state: State) -> object:
         """Return what to pass on if a tool has ended the run; then the hook does not run."""
         if not self._in_loop or ("jump_to" not in state and TOOL_SIGNALS not in state):
             return None
         return self._pending_exit(state, self._rules)
 
-    def _finish(self, state: State, result: Any) -> Any:
+    def _finish(self, state: State, result: object) -> Command[Any] | dict[str, object] | None:
         if result is None and not self._is_entry:
             return None
         # The answer of an earlier run of the thread must not be seen in this one.
@@ -177,7 +180,7 @@ class HookNode(Runnable[Any, Any]):
         self._check(dict(pairs))
         return replace(result, update=[*reset.items(), *pairs])
 
-    def _check(self, update: Mapping[str, Any]) -> None:
+    def _check(self, update: Mapping[str, object]) -> None:
         check_keys(update, self._keys, self.name)
         jump = update.get("jump_to")
         if jump is not None and jump not in self._bound.definition.can_jump_to:

@@ -33,7 +33,7 @@ _ALIKE = 0.85
 which front ends for AG-UI send to any agent, is less like "todos"."""
 
 
-def unknown_mode(modes: Collection[Any]) -> ArgumentError:
+def unknown_mode(modes: Collection[object]) -> ArgumentError:
     """Return the error for stream modes of which one does not exist."""
     mode = next(mode for mode in modes if mode not in STREAM_MODES)
     names = sorted(STREAM_MODES)
@@ -44,7 +44,10 @@ def unknown_mode(modes: Collection[Any]) -> ArgumentError:
 
 
 def check_keys(
-    input: Any, keys: Collection[str], expected: Collection[str], checkpoint: CheckpointTuple | None
+    input: object,
+    keys: Collection[str],
+    expected: Collection[str],
+    checkpoint: CheckpointTuple | None,
 ) -> None:
     """Look for keys of an input that no schema of the agent has.
 
@@ -61,6 +64,7 @@ def check_keys(
     Warns:
         AgentFactoryWarning: There is such a key.
     """
+    # A Command may have pairs, where a key occurs twice: only its name counts here.
     update = input.update if isinstance(input, Command) else input
     pairs = dict(update) if isinstance(update, Mapping | list | tuple) else {}
     # A caller may pass on what `invoke` has returned.
@@ -75,6 +79,7 @@ def check_keys(
         m for key in unknown_keys for m in get_close_matches(key, left, n=1, cutoff=_ALIKE)
     ]:
         fails, hint = True, f"Did you mean {close[0]!r}?"
+    # A Command answers, jumps or updates, so a key of its update is not a misplaced answer.
     elif not isinstance(input, Command):
         fails = len(unknown_keys) == len(pairs)
         if checkpoint is not None and any(open_interrupts(checkpoint).values()):
@@ -86,7 +91,9 @@ def check_keys(
     warnings.warn(AgentFactoryWarning([error]), stacklevel=2)
 
 
-def check_answer(input: Any, checkpoint: CheckpointTuple | None, place: Mapping[str, Any]) -> None:
+def check_answer(
+    input: object, checkpoint: CheckpointTuple | None, place: Mapping[str, object]
+) -> None:
     """Check that a thread waits for the answer that a run is started with.
 
     Args:
@@ -130,7 +137,7 @@ def nothing_pending() -> NothingPending:
     return NothingPending("the thread", reason, "Use invoke() for the next turn.")
 
 
-def missing_thread(place: Mapping[str, Any]) -> NoThread:
+def missing_thread(place: Mapping[str, object]) -> NoThread:
     """Return the error for an answer to a thread that does not exist."""
     where = f" {place['checkpoint_id']!r}" if place.get("checkpoint_id") else ""
     return NoThread(
@@ -144,5 +151,6 @@ def check_modes(modes: Any) -> None:
     """Raise an ArgumentError if one of the modes of a stream does not exist."""
     if modes is None or (isinstance(modes, str) and modes in STREAM_MODES):
         return
+    # LangGraph runs with an unknown mode, and yields nothing.
     if not STREAM_MODES.issuperset(modes := [modes] if isinstance(modes, str) else modes):
         raise unknown_mode(modes)

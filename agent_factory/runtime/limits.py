@@ -41,7 +41,7 @@ REFUSAL_KWARGS = {"lc_source": "not_offered"}
 class _FailedTurn(NamedTuple):
     """A turn whose calls all have an error as their result."""
 
-    calls: list[tuple[str, Any, str]]  # the name, arguments and error of each
+    calls: list[tuple[str, object, str]]  # the name, arguments and error of each
     unreadable: bool  # no call had valid JSON arguments
     ran: bool  # a tool of the agent may have run
 
@@ -64,6 +64,7 @@ def _failed_turns(
         if not isinstance(message, AIMessage):
             return
         ids = call_ids(message)
+        # One call without an error, or still without a result, and the turn has not failed.
         if not ids or not errors.keys() >= set(ids):
             return
         calls = [*message.tool_calls, *message.invalid_tool_calls]
@@ -107,13 +108,14 @@ class JumpLimit:
 
     def __init__(self, hook: str) -> None:
         self._hook = hook
+        # Two entries for each run: the message of the user, and the last exchange.
         self._jumps = lru_cache(2 * self.RUNS)(lambda run, key: count(1))
 
-    def around(self, hook: Callable[[Any, Any], Any], state: Any, runtime: Runtime[Any]) -> Any:
+    def around(self, hook: Callable[[Any, Any], object], state: Any, runtime: Runtime[Any]) -> Any:
         """Call a hook, sync or async, and count its jumps."""
         return then(hook(state, runtime), partial(self.check, state, runtime))
 
-    def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: Any) -> Any:
+    def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: object) -> object:
         """Return what the hook returned; raise EndlessLoop if that is one jump too many."""
         update = result.update if isinstance(result, Command) else result
         if not isinstance(update, Mapping) or update.get("jump_to") != "model":
@@ -127,6 +129,7 @@ class JumpLimit:
             for by_model in (False, True)
         )
         calls = [(call["name"], call["args"]) for call in answer.tool_calls] if answer else []
+        # Its text, because contents may be lists of blocks, which have no hash.
         exchange = hash(str([question and question.content, answer and answer.content, calls]))
         run, message = run_identity(runtime), question and question.id
         jumps = max(next(self._jumps(run, key)) for key in (message, exchange))

@@ -172,10 +172,12 @@ ROUTES: dict[Route, Callable[[Edge, Topology, Rules], Choice]] = {
 def _follow_jump(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State], Target | None]:
     """Return a function that gives the target of the state's jump, or None."""
     leaving = {hook.node for hook in plan.hooks if hook.phase is Phase.AFTER_AGENT}
+    # "end" means the exit, the first of the after_agent hooks: from these it would be a circle.
     targets = jump_targets(plan, leaving=edge.source in leaving)
 
     def follow(state: State) -> Target | None:
         jump = state.get("jump_to")
+        # Hooks and tools that write another value are refused there.
         target = targets.get(jump or "")
         if target is None or target == edge.source:
             return None
@@ -271,8 +273,10 @@ class Path(Runnable[Any, Any]):
     choose: Choice
     name: str
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
+    def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> Target:
         return self.choose(input, config)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
+    async def ainvoke(
+        self, input: object, config: RunnableConfig | None = None, **_: object
+    ) -> Target:
         return self.choose(input, config)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import SystemMessage
 
 from agent_factory.decisions.log import DecisionLog
 from agent_factory.errors import SpecError
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import Middleware
 from agent_factory.hooks.introspection import Bound
 from agent_factory.runtime.routing import Rules
 from agent_factory.state.schema import Schemas
@@ -21,8 +21,10 @@ from agent_factory.topology.model import Hook, Layer
 from agent_factory.topology.topology import Topology
 from agent_factory.types import NodePolicy
 
+T = TypeVar("T")
 
-def identity(state: Any) -> Any:
+
+def identity(state: T) -> T:
     """Return the state unchanged."""
     return state
 
@@ -37,16 +39,16 @@ class AgentSpec:
     model_layers: tuple[Bound[Layer], ...]  # outermost first
     tool_layers: tuple[Bound[Layer], ...]  # outermost first
     toolbox: Toolbox
-    response_format: ResponseFormat[Any] | None
+    response_format: ResponseFormat | None
     schemas: Schemas
     topology: Topology
     handle_tool_errors: ErrorHandler | None  # None for ToolNode's own default
     name: str | None
-    middleware: tuple[AgentMiddleware[Any, Any], ...]
+    middleware: tuple[Middleware, ...]
     rules: Rules
     # Repair invalid histories, and answer calls that no node runs. If False, the caller does both.
     repairs_history: bool = True
-    tool_state_view: Callable[[Any], Any] = identity  # what tools see of the state
+    tool_state_view: Callable[[Any], object] = identity  # what tools see of the state
     node_policies: Mapping[str, NodePolicy] = field(default_factory=dict)
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None

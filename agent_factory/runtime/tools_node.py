@@ -107,12 +107,13 @@ class _Batch:
     failures: dict[str, Exception] = field(default_factory=dict)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)  # of its calls, if asynchronous
 
-    def finish(self, call: str, result: Any) -> Any:
+    def finish(self, call: str, result: object) -> object:
         self.results[call] = result
         return result
 
     def fail(self, call: str, error: BaseException) -> ToolMessage:
         """Note what stopped a call, and return a placeholder for its result."""
+        # A cancellation or the end of the process concerns all calls, not one of them.
         if not isinstance(error, Exception):
             raise error
         self.failures[call] = error
@@ -147,7 +148,7 @@ class ToolsNode(Runnable[Any, Any]):
         keys: Collection[str],
         recorder: Recorder,
         state_keys: Collection[str] | None,
-        context_schema: type[Any] | None,
+        context_schema: type[object] | None,
     ) -> None:
         self.name = TOOLS
         self._context_schema = context_schema
@@ -196,7 +197,7 @@ class ToolsNode(Runnable[Any, Any]):
 
     _tools_by_name = tools_by_name  # clients read the name that LangGraph's node has as well
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: object) -> object:
         batch = self._begin(input, config, asynchronous=False)
         calls, refusals = self._read(input, asynchronous=False)
         try:
@@ -206,7 +207,7 @@ class ToolsNode(Runnable[Any, Any]):
             raise
         return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
         batch = self._begin(input, config, asynchronous=True)
         calls, refusals = self._read(input, asynchronous=True)
         try:
@@ -220,7 +221,7 @@ class ToolsNode(Runnable[Any, Any]):
             raise
         return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
 
-    def _begin(self, input: Any, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
+    def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.
         calls = input if isinstance(input, list) else []
         results = {call["id"]: call[RESULT] for call in calls if RESULT in call}
@@ -228,7 +229,7 @@ class ToolsNode(Runnable[Any, Any]):
         _batch.set(batch)
         return batch
 
-    def _read(self, input: Any, *, asynchronous: bool) -> tuple[Any, list[ToolMessage]]:
+    def _read(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
         """Return the input of the ToolNode, and replies to calls with invalid arguments."""
         # Inside the ToolNode, the error handler could report this to the model.
         if layer := self._first_unsupported[asynchronous]:
@@ -253,7 +254,7 @@ class ToolsNode(Runnable[Any, Any]):
             return with_context(calls[0], state), refusals
         return CallsWithState(calls, state), refusals
 
-    def _finish(self, input: Any, output: Any, refusals: list[ToolMessage]) -> Any:
+    def _finish(self, input: Any, output: Any, refusals: list[ToolMessage]) -> object:
         """Return the update of the node, with ids for its messages."""
         if self._toolbox.node is not None:  # a node of ours checks the result of each call
             if isinstance(input, list):
@@ -309,7 +310,7 @@ def _compose(
         lambda named_layers: compose_tool_call(named_layers, execute),
     )
 
-    def translated(result: Any) -> Any:
+    def translated(result: object) -> object:
         # Here, and not in `_finish`: the ToolNode merges commands to the parent graph.
         if isinstance(result, list):
             return [translated(part) for part in result]
@@ -319,6 +320,7 @@ def _compose(
     new_names = {move.old: move.new for move in spec.topology.moved} if layers else {}
 
     def call_layers(request: Any) -> Any:
+        # From a context variable, because a ToolNode calls this with the request alone.
         batch, call_id = _batch.get(), request.tool_call["id"]
         assert batch is not None  # the node has begun it
         if batch.asynchronous and (task := asyncio.current_task()):
@@ -360,7 +362,7 @@ class ToolsStage(Stage):
     def _leading(self) -> Runnable[Any, Any]:
         return node_runnable(self._pregel_node, _LeadFromTools(self))
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> object:
         if config is None or (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
         if TOOLS in run.deferred_outcomes:
@@ -369,7 +371,9 @@ class ToolsStage(Stage):
             return step.write(config)
         return self._leading.invoke(input, run.first_config(config, is_traced=True))
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    async def ainvoke(
+        self, input: object, config: RunnableConfig | None = None, **_: object
+    ) -> object:
         if config is None or (run := run_of(config)) is None:
             return await self.alone.ainvoke(input, config)
         if TOOLS in run.deferred_outcomes:
@@ -378,8 +382,8 @@ class ToolsStage(Stage):
         return await self._leading.ainvoke(input, run.first_config(config, is_traced=True))
 
     async def astream(
-        self, input: Any, config: RunnableConfig | None = None, **_: Any
-    ) -> AsyncIterator[Any]:
+        self, input: object, config: RunnableConfig | None = None, **_: object
+    ) -> AsyncIterator[object]:
         """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
         if config is None or (run := run_of(config)) is None:
             node = self.alone
@@ -403,9 +407,10 @@ class _LeadFromTools(Runnable[Any, Any]):
 
     stage: Stage
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> object:
         update, *edges = self.stage.writers
         run, entry = run_of(config), self.stage.fusion.next_after_tools
+        # Calls that are sent again have no results yet, and lead nowhere.
         if isinstance(input, Resend) or entry is None:
             update.invoke(input, config)
             for edge in () if isinstance(input, Resend) else edges:
@@ -418,11 +423,13 @@ class _LeadFromTools(Runnable[Any, Any]):
         update.invoke([*updates, *signals, Command(goto=entry)], config)
         return input
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+    async def ainvoke(
+        self, input: object, config: RunnableConfig | None = None, **_: object
+    ) -> object:
         return self.invoke(input, config)
 
 
-def _with_ids(messages: Any) -> Any:
+def _with_ids(messages: object) -> Any:
     """Give messages of tools the ids that they will have in the thread.
 
     LangGraph stores the writes of a task before it applies them, and gives ids when it applies
@@ -457,6 +464,7 @@ def translate_command(command: Command[Any]) -> Command[Any]:
     if jump not in (None, "end"):
         raise UndeclaredJump("a tool", f"jumped to {jump!r}.", "A tool can only jump to 'end'.")
     signals = {}
+    # Three spellings of one target; Command takes a name or several.
     if command.goto in (END, [END], (END,)):
         signals["jump_to"] = "end"
     elif nodes := [target for target in targets_of(command) if not isinstance(target, Send)]:
@@ -484,7 +492,7 @@ def relay_to_parent(command: Command[Any]) -> Command[Any]:
     return Command(update={TOOL_SIGNALS: command}) if command.graph == Command.PARENT else command
 
 
-def pending_exit(state: State, rules: Rules) -> Any:
+def pending_exit(state: State, rules: Rules) -> Command[Any] | dict[str, str] | None:
     """Return what a node in the loop returns instead of running, because tools ended the run.
 
     All tools of a turn lead to the entry of the loop. If one of them stopped the run, or their

@@ -52,6 +52,7 @@ _NAMESPACE = UUID("7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38")
 
 
 _random = Random()  # not the module's, which a program may seed again and again
+# A worker that was forked would make the ids that its parent makes.
 os.register_at_fork(after_in_child=_random.seed)
 
 
@@ -97,6 +98,7 @@ class IndexedReducer:
 
     def __call__(self, left: Any, right: Any) -> Any:
         """Return what `add_messages` returns, or raise what it raises."""
+        # It raises, with LangGraph's message, unless both are missing.
         if left is None or right is None:
             return add_messages(left, right)
         history, positions = self._index_of(left)
@@ -104,18 +106,19 @@ class IndexedReducer:
         new = _as_messages(right, self._make_id, previous, positions)
         return self._merge(history, positions, new)
 
-    def merge(self, left: Any, new: list[AnyMessage]) -> Any:
+    def merge(self, left: object, new: list[AnyMessage]) -> object:
         """Return what `add_messages` returns for a history, and messages that have ids."""
         return self._merge(*self._index_of(left), new)
 
     def _merge(
         self, history: list[AnyMessage], positions: dict[str | None, int], new: list[AnyMessage]
-    ) -> Any:
+    ) -> object:
         for at in range(len(new) - 1, -1, -1):
             if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
                 # `add_messages` takes what follows as it is: ids twice, and removals among it.
                 self._index, history, positions, new = None, [], {}, new[at + 1 :]
                 break
+        # A copy: the old list is in the state that nodes and callers hold.
         merged: list[Any] = [*history]
         changed: dict[str | None, int] = {}
         removed_ids: set[str | None] = set()
@@ -129,11 +132,13 @@ class IndexedReducer:
                 merged.append(message)
             elif not removal:
                 merged[position] = message
+            # The last write counts: a message after its removal is there again.
             (removed_ids.add if removal else removed_ids.discard)(message.id)
             changed[message.id] = position
         if removed_ids:
             self._index = None
             return [message for message in merged if message.id not in removed_ids]
+        # A borrowed index is not changed. It no longer fits, and is made again if it is needed.
         if not self._owns_index or self._index is None:
             self._index = None
             return merged
@@ -142,7 +147,7 @@ class IndexedReducer:
         positions.update(changed)
         return merged
 
-    def _index_of(self, left: Any) -> _Index:
+    def _index_of(self, left: object) -> _Index:
         """Return the index of a history, made again if that is another one."""
         if self._index is None or self._index[0] != left:
             messages = list(_as_messages(left, self._make_id))
@@ -156,7 +161,7 @@ _PLAIN = frozenset((AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolM
 
 
 def _as_messages(
-    value: Any,
+    value: object,
     make_id: _MakeId,
     previous: str | None = None,
     taken_ids: Container[str | None] = (),
@@ -178,6 +183,7 @@ def _as_messages(
     for message in messages:
         if message.id is None:
             message.id = make_id(previous, message)
+            # Equal messages in a row would get the same derived id, and become one.
             while message.id in new_ids or message.id in taken_ids:
                 message.id = make_id(message.id, message)
             new_ids.add(message.id)
@@ -188,7 +194,7 @@ def _as_messages(
 def _update(
     channel: BinaryOperatorAggregate[Any] | DeltaChannel[Any],
     reducer: IndexedReducer,
-    steps: Iterable[Sequence[Any]],
+    steps: Iterable[Sequence[object]],
 ) -> bool:
     """Apply the writes of some steps to a channel; return whether there were any.
 
@@ -200,6 +206,7 @@ def _update(
     try:
         for values in steps:
             is_updated = plain.update(values) or is_updated
+    # Also if a reducer raises: LangGraph's channel keeps the writes before it.
     finally:
         channel.value = plain.value
     return is_updated
@@ -229,7 +236,7 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
         return _update(self, self._reducer, [values])
 
 
-def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
+def fold_messages(state: Any, writes: Sequence[object]) -> list[AnyMessage]:
     """Reducer for LangGraph's DeltaChannel that does what `add_messages` does.
 
     The same writes get the same ids.
@@ -304,11 +311,12 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply what was written since the messages were last stored in full."""
+        # Each is the id of a task, the channel and the value, as savers return them.
         values = _joined(value for _, _, value in writes)
         _update(self, self._reducer, ([value] for value in values))
 
 
-def _joined(writes: Iterable[Any]) -> Iterator[Any]:
+def _joined(writes: Iterable[object]) -> Iterator[object]:
     """Yield writes with the same result, in which lists that only add or replace are one.
 
     Each write copies the history, so thousands of them take the time of its square.
@@ -346,6 +354,7 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return a channel with a stored value."""
+        # LangGraph's `from_checkpoint` constructs the class with a type and an operator.
         new = type(self)(self, self._new_names)
         plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(self.typ, self.operator)
         new.value = plain.from_checkpoint(self._renamed(checkpoint)).value
@@ -359,7 +368,7 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
         """Apply the writes of a step; those of a step that was cut short may have former names."""
         return super().update([self._renamed(value) for value in values])
 
-    def _renamed(self, value: Any) -> Any:
+    def _renamed(self, value: object) -> object:
         if not isinstance(value, dict) or self._new_names.keys().isdisjoint(value):
             return value
         new_values = {
@@ -371,12 +380,12 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
         }
 
 
-def with_ids(value: Any) -> Any:
+def with_ids(value: object) -> object:
     """Return what is to be written as messages with ids; None stays None and fails later."""
     return None if value is None else _as_messages(value, _random_id)
 
 
-def is_messages(channel: Any) -> bool:
+def is_messages(channel: object) -> bool:
     """Return True if a channel merges writes as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
@@ -385,6 +394,7 @@ def is_messages(channel: Any) -> bool:
 
 def is_ephemeral(channel: Channel) -> bool:
     """Return True if only the next step sees what a step writes."""
+    # An accumulating Topic keeps its values for the whole run.
     if isinstance(channel, Topic):
         return not channel.accumulate
     return isinstance(channel, AnyValue | EphemeralValue)
@@ -431,7 +441,7 @@ class ViewedChannel:
         return cls(channel, *(is_so(channel) for is_so in about))
 
 
-def supports_delta_channel(checkpointer: Any) -> bool:
+def supports_delta_channel(checkpointer: object) -> bool:
     """Return True if the class of a saver declares that it can rebuild the value of a DeltaChannel.
 
     langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently

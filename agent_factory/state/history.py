@@ -66,11 +66,12 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
     used_ids = set(original_ids)
     ids: dict[str, list[str]] = {}  # by the id that calls share, their new ids
 
-    def renamed(call: Any) -> Any:
+    def renamed(call: Any) -> object:
         id_ = call["id"]
         if not id_:
             return {**call, "id": f"call_{uuid4().hex}"}
         variants = ids.setdefault(id_, [])
+        # The model may have used such an id itself.
         candidates = (f"{id_}_{number}" for number in count(len(variants) + 1))
         variants.append(next(n for n in candidates if n not in used_ids) if variants else id_)
         used_ids.add(variants[-1])
@@ -84,6 +85,7 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
         update["content"] = content = list(message.content)
         left = {id_: iter(variants) for id_, variants in ids.items()}
         for at, block in enumerate(content):
+            # OpenAI's Responses API: `id` is that of the item, and `call_id` that of the call.
             key = "call_id" if isinstance(block, dict) and block.get("call_id") else "id"
             if isinstance(block, dict) and block.get(key) in left:
                 content[at] = {**block, key: next(left[block[key]], block[key])}
@@ -105,6 +107,7 @@ def with_reviewers(messages: list[AnyMessage], new_names: Mapping[str, str]) -> 
         if not isinstance(message, AIMessage):
             continue
         record = message.response_metadata.get(REVIEWED, {})
+        # Only in the last message of a model: the calls of those before it have results.
         if new_names.keys().isdisjoint(record):
             break
         metadata = {**message.response_metadata, REVIEWED: {}}
@@ -131,14 +134,14 @@ def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
 
 def messages_in(update: Any) -> list[Any]:
     """Return the messages in an update, a mapping or pairs. They may be dicts."""
-    pairs: Any = update.items() if isinstance(update, Mapping) else update
+    pairs = update.items() if isinstance(update, Mapping) else update
     if not isinstance(update, Mapping | list | tuple):
         return []
     values = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[:1] == ("messages",)]
     return [m for value in values for m in (value if isinstance(value, list) else [value])]
 
 
-def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[str]:
+def new_results(messages: Sequence[object], history: Sequence[AnyMessage]) -> list[str]:
     """Return the ids of the calls that new messages answer in a history.
 
     Two kinds of results do not count: those that repeat a message of the history, as in a handoff
@@ -151,6 +154,7 @@ def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[
         result_id, calls = _field(message, "tool_call_id"), _ids_of_calls(message)
         if (result_id is None and not calls) or result_id in brought:
             continue
+        # Read only for a message that may count: the history is long, and most updates have none.
         if history_ids is None:
             history_ids = {m.id for m in history if m.id}
         if _field(message, "id") in history_ids or message in history:
@@ -161,7 +165,7 @@ def new_results(messages: Sequence[Any], history: Sequence[AnyMessage]) -> list[
     return results
 
 
-def results_of(ids: Collection[str], messages: Sequence[Any]) -> dict[str, Any]:
+def results_of(ids: Collection[str], messages: Sequence[object]) -> dict[str, Any]:
     """Return the results of the calls of one turn among messages, by the ids of the calls.
 
     Ids may recur in a thread: if the messages hold the turn, only those after it count.
@@ -174,7 +178,7 @@ def results_of(ids: Collection[str], messages: Sequence[Any]) -> dict[str, Any]:
     return {id: m for m in tail if (id := _field(m, "tool_call_id")) in ids}
 
 
-def with_results(messages: list[Any], results: Mapping[str, Any]) -> list[Any]:
+def with_results(messages: list[Any], results: Mapping[str, object]) -> list[Any]:
     """Return messages with the results that the last turn of these calls lacks, in its order.
 
     Args:
@@ -196,11 +200,11 @@ def with_results(messages: list[Any], results: Mapping[str, Any]) -> list[Any]:
     return messages
 
 
-def _field(message: Any, name: str) -> Any:
+def _field(message: object, name: str) -> Any:
     return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
-def _ids_of_calls(message: Any) -> list[str]:
+def _ids_of_calls(message: object) -> list[str]:
     if isinstance(message, AIMessage):
         return call_ids(message)
     return [call["id"] for call in _field(message, "tool_calls") or ()]
@@ -238,6 +242,7 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
         return None
     # Ids may recur in a thread: an answer belongs to the nearest open call before it.
     answers: dict[int, dict[str, ToolMessage]] = {}
+    # `pop` closes a call, so that a second answer finds none and is left out.
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AIMessage):
@@ -272,9 +277,11 @@ def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
 
 def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
     """Return the smallest update that turns one history into the other."""
+    # By identity: a message may lack an id, or be equal to another.
     kept_ids = {id(message) for message in after}
     stay = [message for message in before if id(message) in kept_ids]
     removed_messages = [message for message in before if id(message) not in kept_ids]
+    # Messages can be removed and added by id, and not be put in another order.
     in_place = all(a is b for a, b in zip(stay, after, strict=False))
     if in_place and all(message.id for message in removed_messages):
         removals = [RemoveMessage(id=str(message.id)) for message in removed_messages]
@@ -307,6 +314,7 @@ class ValidatedPrefix:
 
     def remember(self, run: object, messages: Sequence[AnyMessage]) -> None:
         """Record that a run has validated all these messages."""
+        # Without a run, all callers would share one record.
         if run is not None:
             self._record(run)[0] = messages
 

@@ -64,9 +64,9 @@ class Schemas:
 
     state: type[Any]
     hook: type[Any]  # what nodes of middleware see: all but the reserved keys
-    input: type[Any]
-    output: type[Any]
-    written: type[Any] | None = None  # by the user, if the graph is to be built from that
+    input: type[object]
+    output: type[object]
+    written: type[object] | None = None  # by the user, if the graph is to be built from that
 
 
 _AGENT = "create_agent"
@@ -79,12 +79,13 @@ class _Source:
 
     origin: str  # "create_agent", or the name of a middleware
     schema: Any
-    hints: Mapping[str, Any]
-    raw: Mapping[str, Any]  # the annotations as written, to recognize keys that are inherited
-    own_hints: Mapping[str, Any]  # the hints that differ from those of AgentState
+    hints: Mapping[str, object]
+    raw: Mapping[str, object]  # the annotations as written, to recognize keys that are inherited
+    own_hints: Mapping[str, object]  # the hints that differ from those of AgentState
 
 
 def _read(origin: str, schema: Any) -> _Source:
+    # `AgentState[Answer]` is not the class itself, and has no hints.
     bare = get_origin(schema) or schema
     if not is_typeddict(bare):
         reason = f"must be a TypedDict, got {describe(schema)}."
@@ -105,7 +106,7 @@ _schemas: WeakKeyDictionary[Any, _Fields] = WeakKeyDictionary()
 """Fields by schema: the middleware of a stack mostly share a few. A request may make its own."""
 
 
-def _fields(schema: Any) -> _Fields:
+def _fields(schema: object) -> _Fields:
     """Return the hints, the raw annotations and the declared hints of a schema."""
     if (entry := _schemas.get(schema)) is None:
         hints = get_type_hints(schema, include_extras=True)
@@ -123,7 +124,7 @@ class _Merges:
     """
 
     def __init__(self) -> None:
-        self.states: dict[tuple[Sequence[str], bool], tuple[Schemas, Any]] = {}
+        self.states: dict[tuple[Sequence[str], bool], tuple[Schemas, object]] = {}
         self.after: WeakKeyDictionary[Any, _Merges] = WeakKeyDictionary()
 
 
@@ -131,10 +132,10 @@ _merges = _Merges()
 
 
 def merge(
-    sources: Sequence[tuple[str, type[Any]]],
+    sources: Sequence[tuple[str, type[object]]],
     engine: Collection[str] = (TOOL_SIGNALS, RETRIES),
-    checkpoints: Any = "auto",
-    checkpointer: Any = None,
+    checkpoints: object = "auto",
+    checkpointer: object = None,
 ) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas and collect what is wrong with them.
 
@@ -166,6 +167,7 @@ def merge(
         *others, last = map(repr, get_args(Checkpoints))
         reason = f"must be {', '.join(others)} or {last}, got {describe(checkpoints)}."
         errors.append(ArgumentError("checkpoints", reason))
+    # "auto" falls back to full checkpoints; "delta" was asked for.
     elif checkpoints == "delta" and reducer is not add_messages and not is_messages(reducer):
         reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
         hint = "Remove the reducer from the state_schema, or leave checkpoints out."
@@ -173,26 +175,29 @@ def merge(
     return schemas, errors
 
 
-def _merge(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
+def _merge(schemas: Sequence[object], engine: Sequence[str], delta: bool) -> tuple[Schemas, object]:
     """Return the merged schemas, and the reducer of the messages that they declare."""
-    all_hints: list[tuple[str, Any]] = []
+    all_hints: list[tuple[str, object]] = []
     for schema in dict.fromkeys(schemas):
         all_hints += _fields(schema)[0].items()
     hints = dict(_fields(AgentState)[0])
     for schema in schemas:
+        # Only what a schema declares itself: AgentState's keys in it must not undo earlier ones.
         hints |= _fields(schema)[2]
     reducer = _reducer(hints["messages"])
     qualifier, messages, metadata = _parts(hints["messages"])
+    # Another reducer is the user's, and gets the channel that LangGraph makes for it.
     if reducer is add_messages:
         metadata = (DeltaMessages() if delta else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
     hints |= {key: _ENGINE_HINTS[key] for key in engine}
     all_hints += hints.items()
 
-    def view(name: str, without: Collection[str]) -> type[Any]:
+    def view(name: str, without: Collection[str]) -> type[object]:
+        # mypy accepts TypedDict only with literal arguments.
         make: Any = TypedDict
         keys = {key: _without_marks(hint) for key, hint in hints.items() if key not in without}
-        schema_class: type[Any] = make(name, keys)
+        schema_class: type[object] = make(name, keys)
         return schema_class
 
     merged = Schemas(
@@ -204,7 +209,7 @@ def _merge(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[
     return merged, reducer
 
 
-def _parts(hint: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+def _parts(hint: Any) -> tuple[object, object, tuple[object, ...]]:
     """Split an annotation into Required or NotRequired or None, the type, and the metadata."""
     qualifier, metadata = None, ()
     while (origin := get_origin(hint)) in (Required, NotRequired, Annotated):
@@ -216,19 +221,19 @@ def _parts(hint: Any) -> tuple[Any, Any, tuple[Any, ...]]:
     return qualifier, hint, metadata
 
 
-def _hint(qualifier: Any, value: Any, metadata: Collection[Any]) -> Any:
+def _hint(qualifier: Any, value: object, metadata: Collection[object]) -> object:
     """Put the parts of an annotation together again."""
     inner_hint = Annotated[(value, *metadata)] if metadata else value
     return inner_hint if qualifier is None else qualifier[inner_hint]
 
 
-def _without_marks(hint: Any) -> Any:
+def _without_marks(hint: object) -> object:
     # LangGraph takes the last item of Annotated for the reducer, so our marks must not be there.
     qualifier, value, metadata = _parts(hint)
     return _hint(qualifier, value, [m for m in metadata if not isinstance(m, OmitFromSchema)])
 
 
-def _is_hidden(hint: Any, side: str) -> bool:
+def _is_hidden(hint: object, side: str) -> bool:
     """Return True if a key is left out of the "input" or the "output"."""
     return any(
         # LangGraph keeps managed values out of both.
@@ -237,9 +242,10 @@ def _is_hidden(hint: Any, side: str) -> bool:
     )
 
 
-def _reducer(hint: Any) -> Any:
+def _reducer(hint: object) -> object:
     """Return what merges writes of a key: a channel, a function, or None for the last value."""
     for item in _parts(hint)[2]:
+        # As LangGraph: a channel, or a function of two values. Marks of ours are neither.
         if isinstance(item, BaseChannel) or callable(item):
             return item
     return None
@@ -284,10 +290,11 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             yield ArgumentError(f"{source.origin} state key {key!r}", *mistake, code="AF114")
 
 
-def _same_type(first: Any, other: Any) -> bool:
+def _same_type(first: object, other: object) -> bool:
     """Return True if two types agree; a part that only one of them specifies counts as equal."""
     if first == other or Any in (first, other):
         return True
+    # Before Python 3.14, `int | None` and `Optional[int]` have different origins.
     origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (first, other)]
     if origins[0] != origins[1]:
         return False
@@ -299,11 +306,11 @@ def _same_type(first: Any, other: Any) -> bool:
     return len(arguments) == len(others) and all(map(_same_type, arguments, others))
 
 
-def _format(hint: Any) -> str:
+def _format(hint: object) -> str:
     reducer, value = _reducer(hint), _parts(hint)[1]
     name = value.__name__ if isinstance(value, type) and not get_args(value) else str(value)
     return name if reducer is None else f"{name} with the reducer {_name(reducer)}"
 
 
-def _name(reducer: Any) -> str:
+def _name(reducer: object) -> str:
     return str(getattr(reducer, "__name__", type(reducer).__name__))

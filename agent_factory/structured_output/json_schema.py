@@ -32,7 +32,7 @@ class JsonSchema:
         if isinstance(schema, Mapping) and "$schema" in schema:
             # The schema names its draft, so no other is tried.
             drafts = [validator_for(schema, default=Draft202012Validator)]
-        first: Any = None
+        first = None
         for draft in drafts:
             meta = draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
             problem = best_match(meta.iter_errors(schema))
@@ -45,7 +45,7 @@ class JsonSchema:
         dialect = draft.META_SCHEMA["$schema"]
         resource = specification_with(dialect).create_resource(schema)
         # An empty registry: jsonschema's default one downloads remote references.
-        registry: Any = Registry()
+        registry = Registry()
         _check_references(resource, registry.resolver_with_root(resource))
         self._validator = draft(schema, registry=registry)
 

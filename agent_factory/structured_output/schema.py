@@ -56,6 +56,7 @@ class SchemaSpec:
         """Name that the model sees: the class name, or the title of the JSON schema."""
         schema = self.schema
         raw = schema.get("title") if self.is_json else schema.__name__
+        # The characters that OpenAI and Anthropic accept in the name of a tool.
         return re.sub(r"[^a-zA-Z0-9_-]", "_", raw or "response_format")
 
     @cached_property
@@ -133,7 +134,7 @@ def specs_of(schema: object) -> tuple[SchemaSpec, ...]:
     return specs
 
 
-def _members(schema: object) -> Iterator[Any]:
+def _members(schema: object) -> Iterator[object]:
     if get_origin(schema) in (Union, UnionType):
         for member in get_args(schema):
             yield from _members(member)
@@ -167,4 +168,5 @@ def _with_typing_extensions(hint: Any) -> Any:
     if origin in (None, Literal):
         return hint
     inner_hints = tuple(map(_with_typing_extensions, arguments))
+    # Before Python 3.14, the type of `int | str` takes no type arguments.
     return reduce(or_, inner_hints) if origin is UnionType else origin[inner_hints]

@@ -126,6 +126,7 @@ class ToolStrategy(Generic[SchemaT]):
                 return [], None
             name, args = calls[0]["name"], calls[0]["args"]
             try:
+                # Those of an invalid call are the text that the model wrote.
                 if isinstance(args, str):
                     raise ValueError(f"its arguments are not valid JSON: {args}")
                 value = self.bindings[name].parse(args)
@@ -226,7 +227,7 @@ class AutoStrategy(Generic[SchemaT]):
         specs, retries = self.by_tool.schema_specs, self.by_tool.max_retries
         return ProviderStrategy(specs[0].schema, max_retries=retries) if len(specs) == 1 else None
 
-    def resolve(self, model: Any) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
+    def resolve(self, model: object) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
         """Return the strategy for a model."""
         if self.by_provider is not None and supports_provider_strategy(model):
             return self.by_provider
@@ -235,11 +236,11 @@ class AutoStrategy(Generic[SchemaT]):
 
 ResponseFormat = ToolStrategy[SchemaT] | ProviderStrategy[SchemaT] | AutoStrategy[SchemaT]
 
-Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
+Strategy = ToolStrategy | ProviderStrategy | None
 """Strategy that was chosen for a model."""
 
 
-def strategy_for(response_format: ResponseFormat[Any] | None, model: Any) -> Strategy:
+def strategy_for(response_format: ResponseFormat | None, model: object) -> Strategy:
     """Return the strategy for a model; layers may put a plain schema into a request."""
     strategy = as_response_format(response_format)
     return strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
@@ -251,16 +252,17 @@ _PROVIDER_MODELS = re.compile(
 """Names of models with structured output, from the docs of OpenAI, xAI and Anthropic."""
 
 
-def supports_provider_strategy(model: Any) -> bool:
+def supports_provider_strategy(model: object) -> bool:
     """Return True if a model has structured output, by its profile or else by its name."""
     profile = getattr(model, "profile", None)
+    # langchain-core 1.x: the provider's package fills the profile, or leaves it empty.
     if isinstance(profile, Mapping) and "structured_output" in profile:
         return bool(profile["structured_output"])
     name = getattr(model, "model_name", None) or getattr(model, "model", None)
     return isinstance(name, str) and bool(_PROVIDER_MODELS.search(name.lower()))
 
 
-def as_response_format(value: Any) -> ResponseFormat[Any] | None:
+def as_response_format(value: Any) -> ResponseFormat | None:
     """Return a strategy or None unchanged, and a plain schema as AutoStrategy."""
     if value is None or isinstance(value, ToolStrategy | ProviderStrategy | AutoStrategy):
         return value
@@ -328,7 +330,7 @@ class ProviderStrategyBinding(Generic[SchemaT]):
 
 
 def _report(
-    strategy: ToolStrategy[Any] | ProviderStrategy[Any], failures: int, error: StructuredOutputError
+    strategy: ToolStrategy | ProviderStrategy, failures: int, error: StructuredOutputError
 ) -> str:
     """Return what is reported to the model about an invalid answer, or raise if nothing is."""
     handle_errors = strategy.handle_errors

@@ -39,6 +39,7 @@ def handler_for(value: object) -> ErrorHandler:
         return value
     if value is DEFAULT_ERRORS:
         return DEFAULT_HANDLER
+    # The falsy values mean the same in LangGraph's ToolNode: no error is reported.
     if value is False or value in ("", ()):
         return ErrorHandler((), _describe_error)
     if value is True:
@@ -78,6 +79,7 @@ def _handled_types(handler: Callable[..., object]) -> tuple[type[Exception], ...
     if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
         raise unusable("must be a sync function, got a coroutine function.")
     try:
+        # Annotations are strings with `from __future__ import annotations`.
         signature = inspect.signature(handler, eval_str=True)
         signature.bind(ValueError())
     except (TypeError, ValueError) as error:

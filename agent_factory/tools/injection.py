@@ -61,6 +61,7 @@ class Injection:
         args = {name: value for name, value in call["args"].items() if name not in self.hidden}
         if self.state:
             args |= self._from_state(call["name"], state, messages_key)
+        # The text is that of LangGraph's ToolNode.
         if self.store is not None:
             if runtime.store is None:
                 raise ValueError(

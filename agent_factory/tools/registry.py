@@ -139,7 +139,7 @@ def sort_tools(
     return Toolbox(client, tuple(provider), owners), mistakes
 
 
-def as_tool(entry: Any, origin: str) -> BaseTool:
+def as_tool(entry: object, origin: str) -> BaseTool:
     """Return a tool unchanged, and a function as a tool; a function is converted only once."""
     if isinstance(entry, BaseTool):
         return entry
@@ -178,6 +178,7 @@ def tool_of_function(function: Callable[..., object]) -> BaseTool:
         Exception: langchain-core cannot make a tool of it.
     """
     tool: BaseTool = make_tool(function)
+    # Only a plain StructuredTool calls its function as a FunctionTool does.
     if type(tool) is not StructuredTool or _takes_context(function):
         return tool
     return FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})

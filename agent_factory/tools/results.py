@@ -53,10 +53,12 @@ def check_results(
     for part in parts:
         update = part.update if isinstance(part, Command) else part
         messages += [part] if isinstance(part, ToolMessage) else messages_in(update)
+    # A ToolNode outside of an agent may get a list, or a model, as its state.
     history = state.get("messages") or () if isinstance(state, Mapping) else ()
     ids, result_ids = [call["id"] for call in calls], new_results(messages, history)
     missing = [call for call in calls if call["id"] not in result_ids]
     wrong = [id for id in result_ids if id not in ids]
+    # A result that comes twice may stand for the one that is missing.
     if missing and len(calls) > 1:
         wrong += [id for id in result_ids if result_ids.count(id) > 1]
     if wrong:

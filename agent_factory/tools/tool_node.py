@@ -113,20 +113,22 @@ _recorder: ContextVar[ToolCallRecorder | None] = ContextVar("tool_call_recorder"
 class CallsWithState(list[Any]):
     """Tool calls, and the state that their tools see; any ToolNode takes it as a list of calls."""
 
-    def __init__(self, calls: Iterable[Mapping[str, Any]], state: Mapping[str, Any]) -> None:
+    def __init__(self, calls: Iterable[Mapping[str, object]], state: Mapping[str, object]) -> None:
         super().__init__(calls)
         self.state = state
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return list, (list(self),)  # a checkpoint holds the calls alone
 
 
-def with_state(calls: list[Any], state: Mapping[str, Any], keys: Collection[str]) -> CallsWithState:
+def with_state(
+    calls: list[Any], state: Mapping[str, object], keys: Collection[str]
+) -> CallsWithState:
     """Return calls with what their tools see of the state, which they would read again."""
     return CallsWithState(calls, {key: state[key] for key in keys if key in state})
 
 
-def with_context(call: Mapping[str, Any], state: Any) -> dict[str, Any]:
+def with_context(call: Mapping[str, object], state: object) -> dict[str, Any]:
     """Return one call and the state that its tool sees, in the form that any ToolNode takes."""
     return {"__type": WITH_CONTEXT, "tool_call": call, "state": state}
 
@@ -192,7 +194,8 @@ class ToolNode(LangGraphToolNode):
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
         self._innermost = ""  # the layer next to the execution
-        self._scope: Callable[[], AbstractContextManager[Any]] = nullcontext  # around the execution
+        # Around the execution. In an agent it lets models stream again that the tool calls.
+        self._scope: Callable[[], AbstractContextManager[object]] = nullcontext
         self._is_in_agent = False  # LangGraph's ToolNode passes on results of other calls
         self._errors = handler_for(handle_tool_errors)
         self._call: Execute = self._execute
@@ -204,7 +207,7 @@ class ToolNode(LangGraphToolNode):
             self._acall = lambda request: awrap_tool_call(request, self._aexecute)
             if wrap_tool_call is None:
 
-                def refuse_sync(_: Any) -> Any:
+                def refuse_sync(_: object) -> object:
                     raise PathNotSupported(
                         f"ToolNode {name}",
                         "has awrap_tool_call alone, which a sync run would skip.",
@@ -215,7 +218,7 @@ class ToolNode(LangGraphToolNode):
 
     # One input
 
-    def _run(self, input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+    def _run(self, input: object, config: RunnableConfig, runtime: Runtime[Any]) -> object:
         requests, as_list = self._requests(input, config, runtime)
         if len(requests) == 1 and can_run_inline():
             # In a copy of the context, as in a thread: what a tool sets there ends with it.
@@ -229,12 +232,12 @@ class ToolNode(LangGraphToolNode):
         with get_executor_for_config(config) as executor:
             return self._output(list(executor.map(self._run_call, requests)), as_list)
 
-    async def _arun(self, input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+    async def _arun(self, input: object, config: RunnableConfig, runtime: Runtime[Any]) -> object:
         requests, as_list = self._requests(input, config, runtime)
         return self._output(await asyncio.gather(*map(self._arun_call, requests)), as_list)
 
     def _requests(
-        self, input: Any, config: RunnableConfig, runtime: Runtime[Any]
+        self, input: object, config: RunnableConfig, runtime: Runtime[Any]
     ) -> tuple[list[ToolCallRequest], bool]:
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
@@ -268,7 +271,9 @@ class ToolNode(LangGraphToolNode):
             return input, input.state, False
         last = input[-1] if as_list and input else None
         if isinstance(last, dict) and last.get("type") == "tool_call":
+            # Calls by `Send` bring no state: LangGraph's ToolNode reads it from the channels, too.
             state = read_channels(config)
+            # A key of the engine: tools see the state that the user has declared.
             state.pop(LAST_NODE, None)
             return input, state, False
         if as_list:
@@ -279,12 +284,13 @@ class ToolNode(LangGraphToolNode):
             messages = getattr(input, self._key, None)
         if not messages:
             raise ValueError("No message found in input")
+        # Not only the last one: results of other calls of the turn may follow it.
         for message in reversed(messages):
             if isinstance(message, AIMessage):
                 return list(message.tool_calls), input, as_list
         raise ValueError("No AIMessage found in input")
 
-    def _output(self, results: Sequence[Any], as_list: bool) -> Any:
+    def _output(self, results: Sequence[object], as_list: bool) -> object:
         """Return results in the form of the input.
 
         Commands to nodes of the parent graph become one, at the end: LangGraph lets only the first
@@ -300,6 +306,7 @@ class ToolNode(LangGraphToolNode):
         for part in parts:
             if not isinstance(part, Command):
                 output.append([part] if as_list else {self._key: [part]})
+            # LangGraph's ToolNode merges these alone, too: each Send has the input of its node.
             elif (
                 part.graph == Command.PARENT
                 and isinstance(part.goto, list | tuple)
@@ -327,7 +334,7 @@ class ToolNode(LangGraphToolNode):
 
     # One call, with its wrapper
 
-    def _run_call(self, request: ToolCallRequest) -> Any:
+    def _run_call(self, request: ToolCallRequest) -> object:
         try:
             return self._call(request)
         except Exception as error:
@@ -335,7 +342,7 @@ class ToolNode(LangGraphToolNode):
                 raise
             return message
 
-    async def _arun_call(self, request: ToolCallRequest) -> Any:
+    async def _arun_call(self, request: ToolCallRequest) -> object:
         try:
             result = self._acall(request)
             return await result if is_awaitable(result) else result
@@ -349,6 +356,7 @@ class ToolNode(LangGraphToolNode):
 
         Errors of this package are for the author of the wrapper, not for the model.
         """
+        # DECLINED_BY: the execution inside has asked the handler about this error already.
         if isinstance(error, AgentFactoryError) or getattr(error, DECLINED_BY, None) is self:
             return None
         return self._reply(request.tool_call, error)
@@ -364,9 +372,10 @@ class ToolNode(LangGraphToolNode):
 
     # The tool itself
 
-    def _execute(self, request: ToolCallRequest) -> Any:
+    def _execute(self, request: ToolCallRequest) -> object:
         with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
+                # The error handler would report langchain-core's NotImplementedError to the model.
                 if isinstance(tool, StructuredTool | Tool) and tool.func is None:
                     raise PathNotSupported(
                         tool.name,
@@ -377,7 +386,7 @@ class ToolNode(LangGraphToolNode):
                 execution.result = execution.checked(response)
         return execution.result
 
-    async def _aexecute(self, request: ToolCallRequest) -> Any:
+    async def _aexecute(self, request: ToolCallRequest) -> object:
         with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
                 response = await tool.ainvoke(execution.call, request.runtime.config)
@@ -404,7 +413,7 @@ def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
     """
     copies: dict[int, BaseMessage] = {}
 
-    def copied(value: Any) -> Any:
+    def copied(value: object) -> object:
         if isinstance(value, BaseMessage):
             return copies.setdefault(id(value), value.model_copy())
         if isinstance(value, list):
@@ -415,14 +424,14 @@ def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
             else value
         )
 
-    def sent(target: Any) -> Any:
+    def sent(target: object) -> object:
         if not isinstance(target, Send):
             return target
         target_copy = copy(target)
         target_copy.arg = copied(target.arg)
         return target_copy
 
-    goto: Any = command.goto
+    goto = command.goto
     targets = type(goto)(map(sent, goto)) if isinstance(goto, list | tuple) else sent(goto)
     return replace(command, update=copied(command.update), goto=targets)
 
@@ -431,7 +440,7 @@ def _error_message(call: ToolCall, text: str) -> ToolMessage:
     return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
 
 
-def _answers(message: Any, call: ToolCall) -> bool:
+def _answers(message: object, call: ToolCall) -> bool:
     return isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
 
 
@@ -454,7 +463,7 @@ class _Execution:
             raise bad_request(self._node._innermost, self._request, ToolCallRequest)
         return self
 
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if not isinstance(error, Exception):
             return False
         call, node, failure = self._request.tool_call, self._node, error
@@ -472,6 +481,7 @@ class _Execution:
         if self.result is not None:
             return True
         setattr(failure, DECLINED_BY, node)
+        # Returning False lets Python raise the error itself; another one has to be raised here.
         if failure is not error:
             raise failure from error
         return False
@@ -499,12 +509,13 @@ class _Execution:
         self.call = {**call, "type": "tool_call"}
         return tool
 
-    def checked(self, response: Any, *, is_answered: bool = False) -> Any:
+    def checked(self, response: Any, *, is_answered: bool = False) -> object:
         """Return what the tool returned, normalized; a command is copied."""
         call, key = self._request.tool_call, self._node._key
         checks = self._node._is_in_agent and not is_answered
         if checks and getattr(response, "tool_call_id", None) != call["id"]:
             check_results("", [call], response, self._request.state)
+        # As LangGraph's ToolNode: providers take text or blocks, and tools return any object.
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
             return response
@@ -531,12 +542,14 @@ class _Execution:
         command = _with_own_messages(command, key)
         update: Any = command.update
         messages = convert_to_messages(update if as_list else update.get(key, []))
+        # The whole history goes, with the call: nothing is left to answer.
         if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
             return command
         for message in messages:
             if _answers(message, call):
                 message.name = call["name"]
                 is_answered = True
+        # A command to another graph may leave the answer to that graph.
         if not is_answered and command.graph is None:
             answer = '[ToolMessage("Success", tool_call_id=tool_call_id), ...]'
             example = answer if as_list else f'{{"{key}": {answer}}}'
@@ -576,7 +589,7 @@ def layered_tool_node(
     compose: Compose | None,
     acompose: Compose | None,
     innermost: str,
-    scope: Callable[[], AbstractContextManager[Any]],
+    scope: Callable[[], AbstractContextManager[object]],
 ) -> ToolNode:
     """Return a node with layers that are composed once, around its own execution of a tool.
 

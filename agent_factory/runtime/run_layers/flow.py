@@ -49,7 +49,7 @@ class LayerFlow:
     """The flow of one layer in one run, and what has become of it so far."""
 
     def __init__(
-        self, bound: Bound[Layer], state: Mapping[str, Any], arguments: Mapping[str, Any]
+        self, bound: Bound[Layer], state: Mapping[str, object], arguments: Mapping[str, object]
     ) -> None:
         self.definition = bound.definition
         self.name = bound.definition.name
@@ -57,8 +57,8 @@ class LayerFlow:
         flow = bound.func(dict(state), **arguments)  # type: ignore[misc]  # a flow has both functions
         self.send, self.throw, self.generator = flow.send, flow.throw, flow
         self.refusals = 0  # how often it has caught a BadReturn
-        self.passed: Mapping[str, Any] | None = None  # the state with which it ran the agent
-        self.result: Mapping[str, Any] = {}  # the state that the run returned
+        self.passed: Mapping[str, object] | None = None  # the state with which it ran the agent
+        self.result: Mapping[str, object] = {}  # the state that the run returned
         self.caught: Exception | None = None  # what the run raised
         self.returned: Any = None
         self.error: Exception | None = None  # what leaves it
@@ -76,6 +76,7 @@ class LayerFlow:
     def fail(self, error: BaseException) -> None:
         """Note what the flow has raised. An error cannot take the place of a signal."""
         if (signal := signal_of(error)) is not None:
+            # A flow that raises what was thrown into it lets the first signal pass.
             if self.signal is None or error is not self.signal.thrown:
                 self.signal = signal
         elif self.signal is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from langchain_core.callbacks import BaseCallbackManager, CallbackManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
@@ -17,7 +15,7 @@ class PauseHandler(GraphCallbackHandler):
     run_inline = True  # an async run would call it in a thread
 
     def __init__(self) -> None:
-        self.interrupts: tuple[Interrupt[Any], ...] | None = None
+        self.interrupts: tuple[Interrupt, ...] | None = None
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note what the run waits for."""
@@ -34,11 +32,12 @@ def with_handler(
         config: The config of the run.
         handler: The handler.
     """
-    callbacks: Any = ensure_config(merge_configs(agent_config, config)).get("callbacks")
+    callbacks = ensure_config(merge_configs(agent_config, config)).get("callbacks")
     manager: BaseCallbackManager
     if isinstance(callbacks, BaseCallbackManager):
         manager = callbacks.copy()
     else:
+        # Once as its handlers, once as those that its children inherit, as LangChain does.
         manager = CallbackManager([*(callbacks or ())], [*(callbacks or ())])
     manager.add_handler(handler, inherit=False)
     return {**(config or {}), "callbacks": manager}

@@ -73,7 +73,7 @@ class LayeredRun:
         agent: Any,
         input: Any,
         config: RunnableConfig | None,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         *,
         asynchronous: bool,
     ) -> None:
@@ -153,7 +153,7 @@ class LayeredRun:
                     state["messages"] = convert_to_messages(messages)
         return True
 
-    def layer(self, at: int, state: Mapping[str, Any]) -> Steps:
+    def layer(self, at: int, state: Mapping[str, object]) -> Steps:
         """Drive the flow of a layer; where it runs the agent, that is the next layer."""
         if at == len(self._spec.run_layers):
             return (yield from self.run_agent(state))
@@ -214,7 +214,7 @@ class LayeredRun:
         store, resumed = runtime.store, self._is_resumed
         return {"runtime": runtime, "config": around, "store": store, "resumed": resumed}
 
-    def effect(self, at: int, flow: LayerFlow, request: Any) -> Steps:
+    def effect(self, at: int, flow: LayerFlow, request: object) -> Steps:
         """Do what a flow has yielded, and return what it is resumed with."""
         if isinstance(request, Task):
             return (
@@ -222,6 +222,7 @@ class LayeredRun:
             )
         if isinstance(request, EFFECTS):
             if isinstance(request, Invoke) and request.config is None:
+                # Not streamed: what a layer asks a model is not an answer of the agent.
                 config = without_streaming(current_config.get())
                 request = Invoke(request.runnable, request.input, config)
             if self._asynchronous:
@@ -230,6 +231,7 @@ class LayeredRun:
         if not isinstance(request, Mapping):
             reason = f"must run the agent with a state, got {describe(request)}."
             raise BadReturn(flow.name, reason, "Write `result = yield state`.")
+        # A second run would be another turn in the thread, with the same input.
         if flow.passed is not None:
             reason = "ran the agent a second time, and a run can be made only once."
             raise BadReturn(flow.name, reason, "Call the agent again where it is called.")
@@ -237,11 +239,12 @@ class LayeredRun:
         try:
             flow.result = yield from self.layer(at + 1, request)
         except Exception as error:
+            # Noted although it is raised: a flow that handles it ends the run itself.
             flow.caught = error
             raise
         return dict(flow.result)  # the flow may change it, and return that
 
-    def run_agent(self, state: Mapping[str, Any]) -> Steps:
+    def run_agent(self, state: Mapping[str, object]) -> Steps:
         """Run the agent, and return its final state."""
         self.input = self.input_for(state)
         try:
@@ -270,7 +273,7 @@ class LayeredRun:
             return waits if snapshot.tasks else None
         return waits
 
-    def input_for(self, state: Mapping[str, Any]) -> Any:
+    def input_for(self, state: Mapping[str, object]) -> object:
         """Return the input of the run, with what the layers have changed of the state."""
         changes = _changes(self._first_state, state)
         if not changes:
@@ -311,12 +314,14 @@ class LayeredRun:
                 update[key] = with_ids(value)
         return update
 
-    def write(self, flow: LayerFlow, update: Mapping[str, Any] | None) -> Steps:
+    def write(self, flow: LayerFlow, update: Mapping[str, object] | None) -> Steps:
         """Write the update of a layer as the end of the run, and show it."""
         update, writes = update or {}, [update or {}]
         starts = isinstance(self.input, Mapping) and not self._is_resumed
         if starts and flow.passed is None:  # the run was not made: its input is kept nevertheless
+            # A new run begins without the answer of the one before.
             writes.insert(0, {"structured_response": None, **self.input})
+        # The run failed before it showed a state, so that begins with its input.
         elif starts and not self._thread.stores_ends and not self.values:
             writes.insert(0, self.input)
         if self._thread.stores_ends or (self._thread.saver is not None and flow.caught):
@@ -324,16 +329,18 @@ class LayeredRun:
             values = yield from self._thread.write(writes, ends=ends)
         else:
             values = self.values
+            # Nothing is stored, so the state after the write is computed as in a step.
             channels = {key: c for key, c in self._agent.channels.items() if is_known(c)}
             views = {key: ViewedChannel.of(channel) for key, channel in channels.items()}
             for write in writes:
                 pairs = [(key, value) for key, value in write.items() if key in channels]
                 view = StateView(values, views, {}, channels)
                 values = view.preview(pairs).state()
+        # `values` prefers what the run has shown, which is older now.
         self._values, self.view.values = values, None
         self.view.show_write(flow.name, update, values)
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, Any]:
     """Return the keys of a state that have another value than before."""
     return {k: v for k, v in after.items() if k not in before or v is not before[k]}

@@ -55,6 +55,7 @@ class TaskResults:
         if task.name not in layer_results:
             result = yield task.function
             if is_awaitable(result):  # an async run has awaited it
+                # Python would warn that it was never awaited.
                 if iscoroutine(result):
                     result.close()
                 reason = f"yielded the task {task.name!r}, which is asynchronous."
@@ -91,6 +92,7 @@ class TaskResults:
     def _write(self, results: dict[str, dict[str, Any]]) -> Calls:
         if (saver := self._thread.saver) is None:
             return
+        # The saver for Postgres stores each version of a value once.
         self._version = saver.get_next_version(self._version, None)
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = {_KEY: results}

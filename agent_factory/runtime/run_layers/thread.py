@@ -44,6 +44,7 @@ class RunThread:
         if agent.checkpointer is False or not agent.has_thread(config):
             return
         saver = saver_of({"configurable": self.configurable}) or agent.checkpointer
+        # True is the checkpointer of the graph around this one, and there may be none.
         if not isinstance(saver, BaseCheckpointSaver):
             return
         # A graph in another one that stores nothing before the end stores only pauses and errors.
@@ -55,13 +56,14 @@ class RunThread:
             values = (config or {}).get("configurable", {})
             self.config = {**(config or {}), "configurable": {**values, **again}}
 
-    def call(self, owner: Any, method: str, *args: Any) -> Calls:
+    def call(self, owner: object, method: str, *args: Any) -> Calls:
         """Call a method of the agent or the saver, in its variant for the kind of the run."""
         return (yield partial(getattr(owner, f"{self._prefix}{method}"), *args))
 
-    def read(self, input: Any) -> Calls:
+    def read(self, input: object) -> Calls:
         """Return the StateSnapshot that a run with this input goes on from; None for a new one."""
         goes_on = input is None or isinstance(input, Command) or is_resumed(self.configurable)
+        # Such keys may be meant as an answer: that depends on the thread.
         has_unknown_keys = self._agent.has_unknown_keys(input) and not self.is_nested
         if not has_unknown_keys and (self.saver is None or not goes_on):
             return None
@@ -76,7 +78,7 @@ class RunThread:
         snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)
         return snapshot
 
-    def write(self, updates: Sequence[Mapping[str, Any]], *, ends: bool) -> Calls:
+    def write(self, updates: Sequence[Mapping[str, object]], *, ends: bool) -> Calls:
         """Write updates one after the other, and return the state.
 
         With `ends`, the tasks of the last step do not run any more. What others of that step have

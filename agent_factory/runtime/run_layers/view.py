@@ -45,7 +45,7 @@ class RunView:
         self.values: dict[str, Any] | None = None  # the state, as soon as the run has shown it
         self.interrupts: tuple[Any, ...] | None = None  # the interrupts that the run has shown
 
-    def see(self, part: Any) -> Iterable[Any]:
+    def see(self, part: Any) -> Iterable[object]:
         """Return what the caller sees of a part of the agent's stream."""
         namespace, mode, data = self._inner.read_part(part)
         is_own = namespace in (None, self._namespace)
@@ -66,13 +66,16 @@ class RunView:
             return (part if data is part["data"] else {**part, "data": data},)
         return (self._outer.form(Event(namespace or (), mode, data)),)
 
-    def show(self, mode: str, data: Any) -> None:
+    def show(self, mode: str, data: object) -> None:
         """Show something to the caller, if it has asked for that mode."""
         if mode in self._modes:
             self._parts.append(self._outer.form(Event(self._namespace or (), mode, data)))
 
-    def show_write(self, name: str, update: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    def show_write(
+        self, name: str, update: Mapping[str, object], values: Mapping[str, object]
+    ) -> None:
         """Show what a layer has written, and the state after it."""
+        # LangGraph shows the value alone where `output_keys` is one key.
         if isinstance(self._keys, str):
             self.show(UPDATES, {name: update.get(self._keys)})
             self.show(VALUES, values.get(self._keys))
@@ -82,11 +85,12 @@ class RunView:
         self.show(UPDATES, {name: visible or None})
         messages = update.get("messages")
         if isinstance(messages, list) and not self._message_events:
+            # LangGraph also streams messages that a node returns and no model has streamed.
             for message in messages:
                 self.show("messages", (message, {"langgraph_node": name}))
         self.show(VALUES, {key: values[key] for key in keys if key in values})
 
-    def take(self) -> Iterable[Any]:
+    def take(self) -> Iterable[object]:
         """Yield what was shown, and the caller has not seen yet."""
         while self._parts and not self.is_closed:
             yield self._parts.popleft()
