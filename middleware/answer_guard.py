@@ -180,9 +180,11 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
             failed.append({**record, "usage_metadata": message.usage_metadata})
             if self.keep_failed:
                 failed[-1] |= {"text": str(message.text), "tool_calls": message.tool_calls}
+            # If no answer is usable, the run ends with the longest of them.
             longest = max(longest, text_so_far + message.text, key=len)
             if len(failed) > self.max_retries:
                 return self._ended(message, fault, longest, failed)
+            # Only a whole answer can be parsed, so a structured one is asked for again.
             may_continue = self.on_cut == "continue" and request.response_format is None
             has_calls = message.tool_calls or message.invalid_tool_calls
             continues = fault.kind == "cut" and may_continue and message.text and not has_calls

@@ -231,6 +231,7 @@ class _History:
     def clearable(self, end: int, keep: int) -> list[int]:
         """Return the results that may be cleared before a call with the messages before `end`."""
         older = bisect_left(self.results, end) - keep
+        # A result that no answer follows was not read yet.
         read = bisect_left(self.answers, end)
         if older <= 0 or not read:
             return []
@@ -339,6 +340,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
 
         def free(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Clear what may be cleared, whatever the triggers are."""
+            # A flow, as the steps of other layers are, though it yields nothing.
             yield from ()
             cleared_results = self._all_cleared(inner)
             if not cleared_results:
@@ -423,6 +425,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
                     keep = edit.keep if keeps_newest else 0
                     edit = replace(edit, trigger=0, clear_at_least=1, keep=keep)
                     messages = edit.apply(messages, count_tokens=count_tokens)
+            # Strict, because clearing replaces messages and removes none.
             pairs = zip(messages, request.messages, strict=True)
             changed.update((new.id, new) for new, old in pairs if new.id and new is not old)
             if changed:
@@ -431,6 +434,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:
+    # By identity: pydantic compares messages field by field, which takes longer than an edit.
     return messages is others or (len(messages) == len(others) and all(map(is_, messages, others)))
 
 

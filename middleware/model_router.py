@@ -322,8 +322,11 @@ class _FunctionClassifier:
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         if not is_async(self.function):
             result = self.function(input)
+            # A plain function may return an awaitable, as a lambda around a coroutine function
+            # does.
             if not isawaitable(result):
                 return result
+            # Python warns of a coroutine that nobody awaits.
             if iscoroutine(result):
                 result.close()
         raise TypeError(

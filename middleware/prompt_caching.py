@@ -134,6 +134,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
                 left -= 1
         if system is not None:
             blocks = _as_blocks(system.content)
+            # Only what both prompts begin with can be in the cache.
             last, self._last_prompt = self._last_prompt, blocks
             same = [a == b for a, b in zip(last or blocks, blocks, strict=False)]
             stays = same.index(False) if False in same else len(same)

@@ -142,6 +142,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         )
         if self.on_unsupported == "error":
             raise TurnError(self.name, reason, hint)
+        # Once for each kind of model, and not at each call.
         if cls.__name__ not in self._warned_models:
             self._warned_models.add(cls.__name__)
             warnings.warn(f"{self.name} {reason} {hint}", stacklevel=2)

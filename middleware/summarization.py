@@ -312,6 +312,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         return await arun(self._update(state))
 
     def _update(self, state: Any) -> Flow[dict[str, Any] | None]:
+        # A direct call may pass messages without ids, by which they are removed.
         messages = [
             message if message.id else message.model_copy(update={"id": str(uuid4())})
             for message in state["messages"]
@@ -389,6 +390,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         """The messages to replace so that about half of the request remains."""
         messages = call.request.messages
         tokens = tokens_sent(call.request, messages, self.token_counter)
+        # The system prompt and the tools stay, so the messages must give up the whole share.
         budget = self.token_counter(messages) - tokens * (1 - _SHARE)
         return call.replaceable(cut_by_tokens(messages, max(0, budget), self.token_counter))
 
@@ -406,6 +408,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         if not is_model(self._summarizer):
             try:
                 return text_of((yield Invoke(self._summarizer, old, _CONFIG))), len(old)
+            # A function gets the messages as they are, and cannot be given them in pages.
             except ContextOverflowError:
                 return summary, 1 if summary else 0
 

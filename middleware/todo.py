@@ -167,6 +167,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         if todos := state.get("todos"):
             items = "\n".join(f"- [{todo['status']}] {todo['content']}" for todo in todos)
             reminder = _REMINDER.format(items=items)
+            # As a part of the last message, unless that is the model's: some providers refuse two
+            # messages of the user in a row.
             if not messages or isinstance(messages[-1], AIMessage):
                 messages = [*messages, HumanMessage(reminder)]
             else:

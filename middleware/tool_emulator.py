@@ -110,6 +110,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
     ) -> None:
         super().__init__(name=name)
         self.emulate_all = tools is None
+        # An empty list means no tool here, and `tool_names` refuses one.
         self.tools_to_emulate = set(() if tools in ([], ()) else tool_names(tools) or ())
         self.expected_tools = frozenset(self.tools_to_emulate)
         self.model = None if model is None else given_model("model", model)

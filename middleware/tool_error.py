@@ -132,6 +132,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
         try:
             with FailureRecorder() as recorder:
                 result: Result = yield request
+        # Errors of this library are about the run, such as a limit, and not about the tool.
         except AgentFactoryError:
             raise
         except Exception as error:
@@ -146,6 +147,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
         try:
             return (yield from self._handled(failure, request))
         except Exception as error:
+            # If the handler raises the failure itself, the report of the retry stands.
             if error is not failure:
                 raise
             record_failure(call["id"], failure)  # for a layer further out

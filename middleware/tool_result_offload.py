@@ -450,6 +450,7 @@ def as_json(content: Any) -> str | None:
     """A content as ASCII from which it can be read again; None if that is not possible."""
     try:
         data = json.dumps(content)
+        # What JSON would change, such as a tuple, stays in the thread.
         return data if json.loads(data) == content else None
     except (TypeError, ValueError):
         return None
@@ -462,8 +463,10 @@ def write_file(folder: Path, key: str, data: str) -> None:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(data)
             file.flush()
+            # A power failure could otherwise leave an empty file under the final name.
             os.fsync(file.fileno())
         os.replace(temporary, folder / f"{key}.json")
+    # Also after a cancellation, no temporary file stays.
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)

@@ -202,6 +202,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             response = yield request
             return response
         message = request.messages[index]
+        # A message without an id is recognised by its text.
         question = [message.id or str(message.text), *names]
         state: Mapping[str, Any] = request.state
         selection: Selection | None = state.get("tool_selections", {}).get(self.name)

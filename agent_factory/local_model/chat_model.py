@@ -167,6 +167,7 @@ class LocalChatModel(BaseChatModel):
             ValueError: a tool cannot be used, or `tool_choice` names none of them.
         """
         functions = openai_tools(tools)
+        # Raises for a `tool_choice` that names no tool, before any call.
         offered_tools(functions, tool_choice)
         return self.bind(tools=functions, tool_choice=tool_choice, **kwargs)
 
@@ -353,6 +354,7 @@ def response_schema(response_format: object) -> Mapping[str, object] | None:
 def sampling(options: Mapping[str, object]) -> dict[str, object]:
     """The settings for the engine; refuse an unknown one."""
     settings = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
+    # LangChain passes options for traces along, whose names begin with ls_.
     unknown_settings = [
         name for name in options if name not in settings and not name.startswith("ls_")
     ]
@@ -402,6 +404,7 @@ def last_chunk(message: AIMessage) -> ChatGenerationChunk:
         )
         for at, call in enumerate(message.tool_calls)
     ]
+    # By the position, LangChain knows that the message is whole, and parses its tool calls.
     return ChatGenerationChunk(
         message=AIMessageChunk(
             content=message.content,
@@ -417,6 +420,7 @@ class Parser:
     """Parses an answer in JSON to a value of a schema."""
 
     def __init__(self, schema: Any) -> None:
+        # Other schemas, such as a TypedDict, describe a dict.
         typed = isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))
         self._adapter: TypeAdapter[object] = TypeAdapter(schema if typed else dict[str, Any])
 

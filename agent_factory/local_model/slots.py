@@ -102,6 +102,7 @@ def required(function: Function) -> dict[str, Schema]:
 
 def _plain_schema(schema: Schema, root: Schema) -> Schema:
     rest = dict(schema)
+    # A reference within the schema, as pydantic writes it for a nested model.
     if "$ref" in rest:
         target: Any = root
         for part in str(rest.pop("$ref")).removeprefix("#/").split("/"):

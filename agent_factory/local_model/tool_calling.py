@@ -84,6 +84,7 @@ class ToolCaller:
         if action is not REPLY:
             samples = self.examples.get(str(action["name"]), ())
         reply = self._decode(requests.routing(action, samples, line))
+        # The engine may end within a character of several bytes.
         if not reply.logprobs or not f'{line}"'.startswith(reply.text.rstrip("�")):
             raise LocalModelError(
                 f"The engine broke its grammar: it wrote {reply.text!r} instead of {line!r}. Does "

@@ -104,6 +104,7 @@ class Classes:
 
     def _hook_findings(self, function: cst.FunctionDef) -> Iterator[Finding]:
         """The updates of a hook that are an error in agent_factory."""
+        # Around a method is the body of its class, and around that the class.
         around = self.source.parent(self.source.parent(function) or function)
         base = self._middleware_of(around) if function.name.value in _HOOKS else None
         decorators = [decorator.decorator for decorator in function.decorators]

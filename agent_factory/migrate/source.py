@@ -109,6 +109,7 @@ class Source:
         if not isinstance(node, cst.Name) or scope is None:
             return node
         assignments = list(scope[node.value])
+        # Of several assignments, any may be the one that counts.
         if len(assignments) != 1 or not isinstance(assignments[0], Assignment):
             return node
         target: Any = assignments[0].node

@@ -135,6 +135,7 @@ def read_pending(
     """
     if not (snapshot.next or snapshot.tasks):
         return Pending()
+    # A thread that stopped before an upgrade names its nodes as they were called then.
     former = topology.former_nodes if topology is not None else {}
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
     message, tail = last_turn(messages)
@@ -258,6 +259,8 @@ def _interrupted_calls(
                 action, config = value["action_request"], value["review_config"]
                 yield reviewed_call(id_, action, config, interrupt.id)
             else:
+                # A hook or another graph that asks does not ask about a call: its node stands for
+                # one.
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
                 id_, name, args = str(call["id"]), call["name"], call["args"]
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)

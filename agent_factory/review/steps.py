@@ -298,6 +298,8 @@ def read_thread(
     snapshot: StateSnapshot = yield getattr(agent, f"{prefix}get_state")(config)
     if snapshot.next or topology is None or snapshot.metadata is None:
         return snapshot, read_pending(snapshot, topology, tools)
+    # LangGraph leaves out next nodes that the graph does not have, so that a stranded thread looks
+    # finished. Only its checkpoint has them.
     saver, place = agent.stored(config)
     checkpoint = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
     missing = agent.missing_nodes(checkpoint, latest="checkpoint_id" not in config["configurable"])
@@ -408,6 +410,8 @@ def repeat_review(
         hooks = () if topology is None else topology.hooks
         review = {TOOLS, *(hook.node for hook in hooks if hook.phase is Phase.AFTER_MODEL)}
         if topology and turn.message and turn.unanswered and not review.isdisjoint(turn.next):
+            # As in `plan_input`: a write as a node drops what finished tasks of this step have
+            # written.
             if turn.finished and not earlier:
                 place = agent.update_state(place, None, CLEAR_TASKS)
             message, model = without_decisions(turn.message), topology.style.model

@@ -67,6 +67,7 @@ def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[St
     saver = _saver_of(agent, thread_ids)
     if thread_ids is None:
         newest = _Newest(agent)
+        # None lists the checkpoints of all threads.
         for checkpoint in saver.list(None):
             newest.add(checkpoint)
         thread_ids = newest.stranded
@@ -92,6 +93,7 @@ async def astranded(
 
 
 def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
+    # Raises for a graph that create_agent did not build.
     topology_of(agent)
     if isinstance(thread_ids, str):
         reason = f"must be a list of ids, got {describe(thread_ids)}."

@@ -97,6 +97,7 @@ class Telemetry(GraphCallbackHandler):
         self._tracer = trace.get_tracer(NAME, VERSION, tracer_provider, SCHEMA)
         self._instruments = Instruments(meter(meter_provider))
         self._contents = contents
+        # No run has the key None, so a run without a parent finds none.
         self._runs: dict[UUID | None, Run] = {}
         # Key of contexts: the run whose span is the current one, or around it.
         self._key = contexts.create_key("agent_factory.run")

@@ -95,11 +95,13 @@ class FakeResponse:
         adds up chunks.
         """
         message = self.message
+        # Readers of a stream tell messages apart by the id, so all chunks have the same.
         id_ = message.id or f"run-{uuid4()}"
         texts: Sequence[str] = ()
         if self.reply.chunks is not None:
             texts = self.reply.chunks
         elif isinstance(message.content, str):
+            # Each word keeps its space: the chunks, joined, are the text.
             *words, last = message.content.split(" ")
             texts = [*(f"{word} " for word in words), last]
         for text in texts:
@@ -111,6 +113,7 @@ class FakeResponse:
             tool_call_chunk(name=c["name"], args=json.dumps(c["args"]), id=c["id"], index=index)
             for index, c in enumerate(message.tool_calls)
         ]
+        # By the position, LangChain knows that the message is whole, and parses its tool calls.
         last_chunk = AIMessageChunk(
             content="" if texts else message.content or "",
             id=id_,
@@ -138,6 +141,7 @@ def fake_response(
         case BaseException():
             return FakeResponse(AIMessage(""), Reply(error=step))
     is_answer = isinstance(step, BaseModel) or is_dataclass(step)
+    # A class can be called, and messages are models of pydantic, too: neither is an answer.
     if is_answer and not isinstance(step, type | BaseMessage):
         data = step.model_dump(mode="json") if isinstance(step, BaseModel) else asdict(step)
         name = type(step).__name__
@@ -202,6 +206,7 @@ class FakeChatModel(BaseChatModel):
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
     ) -> Runnable[Any, AIMessage]:
         """Offer tools; a provider's own tool, a dict that is not a function, passes unchanged."""
+        # `bind` would keep a None, which then is among the `kwargs` of each request.
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         schemas = [
@@ -331,10 +336,12 @@ class ScriptedChatModel(FakeChatModel):
             )
 
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
+        # Agents in tools run in parallel and may share the model: each request gets its own step.
         with self._lock:
             tools = [tool_name(tool) for tool in kwargs.get("tools", ())]
             rest = {key: value for key, value in kwargs.items() if key != "tools"}
             rest |= {} if stop is None else {"stop": stop}
+            # A copy, because the caller may go on with the same list.
             self._requests.append(ModelCallRecord(list(messages), tools, rest))
             if self._position >= len(self.steps):
                 last = messages[-1] if messages else None

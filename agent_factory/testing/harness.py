@@ -105,6 +105,7 @@ def run_coroutine(work: Coroutine[object, object, R]) -> R:
     except RuntimeError:
         return asyncio.run(work)
     # A loop runs in this thread, and `asyncio.run` refuses to start a second one in it.
+    # In a copy of this context: what the test has set in context variables holds there, too.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, work).result()
 
@@ -457,8 +458,10 @@ class _LayerTrial:
         handler, state = self._handler, as_state(self._request)
         if self._state is not None:
             state = {**as_state(self._state), **(state if self._request is not None else {})}
+        # A script calls a function with messages, and a handler takes what the layer sends.
         if callable(handler) and not isinstance(handler, type):
             handler = partial(lambda ask, messages: ask({"messages": messages}), handler)
+        # Each resume may ask the model once more.
         answers = handler if isinstance(handler, list) else [handler] * (len(resume) + 1)
         agent = create_agent(
             ScriptedChatModel(answers),
@@ -549,6 +552,7 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
     is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
     if target in _ASYNC:
         first, *rest = args
+        # Not by `callable`: a middleware may define `__call__`.
         is_maker = isinstance(first, type) or type(first).__name__ == "function"
 
         def make() -> Any:
@@ -594,6 +598,7 @@ def _other_thread(config: Any) -> object:
     configurable = (config or {}).get("configurable", {})
     if "thread_id" not in configurable:
         return config
+    # Without a thread of its own, the second run would go on where the first has ended.
     thread = f"{configurable['thread_id']} (async)"
     return {**config, "configurable": {**configurable, "thread_id": thread}}
 

@@ -180,6 +180,9 @@ class LawCase:
             except Exception:
                 return  # a middleware may refuse a state
 
+        # An example may build an agent, so there is no deadline. Without a database hypothesis
+        # writes no folder into the user's project. Its phase `explain` would run the law many times
+        # more.
         settings = hypothesis.settings(
             max_examples=self.max_examples,
             deadline=None,
@@ -197,6 +200,7 @@ class LawCase:
     ) -> tuple[Any, Any, Any]:
         """Run a hook, synchronously if it can: its result, and the state before and after."""
         phase = bound.definition.phase.value
+        # A copy: hypothesis reports the example, which a hook may have changed.
         node, input_state = hook_node(middleware or self.make(), phase, deepcopy(state))
         before = deepcopy(input_state)
         if bound.func is not None:
@@ -253,6 +257,7 @@ def idempotent(case: LawCase) -> None:
 
     def check(hook: Bound[Hook], state: Any) -> None:
         middleware = case.make()
+        # On one instance: what it keeps of the first time must not matter at the second.
         first, second = (
             outcome_of(lambda: case.hook(hook, state, middleware)[0]) for _ in range(2)
         )
@@ -282,6 +287,7 @@ def leaves_states_alone(case: LawCase) -> None:
             request = ModelRequest(
                 model=ScriptedChatModel(),
                 messages=value,
+                # A list of its own, so that a change shows in the state or in the request.
                 state={"messages": value.copy()},
                 tools=[tool(look_up)],
             )

@@ -141,6 +141,7 @@ def _changes(
 
     # With contents, so that the very byte is known.
     recording_agent = with_decisions(agent, DecisionLog(note, contents=True)).bind(context=context)
+    # A new thread each time: with a fixed id, a second check would continue the first one.
     run_config = dict(config or {})
     run_config["configurable"] = {"thread_id": str(uuid4()), **run_config.get("configurable", {})}
     result: Any = {}
@@ -149,6 +150,7 @@ def _changes(
         run_input: Any = {"messages": turn_input}
         if isinstance(turn_input, Mapping | Command):
             run_input = turn_input
+        # Without a checkpointer, nothing else keeps the conversation from turn to turn.
         elif not agent.checkpointer:
             run_input = {"messages": [*result.get("messages", ()), turn_input]}
         result = yield Invoke(recording_agent, run_input, run_config)

@@ -143,6 +143,7 @@ class RecordedTools(AgentMiddleware):
     def __init__(self, run: Collection[str]) -> None:
         self.run = run
         self.missing = ""
+        # The calls of one turn run in several threads.
         self._lock = Lock()
 
     def load(self, cassette: Cassette, redact: Redact | None) -> None:
@@ -175,6 +176,7 @@ class RecordedTools(AgentMiddleware):
     def around_tool(self, request: Any) -> Flow[Any]:
         """Return the recorded result of a call."""
         call = request.tool_call
+        # The tools node reports an unknown tool to the model, now as it did then.
         if request.tool is None or call["name"] in self.run:
             return (yield request)
         id_, args = str(call["id"]), self._redaction(call["args"])
@@ -198,6 +200,7 @@ class RecordedTools(AgentMiddleware):
             result = self._last[id_] = results[0] if results else self._last[id_]
         if "error" in result:
             raise recorded_error(result)
+        # With the id of this run: a recording has ids of its own.
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
 
     def _next(self, results: Mapping[str, list[object]], key: str) -> list[Any] | None:

@@ -160,6 +160,8 @@ def record(
             "Record the model itself, and bind tools or settings to what record() returns.",
         )
     secrets = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
+    # LangChain streams by `_stream` where a class has one, and this class has. A model without it
+    # would be asked to stream as well.
     streams = type(model)._stream is not BaseChatModel._stream
     recording = RecordingChatModel(
         inner=model,
@@ -285,6 +287,7 @@ class RecordingChatModel(BaseChatModel):
         self, messages: Messages, stop: Stop, kwargs: dict[str, object], answer: Any
     ) -> None:
         """Append a request and its answer, a message or an exception, to the file."""
+        # Calls may run in parallel: a line is written whole, and each answer has its own number.
         with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
             data = dict(normalize(answer))
             request = self._redaction(_request_data(messages, stop, kwargs))
@@ -322,6 +325,7 @@ class RecordingChatModel(BaseChatModel):
                 "id": self._ids.get(call["id"]),
                 "result": data,
             }
+            # By way of JSON: redaction reads plain data only.
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
     def _append(self, line: dict[str, object]) -> None:
@@ -338,6 +342,7 @@ class RecordingChatModel(BaseChatModel):
                 **self._redaction(self._more),
             }
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Only the header is sorted: the inputs in it stay as the user has written them.
             text = _json_line(dict(sorted(header.items())), sort_keys=False)
             self.path.write_text(text, encoding="utf-8")
             self._is_new = False
@@ -499,6 +504,7 @@ class ReplayChatModel(FakeChatModel):
             request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
             entries = self._left.items()
+            # By content and not by order: subagents of one turn may ask in any order.
             number = next((n for n, entry in entries if entry["request"] == request), None)
             if number is None:
                 reason = "all answers were given, and one more request came."
@@ -625,6 +631,7 @@ class _Run(AbstractContextManager[Any]):
         if isinstance(error, Exception):
             self.error = error
             self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))
+        # An error is the last decision of its run. KeyboardInterrupt and the like are raised.
         return isinstance(error, Exception)
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -632,6 +639,7 @@ class _Run(AbstractContextManager[Any]):
         payload, step = event["payload"], event["step"]
         if event["type"] == "task":
             self._current = (step, payload["name"])
+        # What follows a request that was not recorded has no answer to rest on.
         elif event["type"] == "task_result" and not self.model.mismatch:
             update = {
                 **dict(payload["result"] or {}),
@@ -651,6 +659,7 @@ class _Run(AbstractContextManager[Any]):
 
 
 def _divergence(original: _Run, other: _Run) -> Divergence | None:
+    # If the recorded stack does not fit its own cassette, a comparison would mean nothing.
     if original.model.mismatch:
         original.model.assert_done()
     if original.error and not other.error:

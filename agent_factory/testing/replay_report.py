@@ -115,6 +115,7 @@ class ReplayedRun:
 
     def to_data(self) -> dict[str, Any]:
         """The run as plain values for JSON."""
+        # Not by `asdict`, which would take the steps of the trajectory apart.
         data = {f.name: getattr(self, f.name) for f in fields(self)}
         for part in ("recorded", "replayed"):
             data[part] = {f.name: getattr(data[part], f.name) for f in fields(ReplayUsage)}
@@ -178,6 +179,7 @@ class ReplayReport:
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
+        # From the end, so that earlier rows keep their places.
         for at in range(len(self.runs), 0, -1):
             if reason := self.runs[at - 1].reason:
                 lines.insert(at + 1, f"  {reason}")
@@ -189,6 +191,7 @@ def _changes(usage_before: ReplayUsage, usage_now: ReplayUsage) -> Iterator[str]
         before, after = getattr(usage_before, name), getattr(usage_now, name)
         yield f"{before:,}" if before == after else f"{before:,} -> {after:,}"
     costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (usage_before, usage_now)]
+    # A single value if nothing has changed.
     yield " -> ".join(dict.fromkeys(costs))
 
 
@@ -221,6 +224,7 @@ def _page(report: ReplayReport) -> str:
         )
 
     pairs = [(run, cells) for run, (_, _, *cells) in zip(report.runs, rows, strict=True)]
+    # The sort is stable: each half stays in the order of the folder.
     pairs.sort(key=lambda pair: pair[0].verdict is ReplayVerdict.PASSED)
     heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     return (

@@ -278,6 +278,7 @@ class _RecordedModel(ReplayChatModel):
             request.get("tools")
         ):
             raise EndOfReplay(reason)
+        # Nobody counts the tokens of this request, so they are scaled by its length.
         self._scales[number] = len(json.dumps(request)) / len(json.dumps(recorded_request))
         return number
 
@@ -309,6 +310,8 @@ class _RecordedModel(ReplayChatModel):
                 yield {"messages": messages}
             elif answer is not None and not answer.get("tool_calls") and "error" not in answer:
                 new = [*takewhile(lambda m: isinstance(m, HumanMessage), reversed(messages))][::-1]
+                # The explanation of an invalid structured answer is a user message, too, and not an
+                # input.
                 if new and not any(map(is_explanation, new)):
                     yield {"messages": new}
             answer = entry["answer"]
@@ -356,6 +359,8 @@ class _Replayer:
                 "Pass what create_agent returned, or lambda model: create_agent(model, ...).",
             )
         plan = topology_of(compiled_agent)  # raises for what create_agent did not build
+        # Tools of middleware do run: they return commands, of which a recording holds messages
+        # only.
         run = {tool.name for tool in plan.tools if tool.owner}
         if options.run_tools is True:
             run |= {tool.name for tool in plan.tools}
@@ -373,6 +378,7 @@ class _Replayer:
         services = {
             "checkpointer": self.saver,
             "store": InMemoryStore() if compiled_agent.store is not None else None,
+            # A hit of a cache would leave out requests that were recorded.
             "cache": None,
         }
         self.agent = with_innermost(compiled_agent, self.tools, services=services)

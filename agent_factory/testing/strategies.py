@@ -133,8 +133,10 @@ def messages(
                 conversation += [AIMessage(content, tool_calls=tool_calls), *results]
             if end == "answer":
                 conversation.append(AIMessage(draw(text)))
+            # The calls of this phase have no results yet.
             while end == "calls" and isinstance(conversation[-1], ToolMessage):
                 conversation.pop()
+        # Not at random, so that hypothesis can repeat and shrink an example.
         for index, message in enumerate(conversation):
             message.id = f"message-{index}"
         return conversation

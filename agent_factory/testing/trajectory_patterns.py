@@ -206,6 +206,7 @@ class Rule:
     def __post_init__(self) -> None:
         self.atoms = list(_atoms(self.tree))
         if not self.forbids:
+            # Glushkov's construction: a state for each step that is named, no empty transitions.
             whole = self._build(self.tree)
             self.follow[0] = dict.fromkeys(whole.first, False)
             self._final = frozenset([*whole.last, *([0] if whole.nullable else [])])
@@ -266,6 +267,7 @@ class Rule:
     def _connect(self, state: int, others: Mapping[int, None], *, new_turn: bool) -> None:
         followers = self.follow[state]
         for other in others:
+            # Of two transitions to one state, the one that needs no new turn allows more.
             followers[other] = new_turn and followers.get(other, True)
 
     def sees(self, step: TrajectoryStep) -> bool:
@@ -300,6 +302,7 @@ class Rule:
         self, states: set[int], turn: Sequence[TrajectoryStep]
     ) -> tuple[set[int], _Stuck | None]:
         """The states after the steps of one turn, in whichever order one is possible."""
+        # The calls of a turn run in parallel: their order in the message means nothing.
         # Steps that match the same parts of the rule are interchangeable, so they are counted.
         kinds: dict[tuple[bool, ...], list[int]] = {}
         for place, step in enumerate(turn):
@@ -365,6 +368,7 @@ class Rule:
         if isinstance(self.tree, StepPattern | Repeat) and len(self.atoms) == 1:
             most = self.tree.most if isinstance(self.tree, Repeat) else 1
             return f"{step.event}, and {rule} allows {most}, not {len(earlier) + 1}."
+        # If the rule names the step further on, it came too early; else it does not belong here.
         reachable, todo = set(next_states), list(next_states)
         while todo:
             new = self.follow[todo.pop()].keys() - reachable
@@ -429,6 +433,7 @@ class _Parser:
                 "`-`, `.`, `:` and `/`.",
             )
         self.kind, self.text = match.lastgroup or "", match[match.lastgroup or 0]
+        # The match includes the white space before the token.
         self.start, self.end = match.end() - len(self.text), match.end()
 
     def error(self, reason: str, hint: str) -> PatternError:
@@ -585,6 +590,7 @@ class _Parser:
         at = self.end + len(rest) - len(rest.lstrip())
         try:
             value, end = json.JSONDecoder().raw_decode(self.pattern, at)
+        # Texts in single quotes are not JSON.
         except ValueError:
             self.advance()
             if self.kind != "quoted":

@@ -131,6 +131,7 @@ def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: st
         ]
         if not any(block if isinstance(block, str) else block.get("text") for block in content):
             content = []
+    # Not a copy: `additional_kwargs` repeats the calls in the provider's form.
     return AIMessage(
         content or ("" if has_calls else fallback),
         tool_calls=calls,

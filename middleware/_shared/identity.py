@@ -30,6 +30,8 @@ class IdentityMap(Generic[V]):
 
     def get(self, key: Any) -> V | None:
         """Return the value of an object, or None."""
+        # An id passes to another object when its first one is gone, so the object itself is
+        # compared.
         reference, strong_key, value = self._entries.get(id(key), (None, None, None))
         return value if (strong_key if reference is None else reference()) is key else None
 
@@ -40,6 +42,7 @@ class IdentityMap(Generic[V]):
             reference = ref(key, partial(self._entries.pop, id(key)))
             self._entries[id(key)] = reference, None, value
         except TypeError:
+            # A dict takes no weak reference. It is kept until others push it out.
             self._entries[id(key)] = None, key, value
         if len(self._entries) > self._size:
             self._entries.popitem(last=False)

@@ -39,6 +39,8 @@ class _InOwnGraph:
     flow: Callable[[], Flow[object]]
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+        # A graph that is resumed gets the key of its first call, which may have been for another
+        # flow.
         @entrypoint()
         def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": run(self.flow())} if key == input else {}

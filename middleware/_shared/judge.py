@@ -166,6 +166,7 @@ def document_of(request: ToolCallRequest) -> str:
         # Middleware marks what it writes as the user, such as a summary.
         if author == "user" and "lc_source" in message.additional_kwargs:
             author = "middleware"
+        # Only the user can ask for an action, so what the user wrote is not cut.
         if author != "user" and len(text) > _MAX_CHARACTERS:
             text = f"{text[:_MAX_CHARACTERS]} [...]"
         conversation.append({"author": author, "text": text})

@@ -70,6 +70,7 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
     if isinstance(content, list):
         content = [emptied(block) for block in content]
     raw = message.additional_kwargs
+    # OpenAI's integration keeps the calls here as the provider has sent them.
     if isinstance(raw.get("tool_calls"), list):
         raw = {**raw, "tool_calls": [emptied(call) for call in raw["tool_calls"]]}
     return message.model_copy(
@@ -78,6 +79,7 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
 
 
 def _without_input(call: dict[str, object]) -> dict[str, object]:
+    # Arguments come as a dict, or as JSON.
     keys = INPUT_KEYS & call.keys()
     return {**call, **{key: "{}" if isinstance(call[key], str) else {} for key in keys}}
 
@@ -88,6 +90,7 @@ def tool_names(
     """The names of the tools that a user passed as an `argument`; None stands for all tools."""
     if tools is None:
         return None
+    # All three can be iterated, and none of them is a list of tools.
     if isinstance(tools, str | BaseTool | dict) or not isinstance(tools, Iterable):
         raise TypeError(f"{argument} must be a list, got {tools!r}: write {argument}=['search'].")
     names: set[str] = set()

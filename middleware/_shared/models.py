@@ -200,6 +200,7 @@ def mark_writer(
     if same_provider(request.model, model):
         return response
     writer = provider_of(model) or "unknown"
+    # A layer further in, which knew the model that answered, may have marked it before.
     return with_metadata(response, lambda data: {**data, WRITTEN_BY: data.get(WRITTEN_BY, writer)})
 
 
@@ -266,9 +267,11 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
         name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
         names.add(str(name or getattr(tool, "__name__", "")))
     choice = request.tool_choice
+    # Some integrations take True for "any".
     if isinstance(choice, bool):
         choice = "any" if choice else None
     word = forced_tool(choice)
+    # Bedrock has the word as the only key: {"any": {}}.
     if not word and isinstance(choice, Mapping):
         word = choice.get("type") or next(iter(choice), None)
     word = "any" if word == "required" else word
@@ -321,6 +324,7 @@ def _portable_block(block: Any) -> dict[str, object] | None:
     if kind in _DROPPED_BLOCKS or is_server_tool:
         return None
     try:
+        # `content_blocks` of a message reads the forms of all providers.
         (standard,) = HumanMessage([dict(block)]).content_blocks
     except Exception:  # LangChain's readers raise various errors for a malformed block
         return _omitted(kind)

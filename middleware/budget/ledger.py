@@ -114,6 +114,7 @@ class Ledger:
                 # Time counts once while calls run in parallel: from the first of them to the last.
                 self._since = monotonic()
             number = next(self._numbers)
+            # Time is measured, and not reserved.
             self._open[number] = _without_seconds(least)
         return Reservation(self, number, least)
 
@@ -295,6 +296,7 @@ class LedgerHandler(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Record the response; counts of tokens that the model does not report are estimated."""
+        # A handler that was added during a call has not seen its start.
         model, messages = self._calls.pop(run_id, (ModelName("", None), []))
         count = count_tokens_approximately
         for generation in (item for several in response.generations for item in several):

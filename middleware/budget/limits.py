@@ -258,5 +258,6 @@ class BudgetExceededError(TurnError):
             for name in self.reached.get(account.scope, ())
         )
 
+    # Exceptions are copied and pickled by `args`, which here is the text alone.
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.accounts, self.need)

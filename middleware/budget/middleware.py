@@ -342,6 +342,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 raise
             reservation.commit(_ONE_TOOL_CALL)
         accounting.add({"tool_calls": 1})
+        # LangGraph takes a list of messages and commands as the result of a tool.
         results = result if isinstance(result, list) else [result]
         return [*results, Command(update=accounting.tool_update())]
 
@@ -369,6 +370,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             limits={account.scope: account.limits.given() for account in error.accounts},
             needed=least,
         )
+        # Part of the schema, because LangGraph stores an answer as soon as the schema accepts it.
         schema = Annotated[BudgetResponse, AfterValidator(partial(_checked_answer, least))]
         answer = ask(request, schema, title="BudgetResponse")
         if answer["type"] == "stop":
@@ -534,9 +536,11 @@ class Plan:
         left = [_output_tokens_left(account, least + keep, price) for account in accounts]
         # The least cost is already reserved in the ledger.
         left.append(_output_tokens_left(ledger, keep, price))
+        # The least cost includes the first token of the answer.
         token_limits = [1 + int(count + _ROUNDING) for count in left if count is not None]
         if not token_limits:
             return request
+        # At least 1, because providers refuse a limit of 0.
         max_tokens = request.model_settings.get("max_tokens", min(token_limits))
         return request.override(
             model_settings={

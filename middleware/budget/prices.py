@@ -57,6 +57,7 @@ class Price:
         """The cost of a usage, in US dollars."""
         details = usage.get("input_token_details") or {}
         cache_reads, cache_writes = tokens(details, "cache_read"), _cache_writes(details)
+        # LangChain counts what was read from the cache, or written to it, among the input tokens.
         fresh_tokens = max(tokens(usage, "input_tokens") - cache_reads - cache_writes, 0)
         total = (
             fresh_tokens * self.input
@@ -111,6 +112,7 @@ class UnknownPriceError(TurnError, ValueError):
             "for a million tokens.",
         )
 
+    # Exceptions are copied and pickled by `args`, which here is the text alone.
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.model, self.provider)
 
@@ -145,6 +147,7 @@ class Prices:
     ) -> float:
         """The cost by the model that the metadata names, or else the one asked; 0 if unknown."""
         models = [requested_model]
+        # Integrations use either key for the model that has answered.
         name = metadata.get("model_name") or metadata.get("model")
         if isinstance(name, str):
             models.insert(
@@ -217,6 +220,7 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
 
 def name_of(model: object, settings: Mapping[str, object] | None = None) -> ModelName:
     """The name that a chat model reports, or that settings of the call choose; else its class."""
+    # Arguments that are bound to a model may name another one.
     while hasattr(model, "bound"):
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}
         model = model.bound

@@ -170,6 +170,7 @@ def _expand_braces(pattern: str) -> list[str]:
         else:
             before, after = alternative[: braces.start()], alternative[braces.end() :]
             todo += [f"{before}{choice}{after}" for choice in braces[1].split(",")]
+        # Each pair of braces multiplies the patterns.
         if len(patterns) + len(todo) > _MAX_ALTERNATIVES:
             raise ValueError(
                 f"the braces of the glob pattern stand for more than {_MAX_ALTERNATIVES} patterns."
@@ -227,6 +228,7 @@ class Tree:
                         elif scope.accepts(after) and entry.is_file(follow_symlinks=False):
                             changed = entry.stat(follow_symlinks=False).st_mtime_ns
                             entries[entry.name] = File(path, changed)
+            # Reversed, because the walk continues at the end of the list.
             todo += [entries[name] for name in sorted(entries, key=os.fsencode, reverse=True)]
 
     def read(self, parts: Parts, max_bytes: int) -> bytes | None:
@@ -235,8 +237,10 @@ class Tree:
             with self._open_parent(parts) as (name, dir_fd):
                 descriptor = os.open(name, _FILE, dir_fd=dir_fd)
             with open(descriptor, "rb") as file:
+                # Of the open file: the path may lead to another one by now.
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
+                # One byte more shows that a file is too large, without reading all of it.
                 content = file.read(max_bytes + 1)
         except OSError:
             return None
@@ -247,6 +251,7 @@ class Tree:
         """Open a folder from the root down: its descriptor, or its path without descriptors."""
         if not HAS_DESCRIPTORS:
             path = str(self.root.joinpath(*parts))
+            # Nothing else keeps such a system from following a link.
             if os.path.realpath(path) != path:
                 raise NotADirectoryError(path)
             yield path
@@ -254,6 +259,7 @@ class Tree:
         descriptor = os.open(self.root, _FOLDER)
         try:
             for part in parts:
+                # Opened before the outer one is closed: if it fails, `finally` closes that.
                 inner = os.open(part, _FOLDER, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner

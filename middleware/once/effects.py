@@ -187,6 +187,7 @@ def stored(operation: Callable[..., object], *args: object) -> Flow[Any]:
     """Call a method of a store; its failure is not one of the tool."""
     try:
         return (yield Invoke(Called(operation), args))
+    # By such an error, a store refuses the start of a tool.
     except AgentFactoryError:
         raise
     except Exception as error:

@@ -81,5 +81,6 @@ def key_of(request: ToolCallRequest) -> str:
     # That of the graph: the last part is the task of the call, the part before it of a subagent.
     namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
     parts = [configurable["thread_id"], namespace, source, call["id"], call["name"]]
+    # The text is only compared: what JSON lacks may be written as a string.
     text = json.dumps([*parts, call["args"]], default=str, sort_keys=True)
     return sha256(text.encode()).hexdigest()[:32]

@@ -216,6 +216,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
             yield from stored(store.release, earlier)
             attempt = earlier.attempt
         fields = {"idempotency_key": effect.key, "on_unknown": policy}
+        # A subclass, by which tools and inner layers notice that the effect is recorded.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
         try:
             with effects_of_run(store, effect.run), FailureRecorder() as recorder:
@@ -223,6 +224,8 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
         except GeneratorExit as closed:
             # Control flow closes a flow, which cannot yield then: the store is called at once.
             signal = closed.__context__
+            # A tool that asks runs again from its beginning when the answer comes. Its attempt must
+            # not count as one whose outcome is unknown.
             if isinstance(signal, GraphInterrupt) or (signal and is_invalid_resume(signal)):
                 store.release(effect)
             raise
@@ -233,6 +236,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
         # A layer further in may have reported an exception to the model.
         if (failure := recorder.errors.get(call["id"])) is not None:
             record_failure(call["id"], failure)
+            # Without a stored result, the next attempt goes by the policy.
             if outcome_unknown(failure):
                 return cast("Result", result)
         yield from stored(store.finish, effect, dump(result))

@@ -61,6 +61,7 @@ class GuardedChatModel(BaseChatModel):
 
     def __getattr__(self, name: str) -> Any:
         # Called only for attributes that neither pydantic nor this class has.
+        # Without `inner`, as in a copy that pydantic begins, the lookup would not end.
         if name.startswith("_") or "inner" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["inner"], name)
@@ -138,8 +139,10 @@ class GuardedChatModel(BaseChatModel):
         run_manager: RunManager = None,
         **kwargs: Any,
     ) -> ChatResult:
+        # Without the run manager, which would report tokens that are not redacted.
         if isinstance(self.inner, BaseChatModel):
             return self._redact(self.inner._generate(messages, stop=stop, **kwargs))
+        # A runnable that is not a chat model may not know `stop`.
         kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
         answer = self.inner.invoke(messages, _SILENT_CONFIG, **kwargs)
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))

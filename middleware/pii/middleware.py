@@ -162,6 +162,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if count and _digest(users[:count]) == digest:
             users = users[count:]
         update = self._redact_input(state, [*users, *self._last_results(state)])
+        # An empty mark says that this hook has run, so that `before_model` reads new messages only.
         if self.apply_to_input and self.name not in marks:
             update["pii_looked_at"] = {**marks, self.name: ["", ""]}
         return update or None
@@ -300,6 +301,7 @@ class _GuardedRequest(ModelRequest[Any]):
         new = cls.__new__(cls)
         guards = (*getattr(request, "guards", ()), (owner, guard))
         model = owner.guarded_model(request.model, guard)
+        # Not by attributes: to set one is deprecated, and warns.
         new.__dict__.update(request.__dict__, guards=guards, model=model)
         return new
 
@@ -326,6 +328,7 @@ def _raise_if_blocked(state: Any) -> None:
 def _digest(messages: Sequence[AnyMessage]) -> str:
     digest = blake2b(digest_size=16)
     for message in messages:
+        # A message may hold half of a surrogate pair, which strict UTF-8 refuses.
         digest.update(
             f"{message.id} {message.name!r} {message.content!r}\n".encode("utf-8", "surrogatepass")
         )

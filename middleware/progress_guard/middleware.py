@@ -273,6 +273,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         # A subagent has the run of its caller. Its namespace begins with the task that called it.
         info = runtime.execution_info
         start = self._starts(control, info.checkpoint_ns.rpartition("|")[0] if info else "")
+        # The cached list is empty until the first call of the run.
         if not start:
             start.append(count)
         return start[0]

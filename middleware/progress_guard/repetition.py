@@ -109,6 +109,8 @@ def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
             if message.invalid_tool_calls:
                 calls = [*calls, *message.invalid_tool_calls]
             if not calls:
+                # A hook that sends an answer back writes as the user: to other words, the same
+                # answer is new.
                 before = messages[at - 1] if at else None
                 words = before.text if isinstance(before, HumanMessage) else ""
                 calls = [{"name": "", "args": [message.text, words], "id": None}]
@@ -136,6 +138,7 @@ class Comparison:
         """
         if not messages or messages[-1].type != "tool" or messages[-1].status == "error":
             return False
+        # Then calls with other arguments may be the same.
         if self.ignored_arguments:
             return False
         first: Any = None

@@ -54,6 +54,7 @@ class ShellState(AgentState):
     shell_sessions: NotRequired[Annotated[dict[str, str], operator.or_, PrivateStateAttr]]
 
 
+# A str takes no weak reference, which `finalize` needs; an instance of a subclass does.
 class _Lease(str):
     """Session key in a state that nobody can resume; its finalizer discards the session."""
 
@@ -201,6 +202,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         if _thread_id(runtime) is None:
             # Without a thread nothing resumes the run: its session ends when its state is gone.
             lease = _Lease(key)
+            # Not at exit: `session` ends all sessions with the process.
             finalize(lease, self._sessions.discard, key).atexit = False
             key = lease
         return {"shell_sessions": {self.name: key}}, start

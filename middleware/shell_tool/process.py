@@ -327,6 +327,7 @@ class ShellProcess:
 
     def _exchange(self) -> bool:
         """Write and read what is possible now; return whether anything was read."""
+        # A pipe that is closed is always ready, so `poll` would not wait.
         if self._output_closed:
             time.sleep(POLL)
             return False
@@ -334,6 +335,7 @@ class ShellProcess:
         poller.register(self._stdout, select.POLLIN)
         if self._to_write:
             poller.register(self._stdin, select.POLLOUT)
+        # `poll` takes milliseconds.
         poller.poll(POLL * 1000)
         if self._to_write:
             try:

@@ -207,6 +207,7 @@ class ShellSupervisor:
         settings, policy = self.settings, self.settings.policy
         folder = settings.root
         if folder is None:
+            # The next shell of the run gets the same folder, because files are kept.
             self._folder = self._folder or TemporaryDirectory(
                 prefix="agent-factory-shell-", ignore_cleanup_errors=True
             )
