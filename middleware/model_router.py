@@ -26,6 +26,7 @@ from typing_extensions import TypedDict
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     ExtendedModelResponse,
     Flow,
     Invoke,
@@ -269,7 +270,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         update = {"model_routes": {self.name: Route(turn=turn, choice=choice)}}
         return ExtendedModelResponse(response, Command(update=update))
 
-    def _classify(self, request: ModelRequest[Any]) -> Flow[str | None]:
+    def _classify(self, request: ModelRequest[ContextT]) -> Flow[str | None]:
         """The choice of the classifier; None for the request's own model."""
         if not self._asks_model:
             choice = yield Invoke(self._classifier, request, _CLASSIFIER_CONFIG)

@@ -20,7 +20,15 @@ from typing import Any, Final, Literal
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse, Ordering
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ContextT,
+    Flow,
+    ModelRequest,
+    ModelResponse,
+    Ordering,
+)
 
 from ._shared.provider_marks import MarkedTools, Provider, known_provider, mark_of
 from ._shared.token_counter import tokens_sent
@@ -116,7 +124,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
         response: ModelResponse = yield request
         return response
 
-    def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def _marked(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request with marks, the most useful first if there are few left."""
         left = _MOST_MARKS - marks_of(request)
 
@@ -161,7 +169,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
         return [*before, {**last, _MARK: self._mark}]
 
 
-def message_marks(request: ModelRequest[Any]) -> list[int]:
+def message_marks(request: ModelRequest[ContextT]) -> list[int]:
     """The messages to mark: the newest one that lasts, and the last one of the request before."""
     thread_ids = {id(message) for message in request.state.get("messages", ())}
     messages = request.messages
@@ -180,7 +188,7 @@ def message_marks(request: ModelRequest[Any]) -> list[int]:
     return list(dict.fromkeys(indexes))
 
 
-def marks_of(request: ModelRequest[Any]) -> int:
+def marks_of(request: ModelRequest[ContextT]) -> int:
     """Count the marks of a request."""
     parts = [request.system_message] if request.system_message else []
     contents = [message.content for message in [*parts, *request.messages]]

@@ -29,6 +29,7 @@ from typing_extensions import TypedDict
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     ExtendedModelResponse,
     Flow,
     ModelCallResult,
@@ -371,7 +372,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return stop if stop and stop["by"] == self.name else None
 
     def _without_impossible_calls(
-        self, request: ModelRequest[Any], response: ModelResponse
+        self, request: ModelRequest[ContextT], response: ModelResponse
     ) -> ModelResponse | ExtendedModelResponse:
         """The response with a record of this limit; calls that can't run need no review."""
         result: list[Any] = response.result

@@ -28,6 +28,7 @@ from pydantic import BaseModel, Field
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     Flow,
     Invoke,
     ModelCallResult,
@@ -288,7 +289,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         is_short = _MARK in message.response_metadata or is_cleared(message)
         return not is_short and message.name != self.tool_name
 
-    def _offload(self, request: ModelRequest[Any], message: Any) -> Flow[tuple[ToolMessage, bool]]:
+    def _offload(
+        self, request: ModelRequest[ContextT], message: Any
+    ) -> Flow[tuple[ToolMessage, bool]]:
         """The short form of a result, and whether its content is now kept outside the thread."""
         where: dict[str, Any] = {}
         data = None

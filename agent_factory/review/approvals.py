@@ -53,7 +53,7 @@ class StandingApproval:
     id: str
     tool: str
     schema: str
-    args: Mapping[str, Any]
+    args: Mapping[str, object]
     when: Condition | None
     seconds: float
     by: str = ""
@@ -259,7 +259,7 @@ def approval_store(store: BaseStore | None) -> ApprovalStore | None:
     return _store_of_run.get() or (None if store is None else StoredApprovals(store))
 
 
-def approvals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
+def approvals(agent: object, *, active: bool = True) -> list[StandingApproval]:
     """The standing approvals in the store of an agent, the newest first.
 
     Agents with the same store share them.
@@ -274,13 +274,13 @@ def approvals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
     return [*_store_of(agent).list(active=active)]
 
 
-async def aapprovals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
+async def aapprovals(agent: object, *, active: bool = True) -> list[StandingApproval]:
     """Async variant of `approvals`."""
     # The protocol has sync methods only, and a store may wait for a database.
     return await asyncio.to_thread(approvals, agent, active=active)
 
 
-def revoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
+def revoke(agent: object, approval_id: str, *, by: str) -> StandingApproval:
     """End a standing approval: later calls are asked about again.
 
     Args:
@@ -295,12 +295,12 @@ def revoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
     return _store_of(agent).revoke(approval_id, by)
 
 
-async def arevoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
+async def arevoke(agent: object, approval_id: str, *, by: str) -> StandingApproval:
     """Async variant of `revoke`."""
     return await asyncio.to_thread(revoke, agent, approval_id, by=by)
 
 
-def _store_of(agent: Any) -> StoredApprovals:
+def _store_of(agent: object) -> StoredApprovals:
     store = getattr(agent, "store", None)
     if store is None:
         raise ArgumentError(

@@ -62,7 +62,7 @@ class Judgement:
     runs: Action | None
 
 
-Judge = Callable[[PendingCall, Any], Judgement]
+Judge = Callable[[PendingCall, object], Judgement]
 """`judge`, with the tools and the rules of an agent."""
 
 

@@ -40,7 +40,7 @@ class _Check:
     It has no hash: typing and pydantic would keep it in a cache, with the agent that it refers to.
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[[object], object]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(
@@ -64,7 +64,7 @@ def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge)
     calls = calls_of(question)
     is_batch = calls[0].batched
 
-    def check(answer: object) -> Any:
+    def check(answer: object) -> object:
         decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
         return {"decisions": decisions} if is_batch else decisions[0]
 
@@ -77,7 +77,7 @@ def ask(
     form: Any,
     *,
     title: str,
-    check: Callable[[Any], Any] | None = None,
+    check: Callable[[object], object] | None = None,
 ) -> Any:
     """Interrupt with a question, and return the answer.
 

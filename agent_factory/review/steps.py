@@ -55,8 +55,8 @@ class Step:
 
     # Each write is an update, and the node to write it as, whose edges lead to what runs next. An
     # update of None ends the tasks of this step and keeps what they wrote.
-    writes: tuple[tuple[dict[str, Any] | None, str], ...] = ()
-    input: Any = None
+    writes: tuple[tuple[Mapping[str, object] | None, str], ...] = ()
+    input: object = None
     runs: bool = True  # whether the agent is invoked after the writes
 
 
@@ -253,7 +253,7 @@ _STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version
 
 
 def apply(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
     planner: StepPlanner,
     options: Mapping[str, object],
@@ -268,7 +268,7 @@ def apply(
 
 
 async def aapply(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
     planner: StepPlanner,
     options: Mapping[str, object],
@@ -363,7 +363,7 @@ def _apply(
     return (yield invoke(step.input, config, **options))
 
 
-def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
+def judge_of(agent: Any, state: Callable[[], object]) -> Judge:
     """Return the judge of decisions about an agent's calls, by its tools and its policies.
 
     Args:
@@ -378,7 +378,7 @@ def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
     )
 
 
-async def _no_parts() -> AsyncIterator[Any]:
+async def _no_parts() -> AsyncIterator[object]:
     return
     yield  # makes it a generator
 

@@ -34,7 +34,7 @@ class StrandedThread:
     calls: tuple[PendingCall, ...] = ()
 
 
-def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[StrandedThread]:
+def stranded(agent: object, thread_ids: Iterable[str] | None = None) -> Iterator[StrandedThread]:
     """Yield the threads whose newest checkpoint waits at a node that the agent does not have.
 
     Without `thread_ids`, every checkpoint of the checkpointer is read once, and then each of these
@@ -77,7 +77,7 @@ def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[St
 
 
 async def astranded(
-    agent: Any, thread_ids: Iterable[str] | None = None
+    agent: object, thread_ids: Iterable[str] | None = None
 ) -> AsyncIterator[StrandedThread]:
     """Async variant of `stranded`."""
     saver = _saver_of(agent, thread_ids)

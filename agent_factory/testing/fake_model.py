@@ -177,7 +177,7 @@ def tool_name(tool: dict[str, Any]) -> str:
 class FakeChatModel(BaseChatModel):
     """Chat model whose subclass decides on each response. It can stream and run asynchronously."""
 
-    _lock: Any = PrivateAttr(default_factory=Lock)
+    _lock: Lock = PrivateAttr(default_factory=Lock)
 
     @abstractmethod
     def assert_done(self) -> None:
@@ -190,7 +190,7 @@ class FakeChatModel(BaseChatModel):
     def __enter__(self) -> Self:
         return self
 
-    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
         # LangChain writes every model into its traces, and compares each field with its default
         # for that, which takes longer than the answer.
         fields_set = self.model_fields_set

@@ -143,12 +143,12 @@ def as_state(state: object) -> dict[str, Any]:
 def run_hook(
     middleware: Middleware,
     hook: str,
-    state: Any = None,
+    state: object = None,
     *,
-    context: Any = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> Any:
     """Run one node hook of a middleware, as a synchronous run of an agent would.
 
@@ -184,12 +184,12 @@ def run_hook(
 async def arun_hook(
     middleware: Middleware,
     hook: str,
-    state: Any = None,
+    state: object = None,
     *,
-    context: Any = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> Any:
     """Run one node hook as an asynchronous run of an agent would; otherwise as `run_hook`.
 
@@ -271,15 +271,15 @@ class LayerRun:
 
 def run_layer(
     middleware: Middleware,
-    request: Any = None,
-    handler: Any = DONE,
+    request: object = None,
+    handler: object = DONE,
     *,
     call: str | None = None,
-    state: Any = None,
-    context: Any = None,
+    state: object = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> LayerRun:
     """Run one layer of a middleware around a call, as a synchronous run of an agent would.
 
@@ -320,15 +320,15 @@ def run_layer(
 
 async def arun_layer(
     middleware: Middleware,
-    request: Any = None,
-    handler: Any = DONE,
+    request: object = None,
+    handler: object = DONE,
     *,
     call: str | None = None,
-    state: Any = None,
-    context: Any = None,
+    state: object = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> LayerRun:
     """Run one layer as an asynchronous run of an agent would; otherwise as `run_layer`.
 
@@ -344,7 +344,12 @@ class _LayerTrial:
     """A layer with its request and an inner call that answers by the test's handler."""
 
     def __init__(
-        self, middleware: Middleware, request: Any, handler: Any, call: str | None, state: Any
+        self,
+        middleware: Middleware,
+        request: object,
+        handler: object,
+        call: str | None,
+        state: object,
     ) -> None:
         middleware = usable_middleware(middleware)
         layers = {bound.definition.call.value: bound for bound in layers_of(middleware)}
@@ -370,11 +375,11 @@ class _LayerTrial:
         self._handler = handler
         self._asked: list[object] = []
 
-    def invoke(self, _: RunnableConfig) -> Any:
+    def invoke(self, _: RunnableConfig) -> object:
         """Call the layer in a synchronous run."""
         return self._call(self._bound.func, self._inner, asynchronous=False)
 
-    async def ainvoke(self, _: RunnableConfig) -> Any:
+    async def ainvoke(self, _: RunnableConfig) -> object:
         """Call the layer in an asynchronous run."""
 
         async def inner(request: object) -> object:

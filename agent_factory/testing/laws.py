@@ -60,13 +60,13 @@ def check_middleware(
     *,
     laws: Sequence[str] | None = None,
     without: Sequence[str] = (),
-    states: Any = None,
+    states: object = None,
     tools: Sequence[str] = ("search", "add"),
-    handler: Any = DONE,
-    context: Any = None,
+    handler: object = DONE,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
     max_examples: int = 20,
 ) -> None:
     """Check that a middleware keeps some laws, on states that hypothesis generates.
@@ -169,7 +169,7 @@ class LawCase:
         """Check hooks or layers on many examples, and report the smallest that fails."""
         hypothesis = needs("hypothesis")
 
-        def law(bound: Bound[Any], example: Any) -> None:
+        def law(bound: Bound[Any], example: object) -> None:
             try:
                 check(bound, example)
             except AssertionError as broken:
@@ -196,7 +196,7 @@ class LawCase:
             settings(hypothesis.given(self.examples(bound))(law))(bound)
 
     def hook(
-        self, bound: Bound[Hook], state: Any, middleware: Middleware | None = None
+        self, bound: Bound[Hook], state: object, middleware: Middleware | None = None
     ) -> tuple[Any, Any, Any]:
         """Run a hook, synchronously if it can: its result, and the state before and after."""
         phase = bound.definition.phase.value
@@ -242,7 +242,7 @@ def sync_equals_async(case: LawCase) -> None:
     def check_hook(hook: Bound[Hook], state: object) -> None:
         both_ways(run_hook, case.make, hook.definition.phase.value, state, **case.options)
 
-    def check_layer(layer: Bound[Layer], request: Any) -> None:
+    def check_layer(layer: Bound[Layer], request: object) -> None:
         options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
         both_ways(run_layer, case.make, request, **options)
 
@@ -255,7 +255,7 @@ def sync_equals_async(case: LawCase) -> None:
 def idempotent(case: LawCase) -> None:
     """Check that a hook that runs again on the same state writes the same."""
 
-    def check(hook: Bound[Hook], state: Any) -> None:
+    def check(hook: Bound[Hook], state: object) -> None:
         middleware = case.make()
         # On one instance: what it keeps of the first time must not matter at the second.
         first, second = (

@@ -44,12 +44,12 @@ class PrefixChanged(AssertionError):
 
 
 def assert_stable_prefix(
-    agent: Any,
-    conversation: Sequence[Any],
+    agent: object,
+    conversation: Sequence[object],
     *,
     allow: Collection[str] = (),
-    context: Any = None,
-    config: Mapping[str, Any] | None = None,
+    context: object = None,
+    config: Mapping[str, object] | None = None,
 ) -> None:
     """Run a conversation, and fail unless each request begins like the one before it.
 
@@ -95,12 +95,12 @@ def assert_stable_prefix(
 
 
 async def aassert_stable_prefix(
-    agent: Any,
-    conversation: Sequence[Any],
+    agent: object,
+    conversation: Sequence[object],
     *,
     allow: Collection[str] = (),
-    context: Any = None,
-    config: Mapping[str, Any] | None = None,
+    context: object = None,
+    config: Mapping[str, object] | None = None,
 ) -> None:
     """`assert_stable_prefix` for agents that run asynchronously."""
     __tracebackhide__ = True

@@ -42,7 +42,7 @@ def record_agent(
     path: str | Path,
     *,
     model: BaseChatModel | None = None,
-    inputs: Sequence[Any] = (),
+    inputs: Sequence[object] = (),
     expect: str = "",
     redact: Redact | None = None,
     redact_keys: Sequence[str] = (),

@@ -76,7 +76,7 @@ class ReplayedError(RuntimeError):
 
 def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
     # The repr of an object would hold its address in memory, which differs from run to run.
-    def default(value: Any) -> str:
+    def default(value: object) -> str:
         return f"<{type(value).__name__}>"
 
     return json.dumps(data, sort_keys=sort_keys, ensure_ascii=False, default=default) + "\n"
@@ -123,7 +123,7 @@ def record(
     *,
     redact: Redact | None = None,
     redact_keys: Sequence[str] = (),
-    inputs: Sequence[Any] = (),
+    inputs: Sequence[object] = (),
     expect: str = "",
 ) -> RecordingChatModel:
     """Wrap a chat model so that its answers are written to a file.
@@ -205,7 +205,7 @@ class RecordingChatModel(BaseChatModel):
     _is_new: bool = PrivateAttr(default=True)
     _count: int = PrivateAttr(default=0)
     _ids: dict[str, str] = PrivateAttr(default_factory=dict)
-    _lock: Any = PrivateAttr(default_factory=Lock)
+    _lock: Lock = PrivateAttr(default_factory=Lock)
 
     @property
     def _llm_type(self) -> str:
@@ -546,11 +546,11 @@ class Divergence:
 def replay_with(
     path: str | Path,
     build: Build,
-    input: Any,
+    input: object,
     *,
     recorded: Sequence[Middleware],
     middleware: Sequence[Middleware],
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     redact: Redact | None = None,
     **kwargs: Any,
 ) -> Divergence | None:
@@ -590,11 +590,11 @@ def replay_with(
 async def areplay_with(
     path: str | Path,
     build: Build,
-    input: Any,
+    input: object,
     *,
     recorded: Sequence[Middleware],
     middleware: Sequence[Middleware],
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     redact: Redact | None = None,
     **kwargs: Any,
 ) -> Divergence | None:
@@ -619,7 +619,7 @@ class _Decision:
 
 
 @dataclass
-class _Run(AbstractContextManager[Any]):
+class _Run(AbstractContextManager[object]):
     """The decisions of a run until it ended, failed, or sent a request that was not recorded."""
 
     model: ReplayChatModel

@@ -77,8 +77,8 @@ Price = Callable[[str, UsageMetadata], float | None]
 class ReplayOptions(TypedDict, total=False):
     """The options of `replay_recording`."""
 
-    context: Any
-    config: Mapping[str, Any] | None
+    context: object
+    config: Mapping[str, object] | None
     run_tools: bool | Collection[str]
     price: Price | None
     redact: Redact | None
@@ -187,8 +187,8 @@ def replay_recording(
     agent: Agent,
     path: str | Path,
     *,
-    context: Any = None,
-    config: Mapping[str, Any] | None = None,
+    context: object = None,
+    config: Mapping[str, object] | None = None,
     run_tools: bool | Collection[str] = False,
     price: Price | None = None,
     redact: Redact | None = None,

@@ -38,7 +38,7 @@ class TrajectoryMismatch(AssertionError):
         )
 
 
-def assert_trajectory(run: Any, pattern: str, *, agent: Any = None) -> None:
+def assert_trajectory(run: object, pattern: str, *, agent: object = None) -> None:
     """Fail unless the steps of a run match a pattern.
 
     A pattern is a list of rules, separated by commas, and each must hold. A rule looks only at the

@@ -135,7 +135,7 @@ class Trajectory:
         return self.numbered()
 
 
-def trajectory_of(run: Any) -> Trajectory:
+def trajectory_of(run: object) -> Trajectory:
     """The steps of a run.
 
     Args:
@@ -169,7 +169,8 @@ def trajectory_of(run: Any) -> Trajectory:
         run = {**run.values, "__interrupt__": run.interrupts}
     interrupts: Sequence[object] = ()
     if isinstance(run, Mapping) and "messages" in run:
-        run, interrupts = run["messages"], run.get("__interrupt__", ())
+        interrupts = run.get("__interrupt__", ())
+        run = run["messages"]
     if isinstance(run, Sequence) and run:
         if all(isinstance(item, Decision) for item in run):
             return Trajectory(tuple(_of_decisions(run)), "decisions")

@@ -26,6 +26,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.types import Command
 
 from agent_factory import (
+    ContextT,
     ExtendedModelResponse,
     ModelCallResult,
     ModelRequest,
@@ -167,7 +168,7 @@ class AlternateModel:
             error.add_note(f"Raised while making {self._owner}, {self.given!r}.")
             raise
 
-    def request_for(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def request_for(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request to send to this model."""
         if not callable(self._change):
             portable = portable_request(request, self.model)
@@ -183,7 +184,7 @@ class AlternateModel:
         )
 
 
-def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
+def request_to(model: object, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
     """The request to send to the request's own model, or to an AlternateModel."""
     if isinstance(model, AlternateModel):
         return model.request_for(request)
@@ -191,7 +192,7 @@ def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
 
 
 def mark_writer(
-    response: ModelResponse, request: ModelRequest[Any], model: object
+    response: ModelResponse, request: ModelRequest[ContextT], model: object
 ) -> ModelResponse:
     """The response, marked if its model has another provider than the request's own model."""
     if model is request.model:
@@ -205,7 +206,7 @@ def mark_writer(
 
 
 def with_update(
-    request: ModelRequest[Any], response: ModelResponse, update: dict[str, Any]
+    request: ModelRequest[ContextT], response: ModelResponse, update: dict[str, Any]
 ) -> ModelCallResult:
     """The response with a state update; alone if the request is not part of a run."""
     if request.runtime is None:
@@ -226,7 +227,7 @@ def with_metadata(
     return replace(response, result=result)
 
 
-def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any]:
+def portable_request(request: ModelRequest[ContextT], model: Any) -> ModelRequest[ContextT]:
     """The request for another model, without what only the first model's provider understands.
 
     docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have

@@ -22,6 +22,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -262,7 +263,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         set_reason(f"{step}: {repetition}")
         return with_update(request, response, update) if update else response
 
-    def _start(self, request: ModelRequest[Any], count: int) -> int:
+    def _start(self, request: ModelRequest[ContextT], count: int) -> int:
         """Count the messages of the thread when this run first came upon one of the user.
 
         That is its first model call, unless the run was resumed after many turns.
@@ -279,8 +280,8 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return start[0]
 
     def _remarked(
-        self, request: ModelRequest[Any], repetition: Repetition
-    ) -> tuple[ModelRequest[Any], dict[str, object]]:
+        self, request: ModelRequest[ContextT], repetition: Repetition
+    ) -> tuple[ModelRequest[ContextT], dict[str, object]]:
         """The request with a remark, and the update that keeps it in the thread."""
         last = request.messages[-1] if request.messages else None
         if isinstance(last, ToolMessage) and MARKS in last.response_metadata:
@@ -304,7 +305,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return has_calls and repetition.excess >= self.withhold_after - self.remark_after
 
     def _refusals(
-        self, request: ModelRequest[Any], response: ModelResponse, repetition: Repetition
+        self, request: ModelRequest[ContextT], response: ModelResponse, repetition: Repetition
     ) -> list[ToolMessage]:
         """Errors as the results of the calls that do not run because they repeat others."""
         if not self._withholds(repetition):
@@ -331,7 +332,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         ]
 
 
-def _names_of(request: ModelRequest[Any]) -> set[str]:
+def _names_of(request: ModelRequest[ContextT]) -> set[str]:
     """The names of the tools that a request offers."""
     names = set()
     for tool in request.tools:
