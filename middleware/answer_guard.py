@@ -202,10 +202,10 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
         times = f"{len(failed)} time{'s'[: len(failed) - 1]}"
         set_reason(f"asked again {times}, the last for {failed[-1]['reason']}")
         if text_so_far:
-            content: Any = f"{text_so_far}{message.text}"
+            content: object = f"{text_so_far}{message.text}"
             if isinstance(message.content, list):
                 content = [{"type": "text", "text": text_so_far}, *message.content]
-            whole_answer: Any = message.model_copy(update={"content": content})
+            whole_answer = message.model_copy(update={"content": content})
             result = [whole_answer if other is message else other for other in response.result]
             response = ModelResponse(result, response.structured_response)
         return with_metadata(response, lambda data: {**data, "failed_answers": failed})

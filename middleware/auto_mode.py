@@ -101,7 +101,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
         classifier: str | BaseChatModel,
         tools: Sequence[str | BaseTool] | None = None,
         instructions: str = DEFAULT_INSTRUCTIONS,
-        criteria: str | Mapping[str, Any] | BaseModel | None = None,
+        criteria: str | Mapping[str, object] | BaseModel | None = None,
         threshold: float = 0.5,
         blocked_message: str = DEFAULT_BLOCKED_MESSAGE,
         name: str | None = None,

@@ -24,7 +24,14 @@ from typing import (
     runtime_checkable,
 )
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    RemoveMessage,
+    ToolCall,
+    ToolMessage,
+)
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
 
@@ -223,7 +230,8 @@ class _History:
 
     messages: list[AnyMessage]
     results: list[int]
-    calls: Mapping[int, tuple[int, Any]]  # the answer with the call of each result, and the call
+    # By the index of a result: the index of the answer that made its call, and the call.
+    calls: Mapping[int, tuple[int, ToolCall]]
     answers: list[int]
     left: list[int]  # the results that may still be cleared
     least: int  # tokens that the next edit frees at least
@@ -371,7 +379,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         if self.keep_thread:
             edits = recorded_edits(before, changed, removed_ids)
             return with_update(request, response, {"context_edits": {self.name: edits}})
-        update: dict[str, Any] = {
+        update: dict[str, object] = {
             "messages": [*changed, *(RemoveMessage(id=id_) for id_ in removed_ids)]
         }
         if last_edits:  # by an instance that kept the thread

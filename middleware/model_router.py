@@ -320,7 +320,7 @@ class _FunctionClassifier:
 
     function: Callable[[Any], Any]
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
         if not is_async(self.function):
             result = self.function(input)
             # A plain function may return an awaitable, as a lambda around a coroutine function
@@ -335,7 +335,7 @@ class _FunctionClassifier:
             "astream, or pass a plain function."
         )
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         if is_async(self.function):
             return await self.function(input)
         result = await asyncio.to_thread(self.function, input)

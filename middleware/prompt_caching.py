@@ -205,12 +205,12 @@ def _as_blocks(content: Any) -> list[Any]:
     ]
 
 
-def _can_be_marked(block: Any) -> bool:
+def _can_be_marked(block: Mapping[str, object]) -> bool:
     """Return True if a block is text that is not empty, and has no mark."""
     text = block.get("text") if block.get("type") == "text" else None
     return isinstance(text, str) and bool(text.strip()) and _MARK not in block
 
 
-def is_function(tool: Any) -> bool:
+def is_function(tool: object) -> bool:
     """Return True if a tool is a dict in the form of OpenAI's functions."""
     return isinstance(tool, Mapping) and tool.get("type") == "function"

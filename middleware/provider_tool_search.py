@@ -33,7 +33,7 @@ from ._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
 
-SEARCH_TOOLS: Final[dict[str, dict[str, Any]]] = {
+SEARCH_TOOLS: Final[dict[str, dict[str, str]]] = {
     "anthropic": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
     "openai": {"type": "tool_search"},
 }
@@ -112,7 +112,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
             hidden_names.discard(forced_tool(request.tool_choice))
         provider = self._provider_of(request.model) if hidden_names else None
         if provider is not None:
-            tools: list[Any] = [
+            tools: list[object] = [
                 self._copies.copy_of(tool)
                 if isinstance(tool, BaseTool)
                 and tool.name in hidden_names

@@ -311,13 +311,13 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         """`before_model` for async runs."""
         return await arun(self._update(state))
 
-    def _update(self, state: Any) -> Flow[dict[str, Any] | None]:
+    def _update(self, state: Any) -> Flow[dict[str, object] | None]:
         # A direct call may pass messages without ids, by which they are removed.
         messages = [
             message if message.id else message.model_copy(update={"id": str(uuid4())})
             for message in state["messages"]
         ]
-        request: ModelRequest[Any] = ModelRequest(model=self.model, messages=messages)
+        request = ModelRequest(model=self.model, messages=messages)
         call = _Call(self, request, keep_thread=False)
         old = self._messages_to_summarize(call)
         shorter = (yield from self._replace(call, old)) if old else None
@@ -460,7 +460,7 @@ class _Call:
             request if messages is request.messages else request.override(messages=messages)
         )
         self.left_out: list[list[int]] = []
-        self.update: dict[str, Any] = {}
+        self.update: dict[str, object] = {}
         self.done = ""
         self._original = request
         self._removed_ids: list[str] = []  # ids of messages of the thread

@@ -13,9 +13,9 @@ jump bypasses the check.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, NotRequired
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeVar
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
@@ -61,6 +61,8 @@ Each item has a content, what is to be done in one sentence, and a status:
 Call it at most once in a message."""
 
 _TOOL_NAME: Final = "write_todos"
+
+MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 _REMINDER = """\
 <todo_list>
@@ -207,7 +209,7 @@ def _report_malformed(error: ValidationError) -> str:
     return _FORMAT_ERROR.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
 
 
-def _append(message: Any, text: str) -> Any:
+def _append(message: MessageT, text: str) -> MessageT:
     """A copy of the message with a text at its end."""
     content = message.content
     if isinstance(content, str):

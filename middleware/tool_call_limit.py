@@ -293,7 +293,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
         # Providers refuse a history in which a call has no result.
-        messages: list[Any] = results_of_pending_calls(state["messages"])
+        messages: list[AnyMessage] = [*results_of_pending_calls(state["messages"])]
         if not stop["done"]:
             counts = stop["thread_count"], stop["run_count"]
             if self.exit_behavior == "error":

@@ -177,7 +177,7 @@ class _Handler:
 
     def invoke(
         self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
-    ) -> Any:
+    ) -> Answer:
         if self.on_error is None:
             raise TurnError(
                 self.owner,
@@ -189,7 +189,7 @@ class _Handler:
 
     async def ainvoke(
         self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
-    ) -> Any:
+    ) -> Answer:
         if input is None:
             return None
         if self.aon_error is not None:

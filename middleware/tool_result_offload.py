@@ -12,7 +12,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from math import inf
@@ -20,7 +20,7 @@ from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired
 
-from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
@@ -275,14 +275,14 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
 
         shorter = request if messages is request.messages else request.override(messages=messages)
         response: ModelResponse = yield from call_recovering(shorter, offload=free)
-        update: dict[str, Any] = {}
+        update: dict[str, object] = {}
         if replacements:
             update["messages"] = list(replacements.values())
         if new := ids.difference(offloaded_ids, replacements):
             update["offloaded_results"] = {self.name: [*offloaded_ids, *sorted(new)]}
         return with_update(request, response, update) if update else response
 
-    def _is_large(self, message: ToolMessage, ids: Any, limit: float) -> bool:
+    def _is_large(self, message: ToolMessage, ids: Collection[str], limit: float) -> bool:
         """Return True if a result is to be offloaded: it is too large, or chosen by its id."""
         if message.id not in ids and text_size(message) <= limit:
             return False
@@ -443,13 +443,13 @@ def is_media(block: object) -> bool:
     )
 
 
-def text_size(message: Any) -> int:
+def text_size(message: BaseMessage) -> int:
     """Characters of text in a message."""
     content = message.content
     return len(content) if isinstance(content, str) else sum(map(len, _texts(content)))
 
 
-def as_json(content: Any) -> str | None:
+def as_json(content: object) -> str | None:
     """A content as ASCII from which it can be read again; None if that is not possible."""
     try:
         data = json.dumps(content)

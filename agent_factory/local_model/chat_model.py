@@ -286,7 +286,7 @@ class LocalChatModel(BaseChatModel):
             yield last_chunk(decision)
 
     @property
-    def _about(self) -> dict[str, Any]:
+    def _about(self) -> dict[str, object]:
         return {"model_name": self._name, "model_provider": "local"}
 
     def _decide(
@@ -378,7 +378,7 @@ def answer_message(
 
 
 def chunks(
-    pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, Any]
+    pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, object]
 ) -> Iterator[ChatGenerationChunk]:
     """The chunks of an answer in prose; their text is that of the whole answer, stripped."""
     pending_text, has_text, finish_reason = "", False, None

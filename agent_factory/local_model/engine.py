@@ -132,7 +132,7 @@ class Engine:
             if self._server is not None:
                 return self._server
             try:
-                xllamacpp: Any = importlib.import_module("xllamacpp")
+                xllamacpp = importlib.import_module("xllamacpp")
             except ImportError as error:
                 raise ImportError(
                     f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
@@ -170,11 +170,11 @@ class Engine:
         with self._lock:
             self._server = None
 
-    def ask(self, request: Mapping[str, Any]) -> Reply:
+    def ask(self, request: Mapping[str, object]) -> Reply:
         """The reply to a completion of a `prompt`, or to a chat in `messages`."""
         return read_reply(self._call(request))
 
-    def stream(self, request: Mapping[str, Any]) -> Iterator[Reply]:
+    def stream(self, request: Mapping[str, object]) -> Iterator[Reply]:
         """The reply in pieces, the last of them with the usage.
 
         The engine runs in a separate thread and holds the lock only while it works, so an

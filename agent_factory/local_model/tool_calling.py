@@ -68,7 +68,7 @@ class ToolCaller:
             question = {"tool": function["name"], "missing": lacking, "text": text}
             metadata = {"finish_reason": "stop", ASKED_FOR: question}
             return AIMessage(ask_back(function, lacking), response_metadata=metadata)
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, object] = {}
         if required(function):
             line = one_line(text, LONGEST_READ)
             request = requests.argument_filling(function, line)

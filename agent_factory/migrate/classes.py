@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any
 
 import libcst as cst
 
@@ -89,7 +88,7 @@ class Classes:
             keys.update(getattr(schema, "__annotations__", ()))
         return keys | {"jump_to", "messages", "structured_response"}
 
-    def _middleware_of(self, cls: cst.CSTNode | None) -> type[Any] | None:
+    def _middleware_of(self, cls: cst.CSTNode | None) -> type[object] | None:
         """The middleware class of agent_factory that a class derives from."""
         for arg in cls.bases if isinstance(cls, cst.ClassDef) else ():
             base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value

@@ -42,18 +42,20 @@ def _same_kind(value: object, other: object) -> bool:
     return kinds[0] is kinds[1] and not any(item != item for item in (value, other))  # NaN
 
 
-def _is_in(value: Any, options: Any) -> bool | None:
+def _is_in(value: object, options: Any) -> bool | None:
     """Return True if a value is one of several; None if none of them has its kind."""
     alike = [option for option in options if _same_kind(value, option)]
     return value in alike if alike else None
 
 
-def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
+def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
     """A comparison that is None if the two values are of different kinds."""
     return lambda value, other: compare(value, other) if _same_kind(value, other) else None
 
 
-def _opposite(compare: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
+def _opposite(
+    compare: Callable[[object, object], bool | None],
+) -> Callable[[object, object], bool | None]:
     def opposite(value: object, other: object) -> bool | None:
         result = compare(value, other)
         return None if result is None else not result

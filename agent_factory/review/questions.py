@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from langgraph.types import interrupt
-from pydantic import RootModel, TypeAdapter, ValidationError, create_model
+from pydantic import GetCoreSchemaHandler, RootModel, TypeAdapter, ValidationError, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from agent_factory.errors import ReviewError, describe
@@ -42,7 +42,9 @@ class _Check:
 
     function: Callable[[object], object]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(
             lambda answer, _: self.function(answer), handler(source)
         )

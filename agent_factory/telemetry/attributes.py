@@ -53,7 +53,7 @@ def of_operation(operation: str, metadata: Mapping[str, object], agent: str = ""
     return {name: str(value) for name, value in given({**common, **run}).items()}
 
 
-def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attributes:
+def of_model(metadata: Mapping[str, Any], params: Mapping[str, object]) -> Attributes:
     """Return which model is called, and with which settings."""
     provider = metadata.get("ls_provider")
     return given(

@@ -193,7 +193,7 @@ class Telemetry(GraphCallbackHandler):
         parent_run_id: UUID | None = None,
         metadata: Mapping[str, Any] | None = None,
         invocation_params: Mapping[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         metadata, parent = metadata or {}, self._runs.get(parent_run_id)
         model = of_model(metadata, invocation_params or {})

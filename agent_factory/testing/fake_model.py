@@ -13,7 +13,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -203,8 +203,8 @@ class FakeChatModel(BaseChatModel):
             self.assert_done()
 
     def bind_tools(
-        self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
-    ) -> Runnable[Any, AIMessage]:
+        self, tools: Sequence[Any], *, tool_choice: object = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer tools; a provider's own tool, a dict that is not a function, passes unchanged."""
         # `bind` would keep a None, which then is among the `kwargs` of each request.
         if tool_choice is not None:

@@ -441,7 +441,7 @@ class _LayerTrial:
         start: Any = self._bound.func
         requests = self._asked
 
-        class Layers(AgentMiddleware[Any, Any]):
+        class Layers(Middleware):
             state_schema = self._schema
 
             def around_agent(
@@ -455,7 +455,7 @@ class _LayerTrial:
                 }
                 return (yield from start(state, **run_config))
 
-        class Inner(AgentMiddleware[Any, Any]):
+        class Inner(Middleware):
             def around_agent(self, state: Any) -> Flow[Any]:
                 requests.append(state)
                 return (yield state)
@@ -523,7 +523,7 @@ class _LayerTrial:
         return then(answer, respond)
 
 
-_ASYNC: Mapping[Any, Any] = {run_hook: arun_hook, run_layer: arun_layer}
+_ASYNC: Mapping[object, Callable[..., Any]] = {run_hook: arun_hook, run_layer: arun_layer}
 
 
 def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:

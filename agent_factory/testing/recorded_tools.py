@@ -20,6 +20,7 @@ from agent_factory.factory.agent import model_of, rewired, topology_of, with_mod
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow
 from agent_factory.hooks.introspection import layers_of
+from agent_factory.testing.harness import Middleware
 from agent_factory.testing.recordings import (
     Cassette,
     RecordingChatModel,
@@ -106,7 +107,7 @@ def record_agent(
     return with_innermost(copy, _ToolRecorder(recording))
 
 
-def with_innermost(agent: Graph, layer: AgentMiddleware[Any, Any], **options: Any) -> Graph:
+def with_innermost(agent: Graph, layer: Middleware, **options: Any) -> Graph:
     """Return a copy of an agent with one more layer, right around its tools; it is not in the plan.
 
     Args:

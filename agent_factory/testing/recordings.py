@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -217,7 +217,9 @@ class RecordingChatModel(BaseChatModel):
         name = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
         return name if isinstance(name, str) else None
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer tools in the form in which the recorded model offers them."""
         bound = self.inner.bind_tools(tools, **kwargs)
         if not isinstance(bound, RunnableBinding):

@@ -34,7 +34,7 @@ from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
 from agent_factory.state.history import is_explanation
 from agent_factory.testing.plugin import needs
-from agent_factory.testing.recorded_tools import EndOfReplay, RecordedTools, with_innermost
+from agent_factory.testing.recorded_tools import EndOfReplay, Graph, RecordedTools, with_innermost
 from agent_factory.testing.recordings import Cassette, CassetteError, ReplayChatModel
 from agent_factory.testing.redaction import Redact
 from agent_factory.testing.replay_report import (
@@ -64,7 +64,7 @@ SUFFIX = ".jsonl"
 EXPECTED = ".trajectory"
 """The suffix of a file that holds the pattern which the recording of the same name must match."""
 
-Agent = CompiledStateGraph[Any, Any, Any, Any] | Callable[[Any], Any]
+Agent = Graph | Callable[[Any], Any]
 """An agent, or a function that builds it from a model."""
 
 Progress = Callable[[list[Path]], Iterable[Path]]

@@ -25,7 +25,6 @@ from typing import (
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.decorators import (
     after_agent,
     after_model,
@@ -34,6 +33,7 @@ from agent_factory.hooks.decorators import (
     wrap_model_call,
     wrap_tool_call,
 )
+from agent_factory.hooks.flows import Flow
 from agent_factory.testing.harness import Middleware
 from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Phase
@@ -183,10 +183,10 @@ def states(
 
 
 def stacks(
-    members: Mapping[str, Callable[[], AgentMiddleware[Any, Any]]] | None = None,
+    members: Mapping[str, Callable[[], Middleware]] | None = None,
     *,
     max_size: int = 4,
-) -> SearchStrategy[list[AgentMiddleware[Any, Any]]]:
+) -> SearchStrategy[list[Middleware]]:
     """Stacks of middleware in any order, each member at most once.
 
     Args:
@@ -200,7 +200,7 @@ def stacks(
     st = needs("hypothesis", "strategies")
     makers = dict(_IDLE_MEMBERS if members is None else members)
     names = st.lists(st.sampled_from(sorted(makers)), unique=True, max_size=max_size)
-    strategy: SearchStrategy[list[AgentMiddleware[Any, Any]]] = names.map(
+    strategy: SearchStrategy[list[Middleware]] = names.map(
         lambda chosen_names: [makers[name]() for name in chosen_names]
     )
     return strategy
@@ -210,11 +210,11 @@ def _idle_hook(state: object, runtime: object) -> None:
     """Do nothing."""
 
 
-def _idle_layer(request: Any) -> Any:
+def _idle_layer(request: object) -> Flow[Any]:
     return (yield request)
 
 
-_IDLE_MEMBERS: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
+_IDLE_MEMBERS: dict[str, Callable[[], Middleware]] = {
     "opens": lambda: before_agent(name="opens")(_idle_hook),
     "looks": lambda: before_model(name="looks")(_idle_hook),
     "stops": lambda: before_model(name="stops", can_jump_to=["end"])(_idle_hook),

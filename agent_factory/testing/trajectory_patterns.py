@@ -149,23 +149,27 @@ class StepPattern:
 class Ordered:
     """Parts of which each is over before the next begins, in an earlier turn: `a < b`."""
 
-    parts: Sequence[object]
+    parts: Sequence[Node]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Parts of which one is taken: `a | b`."""
 
-    parts: Sequence[object]
+    parts: Sequence[Node]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """A part, so many times; without an upper limit, `most` is None."""
 
-    part: object
+    part: Node
     least: int
     most: int | None
+
+
+Node = StepPattern | Ordered | Choice | Repeat
+"""A part of a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +199,7 @@ class Rule:
     """
 
     text: str
-    tree: Any
+    tree: Node
     forbids: bool = False
     sees_all: bool = False
     atoms: list[StepPattern] = field(default_factory=list)  # each once
@@ -211,7 +215,7 @@ class Rule:
             self.follow[0] = dict.fromkeys(whole.first, False)
             self._final = frozenset([*whole.last, *([0] if whole.nullable else [])])
 
-    def _build(self, node: Any) -> _Part:
+    def _build(self, node: Node) -> _Part:
         if isinstance(node, StepPattern):
             self.states.append(node)
             self.follow.append({})
@@ -251,8 +255,8 @@ class Rule:
             for optional in [self._build(node.part) for _ in range(node.most - node.least)][::-1]:
                 whole = self._joined(optional, whole, new_turn=False)
                 whole.nullable = True
-        for part in copies[::-1]:
-            whole = self._joined(part, whole, new_turn=False)
+        for repetition in copies[::-1]:
+            whole = self._joined(repetition, whole, new_turn=False)
         return whole
 
     def _joined(self, first: _Part, other: _Part, *, new_turn: bool) -> _Part:
@@ -391,7 +395,7 @@ class _Stuck:
     done: int
 
 
-def _atoms(node: Any) -> Iterator[StepPattern]:
+def _atoms(node: Node) -> Iterator[StepPattern]:
     """Each step that a part names."""
     if isinstance(node, StepPattern):
         yield node
@@ -489,21 +493,21 @@ class _Parser:
         except PatternError as error:
             raise PatternError(self.pattern, start + 1, error.reason, error.hint) from None
 
-    def choice(self) -> Any:
+    def choice(self) -> Node:
         """Orders between `|`."""
         parts = [self.order()]
         while self.takes("|"):
             parts.append(self.order())
         return parts[0] if len(parts) == 1 else Choice(parts)
 
-    def order(self) -> object:
+    def order(self) -> Node:
         """Steps between `<`."""
         parts = [self.repeated()]
         while self.takes("<"):
             parts.append(self.repeated())
         return parts[0] if len(parts) == 1 else Ordered(parts)
 
-    def repeated(self) -> object:
+    def repeated(self) -> Node:
         """A step or a group, with how often it occurs."""
         node = self.step()
         if self.kind == "sign" and self.text in ("*", "+", "?"):
@@ -524,7 +528,7 @@ class _Parser:
         self.advance()
         return Repeat(node, least, most)
 
-    def step(self) -> Any:
+    def step(self) -> Node:
         """A step, or a group in parentheses."""
         opening = self.start
         if self.takes("("):

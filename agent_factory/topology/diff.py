@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent_factory.topology.model import (
     MODEL,
@@ -139,8 +139,8 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
 def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
     """The new names of middleware that are equal in everything else, by their old names."""
 
-    def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[Any, ...], list[str]]:
-        members: list[Any] = [*plan.hooks, *plan.layers, *plan.tools]
+    def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[object, ...], list[str]]:
+        members: list[Hook | Layer | Tool] = [*plan.hooks, *plan.layers, *plan.tools]
         other_owners = {"", *_owners(others)}  # a tool without an owner is the agent's own
         owners_by_shape: dict[tuple[object, ...], list[str]] = {}
         for owner in dict.fromkeys(

@@ -23,10 +23,12 @@ class Called:
 
     function: Callable[..., Any]
 
-    def invoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: tuple[object, ...], config: RunnableConfig | None = None) -> object:
         return self.function(*input)
 
-    async def ainvoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(
+        self, input: tuple[object, ...], config: RunnableConfig | None = None
+    ) -> object:
         if is_async(self.function):
             return await self.function(*input)
         return await asyncio.to_thread(self.function, *input)
@@ -38,7 +40,7 @@ class _InOwnGraph:
 
     flow: Callable[[], Flow[object]]
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
         # A graph that is resumed gets the key of its first call, which may have been for another
         # flow.
         @entrypoint()
@@ -47,7 +49,7 @@ class _InOwnGraph:
 
         return settle.invoke(input, config)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         @entrypoint()
         async def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": await arun(self.flow())} if key == input else {}

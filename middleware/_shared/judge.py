@@ -105,7 +105,7 @@ class RiskJudge:
         classifier: str | BaseChatModel,
         *,
         instructions: str = DEFAULT_INSTRUCTIONS,
-        criteria: str | Mapping[str, Any] | BaseModel | None = None,
+        criteria: str | Mapping[str, object] | BaseModel | None = None,
         threshold: float = 0.5,
     ) -> None:
         self.classifier = given_model("classifier", classifier)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 
@@ -110,7 +116,9 @@ def tool_names(
     return frozenset(names)
 
 
-def error_result(call: Any, content: str | list[Any], **fields: Any) -> ToolMessage:
+def error_result(
+    call: ToolCall | InvalidToolCall, content: str | list[Any], **fields: Any
+) -> ToolMessage:
     """The result of a call that failed or did not run, for the model to read."""
     return ToolMessage(
         content, tool_call_id=call["id"], name=call["name"], status="error", **fields
@@ -167,7 +175,9 @@ def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage
     """Results for the calls of the last turn that have none because the run ends."""
     message, tail = last_turn(messages)
     answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
+    calls: list[ToolCall | InvalidToolCall] = []
+    if message:
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [
         error_result(call, f"The run ended, and this call has no result. {UNKNOWN_OUTCOME}")
         for call in calls

@@ -77,7 +77,7 @@ def given_model(argument: str, model: object) -> Any:
     return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
 
 
-def is_model(runnable: Runnable[Any, Any]) -> bool:
+def is_model(runnable: object) -> bool:
     """Return True if it is a chat model, also with retries, fallbacks or bound arguments."""
     if isinstance(runnable, BaseLanguageModel):
         return True
@@ -206,7 +206,7 @@ def mark_writer(
 
 
 def with_update(
-    request: ModelRequest[ContextT], response: ModelResponse, update: dict[str, Any]
+    request: ModelRequest[ContextT], response: ModelResponse, update: Mapping[str, object]
 ) -> ModelCallResult:
     """The response with a state update; alone if the request is not part of a run."""
     if request.runtime is None:
@@ -215,10 +215,10 @@ def with_update(
 
 
 def with_metadata(
-    response: ModelResponse, change: Callable[[dict[str, Any]], dict[str, Any]]
+    response: ModelResponse, change: Callable[[dict[str, object]], dict[str, object]]
 ) -> ModelResponse:
     """The response with the metadata of its answers changed."""
-    result: list[Any] = []
+    result: list[BaseMessage] = []
     for message in response.result:
         if isinstance(message, AIMessage):
             metadata = change(message.response_metadata)
@@ -227,7 +227,7 @@ def with_metadata(
     return replace(response, result=result)
 
 
-def portable_request(request: ModelRequest[ContextT], model: Any) -> ModelRequest[ContextT]:
+def portable_request(request: ModelRequest[ContextT], model: object) -> ModelRequest[ContextT]:
     """The request for another model, without what only the first model's provider understands.
 
     docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have

@@ -44,7 +44,7 @@ def content_of(summary: Summary) -> str:
 class Numbers:
     """The number of each message of a thread, which begins with 1."""
 
-    def __init__(self, request: ModelRequest[Any]) -> None:
+    def __init__(self, request: ModelRequest[ContextT]) -> None:
         thread = request.state.get("messages", ())
         # Outside of an agent, messages may have no ids.
         self._positions = {message.id or id(message): at for at, message in enumerate(thread, 1)}

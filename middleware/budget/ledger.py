@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 
@@ -276,12 +276,12 @@ class LedgerHandler(BaseCallbackHandler):
         self._ledger = ledger
         self._needs_price = "usd" in ledger.limited
         self._prices = Prices(prices, needed=self._needs_price)
-        self._calls: dict[Any, tuple[ModelName, list[list[Any]]]] = {}
+        self._calls: dict[object, tuple[ModelName, list[list[BaseMessage]]]] = {}
 
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
-        messages: list[list[Any]],
+        messages: list[list[BaseMessage]],
         *,
         run_id: object,
         metadata: dict[str, Any] | None = None,

@@ -259,5 +259,5 @@ class BudgetExceededError(TurnError):
         )
 
     # Exceptions are copied and pickled by `args`, which here is the text alone.
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[tuple[Account, ...], Spent]]:
         return type(self), (self.accounts, self.need)

@@ -68,7 +68,7 @@ class Price:
         return total / _PER_MILLION
 
 
-def tokens(counts: Mapping[str, Any], name: str) -> int:
+def tokens(counts: Mapping[str, object], name: str) -> int:
     """A token count as a model reports it; 0 for anything but a positive integer."""
     value = counts.get(name)
     return value if isinstance(value, int) and value > 0 else 0
@@ -113,7 +113,7 @@ class UnknownPriceError(TurnError, ValueError):
         )
 
     # Exceptions are copied and pickled by `args`, which here is the text alone.
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[UnknownPriceError], tuple[str, str | None]]:
         return type(self), (self.model, self.provider)
 
 

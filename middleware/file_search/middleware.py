@@ -238,7 +238,7 @@ class _Results(Generic[T]):
 def _make_tool(
     name: str, function: Callable[..., str], description: str, arguments: type[BaseModel]
 ) -> StructuredTool:
-    def call(*args: Any, **values: Any) -> str:
+    def call(*args: object, **values: object) -> str:
         try:
             return function(*args, **values)
         except OutOfTime:

@@ -27,7 +27,7 @@ class EffectError(TurnError):
     code = "AF349"
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """A value as bytes, as checkpoints hold it."""
     # The serializer has special formats for bytes and None, but not for a list with them.
     return _SERIALIZER.dumps_typed([value])[1]

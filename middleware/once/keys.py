@@ -40,7 +40,7 @@ def idempotency_key(runtime: ToolRuntime[Any, Any]) -> str:
     return runtime.idempotency_key
 
 
-def run_id(thread: Any, state: Mapping[str, object]) -> str:
+def run_id(thread: object, state: Mapping[str, object]) -> str:
     """The name of a run of a thread that nobody has named."""
     return f"{thread}/{state.get('once_run') or ''}"
 

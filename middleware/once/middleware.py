@@ -41,7 +41,7 @@ from .keys import configurable_of, key_of, run_id
 from .question import decision_about
 
 Result = ToolMessage | Command[Any]
-Compensation = Callable[[Effect], Any]
+Compensation = Callable[[Effect], object]
 
 _QUESTION: Final = (
     "{unknown}\nRespond with the result that it had, approve to run it again, or reject to leave "
@@ -244,7 +244,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
 
     def _settled(
         self, store: EffectStore, earlier: Effect, call: ToolCall, policy: OnUnknown
-    ) -> Flow[Any]:
+    ) -> Flow[object]:
         """The result of a call that was started before; None to run its tool again."""
         if earlier.is_done:
             set_reason("the result is stored")

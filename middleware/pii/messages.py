@@ -203,7 +203,7 @@ class Guard:
             return message
         return message.model_copy(update={"name": self.rule.apply(message.name)})
 
-    def redact_result(self, result: Any) -> object:
+    def redact_result(self, result: object) -> object:
         """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
         if isinstance(result, list):
             return [self.redact_result(item) for item in result]

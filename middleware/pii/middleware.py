@@ -313,7 +313,7 @@ class _GuardedRequest(ModelRequest[Any]):
         return super().override(**changes)
 
 
-def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, Any] | None:
+def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, object] | None:
     """The update for messages that were redacted outside of a run, where they may have no ids."""
     same = all(new is old for new, old in zip(messages, state["messages"], strict=True))
     return None if same else {"messages": messages}

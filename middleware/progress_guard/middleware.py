@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
-from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.channels.untracked_value import UntrackedValue
 
@@ -166,7 +166,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         polling_tools: Mapping[str, int] | None = None,
         ignore_tools: Sequence[str | BaseTool] | None = None,
         ignore_arguments: Collection[str] = (),
-        result_key: Callable[[ToolMessage], Any] | None = None,
+        result_key: Callable[[ToolMessage], object] | None = None,
         exit_behavior: Literal["answer", "end", "error"] = "answer",
         name: str | None = None,
     ) -> None:
@@ -314,7 +314,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         calls = [call for turn in repetition.cycle for call in turn.calls]
         names, names_in_request = {call["name"] for call in calls}, _names_of(request)
 
-        def is_repeated(call: Any) -> bool:
+        def is_repeated(call: ToolCall) -> bool:
             if repetition.kind == "errors":
                 return call["name"] in names
             if repetition.kind == "unknown":

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
 from agent_factory.middleware._shared.redaction import RedactionRule
+from agent_factory.middleware.shell_tool.process import ShellProcess
 
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
 from .session import Job, Sessions
@@ -191,7 +192,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
 
     def _begin(
         self, state: ShellState, runtime: Runtime[Any]
-    ) -> tuple[dict[str, Any], Job[Any] | None]:
+    ) -> tuple[dict[str, object], Job[ShellProcess] | None]:
         """The state update with the session's key, and the start of its shell if it is due."""
         if left := state.get("shell_sessions", {}).get(self.name):
             self._sessions.discard(left)  # of an earlier run of this thread that failed
