@@ -53,7 +53,7 @@ class StandingApproval:
     id: str
     tool: str
     schema: str
-    args: Mapping[str, object]
+    args: Mapping[str, Any]
     when: Condition | None
     seconds: float
     by: str = ""
