@@ -168,6 +168,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
                 if (message := error.ai_message) is None or (fault := _fault(message)) is None:
                     raise
             else:
+                # A layer further in may have added results of calls.
                 answers = [m for m in response.result if isinstance(m, AIMessage)]
                 if not answers:
                     return response  # the engine says what is wrong with it
@@ -199,6 +200,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
             next_request = request.override(messages=messages)
         if not failed:
             return response
+        # "s" from two on: a slice up to 0 is empty.
         times = f"{len(failed)} time{'s'[: len(failed) - 1]}"
         set_reason(f"asked again {times}, the last for {failed[-1]['reason']}")
         if text_so_far:

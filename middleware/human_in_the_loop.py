@@ -350,6 +350,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         with decisions_of(request, self.name) as records_of_task:
             # In per_call mode each decision is made here, so that none can be on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
+                # None without a decision, and no call has None as its digest.
                 records_of_task.approved.add(approved_digest(call, records, self.name))
             open_request = request
             for _ in range(MOST_CHANGES):
@@ -427,6 +428,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             (decision,) = decisions
             edits, results = split_decisions([(call, decision)])
             if results:
+                # For a layer that begins the call again, as a retry does: it is not asked about
+                # twice.
                 decisions_so_far.settled[first] = results[0]
                 return results[0]
             if edits:
@@ -555,7 +558,7 @@ def _denied(call: ToolCall, reason: str) -> ToolMessage:
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
     """The request of a call that a reviewer has edited."""
     tools = {tool.name: tool for tool in request.runtime.tools}
-    # A layer may have replaced a tool of the agent: its own one counts.
+    # A layer may have replaced the agent's tool: then that of the request counts.
     if request.tool is not None:
         tools[request.tool.name] = request.tool
     return replace(request, tool_call=edit, tool=tools.get(edit["name"]))

@@ -68,6 +68,7 @@ and a classifier must be fast."""
 _MAX_CHARACTERS = 2000
 """Characters of each message: the kind of a request shows without the whole of an attachment."""
 
+# LangGraph streams the answers of all models in a node, except of those with this tag.
 _CLASSIFIER_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "model_router"}}
 
 Classifier = (

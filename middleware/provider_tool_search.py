@@ -109,6 +109,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
             with_mark | (without_mark & searchable) if searchable else with_mark or without_mark
         )
         if hidden_names:
+            # A provider refuses to force a tool that it keeps out of the prompt.
             hidden_names.discard(forced_tool(request.tool_choice))
         provider = self._provider_of(request.model) if hidden_names else None
         if provider is not None:
@@ -121,6 +122,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
                 for tool in request.tools
             ]
             types = [str(tool.get("type")) for tool in tools if isinstance(tool, Mapping)]
+            # The user may pass a search tool of the provider, perhaps another version.
             if not any(kind.startswith("tool_search") for kind in types):
                 # The same object each time, because models are bound again for other tools.
                 tools.append(SEARCH_TOOLS[provider])

@@ -187,6 +187,7 @@ def write_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolM
     call_id = runtime.tool_call_id
     calls = unanswered(*last_turn(runtime.state.get("messages", ())))
     ids = [call["id"] for call in calls if call["name"] == _TOOL_NAME]
+    # The calls run in parallel, so their order in the message decides.
     if ids and call_id != ids[0]:
         return result(_SECOND_CALL, "error")
     if empty := [index for index, todo in enumerate(todos) if not todo["content"].strip()]:

@@ -163,6 +163,7 @@ def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int)
     return True
 
 
+# Metadata of a message come back from a checkpoint as plain dicts.
 _LIMIT_RECORDS = TypeAdapter(dict[str, Limit])
 
 Refusals = dict[str | None, tuple[Limit, tuple[int, int]]]

@@ -142,6 +142,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
         # A ToolRetryMiddleware further in reports its last failure to the model.
         failure = recorder.errors.get(call["id"])
         is_report = isinstance(result, ToolMessage) and result.status == "error"
+        # The default text would say less than the report, which counts the attempts.
         if failure is None or not is_report or self._handler.on_error is _default_text:
             return result
         try:

@@ -254,6 +254,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
         ) -> Flow[Reduction]:
             """Offload the largest results until the request fits."""
+            # What a layer further in has changed for this call must not be stored as the result.
             originals = {message.id: message for message in request.messages}
             left = [
                 (text_size(message), index)
@@ -264,6 +265,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             ]
             smaller, count = list(inner.messages), 0
             for _, index in sorted(left, reverse=True):
+                # At least one, because the request was too long by whatever count.
                 if count and fits(smaller):
                     break
                 ids.add(str(smaller[index].id))
@@ -278,6 +280,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         update: dict[str, object] = {}
         if replacements:
             update["messages"] = list(replacements.values())
+        # A replacement is in the thread, and needs no entry.
         if new := ids.difference(offloaded_ids, replacements):
             update["offloaded_results"] = {self.name: [*offloaded_ids, *sorted(new)]}
         return with_update(request, response, update) if update else response
@@ -301,6 +304,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             if message.id in thread and thread[message.id].content == message.content:
                 data = as_json(message.content)
         if data is not None:
+            # By its content: equal results are stored once, and a change is noticed at reading.
             key = sha256(data.encode()).hexdigest()
             where = {"key": key}
             if self._folder is not None:
@@ -321,6 +325,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         )
         content: object = notice
         if isinstance(message.content, list):
+            # Media have no pages, so the model goes on seeing them.
             media = [block for block in message.content if is_media(block)]
             content = [{"type": "text", "text": notice}, *media] if media else notice
         metadata = {**message.response_metadata, _MARK: where}
@@ -374,6 +379,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                     "from 0. Leave `block` out to read its text."
                 )
             return [content[block]], {"id": id_, "block": block}
+        # An empty text has one page, which is empty.
         if start >= len(text) and text:
             raise ToolException(
                 f"Error: start is {start}, and the text has {len(text)} characters. Pass a smaller "
@@ -407,6 +413,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                     names = tuple(map(str, where["namespace"]))
                     item = yield Invoke(Called(runtime.store.get), (names, key))
                     data = None if item is None else item.value.get("content")
+            # The problem is named already: the file is not there any more.
             except FileNotFoundError:
                 pass
             except Exception as error:  # whatever the store raises, the model should know

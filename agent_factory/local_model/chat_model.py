@@ -208,6 +208,7 @@ class LocalChatModel(BaseChatModel):
                 "type": "json_schema",
                 "json_schema": {"name": name, "schema": json_schema},
             },
+            # Tracers read this option, and the model ignores it.
             ls_structured_output_format={"kwargs": {"method": method}, "schema": schema},
             **kwargs,
         )
@@ -311,6 +312,7 @@ class LocalChatModel(BaseChatModel):
         caller = ToolCaller(self._engine, self.examples, self.reply_examples, self.seed)
         functions, must_call = offered_tools(options.get("tools"), options.get("tool_choice"))
         decision = None
+        # After results, only a forced choice leads to another call.
         if functions and (must_call or not turn.results):
             decision = caller.decide(turn, functions, must_call)
         # With a response_format, an answer without a call must be JSON, not a question in prose.

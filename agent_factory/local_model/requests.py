@@ -104,6 +104,7 @@ def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, ob
         "prompt": "\n".join(lines),
         "grammar": literal(f'{line}"'),
         "max_tokens": LONGEST_ROUTED_TOKENS,
+        # Asks for the likelihood of each token that is written.
         "n_probs": 1,
     }
 
@@ -132,6 +133,7 @@ def grounded_answer(turn: Turn, schema: Schema | None) -> dict[str, Any] | None:
         result = result or "Nothing."
         question = one_line(turn.text, LONGEST_QUESTION)
         prompt = f"{ANSWER_SHOTS}Customer: {question}\nTool result: {result}\nAnswer:"
+        # Like the examples of the prompt, the model would go on with the next customer.
         return {"prompt": prompt, "grammar": copying(result), "stop": ["\n"]}
     # JSON is written like the arguments of a function that has the name of the schema.
     function = {

@@ -109,9 +109,11 @@ def _plain_schema(schema: Schema, root: Schema) -> Schema:
             target = target.get(part, {})
         return _plain_schema({**target, **rest}, root)
     kinds = [option for option in rest.get("anyOf", ()) if option.get("type") != "null"]
+    # An optional parameter: pydantic writes `X | None` as two options.
     if len(kinds) == 1:
         del rest["anyOf"]
         return _plain_schema({**kinds[0], **rest}, root)
+    # Other writers of schemas put both types into a list.
     if isinstance(rest.get("type"), list):
         types = [kind for kind in rest["type"] if kind != "null"]
         rest["type"] = types[0] if len(types) == 1 else rest["type"]

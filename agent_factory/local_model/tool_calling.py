@@ -56,6 +56,7 @@ class ToolCaller:
             return self._call(*pending_call, forced)
         actions = [*functions] if forced else [*functions, REPLY]
         action, line = actions[0], one_line(turn.text, LONGEST_ROUTED)
+        # Each score is a request to the engine, so a choice without an alternative is not scored.
         if len(actions) > 1 and line:
             action = max(actions, key=lambda action: self._score(action, line, functions))
         elif not forced:

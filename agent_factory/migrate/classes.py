@@ -79,6 +79,7 @@ class Classes:
         names.update(cls.name.value for cls in classes)
         for schema in self._schemas:
             cls = self.source.value_of(schema)
+            # A schema, or a base of one, from another file may declare any keys.
             if not isinstance(cls, cst.ClassDef) or not names.issuperset(_bases(cls)):
                 return None
         keys = {dotted(f.target) for cls in classes for f in descendants(cls.body, cst.AnnAssign)}

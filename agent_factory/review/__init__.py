@@ -116,6 +116,7 @@ def pending(agent: object, config: RunnableConfig) -> Pending:
         MissingNode: The thread waits at a node that the agent does not have, because its
             middleware has changed since.
     """
+    # `identity`: what the flow yields are values here, and awaitables in an async run.
     return run(read_thread(agent, "", thread_config(agent, config)), identity)[1]
 
 

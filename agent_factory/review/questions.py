@@ -108,4 +108,5 @@ def ask(
             reason = f"{place}: {refusal or mistakes[0]['msg']}"
             got = f"got {describe(mistakes[0]['input'])}."
             refusal = InvalidAnswer(title, f"{reason.removesuffix('.')}, {got}", "Answer again.")
+        # LangGraph keeps the question open for an error with its mark, as the ValidationError had.
         raise mark_invalid_resume(refusal) from None

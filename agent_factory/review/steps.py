@@ -422,6 +422,8 @@ def repeat_review(
         if not earlier:
             parts = dict(graph.get_subgraphs())
             inner = [task for task in snapshot.tasks if task.state]
+            # LangGraph has the config of an agent inside here, as the snapshot is without
+            # subgraphs.
             agents += [(parts[task.name], cast("RunnableConfig", task.state)) for task in inner]
     return places
 

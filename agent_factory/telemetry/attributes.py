@@ -32,6 +32,7 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 def given(attributes: Mapping[str, object]) -> Attributes:
     """Return attributes without those that have no value."""
+    # 0 stays, because it is a temperature or a number of tokens.
     return {name: value for name, value in attributes.items() if value not in (None, "", [], ())}
 
 

@@ -15,6 +15,7 @@ from opentelemetry.util.types import AttributeValue
 from agent_factory.telemetry.attributes import Attributes
 
 
+# By identity: comparing fields would lead through all parents and their spans.
 @dataclass(slots=True, eq=False)
 class Run:
     """A run, from its start to its end.

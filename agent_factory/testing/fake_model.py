@@ -199,6 +199,7 @@ class FakeChatModel(BaseChatModel):
         ]
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # An exception says more than the steps that are left because of it.
         if kind is None:
             self.assert_done()
 

@@ -72,10 +72,12 @@ def in_langgraph(
         try:
             outcome = yield get_config()  # its handler is `work`
         except GraphInterrupt as error:
+            # For the caller of `in_langgraph`, and raised for LangGraph, which pauses the run.
             outcome = error
             raise
 
     def harness(_: object) -> None:
+        # An interrupt is an outcome here, so the flow has to see it.
         drive(attempt(), work, throw_signals=True)
 
     async def aharness(_: object) -> None:
@@ -441,6 +443,7 @@ class _LayerTrial:
         start: Any = self._bound.func
         requests = self._asked
 
+        # Such a layer is about pauses, tasks and the state, which only a whole agent has.
         class Layers(Middleware):
             state_schema = self._schema
 
@@ -471,6 +474,7 @@ class _LayerTrial:
         agent = create_agent(
             ScriptedChatModel(answers),
             middleware=[Layers(name=self._bound.definition.owner), Inner(name="Inner")],
+            # LangGraph converts a context to this class, and leaves an instance of it as it is.
             context_schema=None if context is None else type(context),
             checkpointer=InMemorySaver() if resume else None,
             store=store,

@@ -113,6 +113,7 @@ def check_middleware(
     ...     print(str(error).partition(": messages")[0])
     leaves_states_alone: forgetful.before_model: it changed its state in place
     """
+    # An instance may be callable, too, but each run needs a new one.
     if isinstance(make, AgentMiddleware) or not callable(make):
         raise ArgumentError(
             "make",
@@ -364,6 +365,7 @@ def keeps_histories_valid(case: LawCase) -> None:
     def check_hook(hook: Bound[Hook], state: Any) -> None:
         update = _update_of(case.hook(hook, state)[0])
         history: Any = add_messages(state["messages"], update.get("messages", []))
+        # A jump past the tools leaves nobody to answer the calls.
         goes_on = update.get("jump_to") not in ("end", "model")
         assert_valid_history(
             history, pending=hook.definition.phase is Phase.AFTER_MODEL and goes_on
@@ -373,6 +375,7 @@ def keeps_histories_valid(case: LawCase) -> None:
         for attempt in case.layer(layer, request):
             try:
                 result = attempt()
+            # `for_all` reports failed assertions, and takes other errors for a refusal.
             except WrongToolCallId as error:
                 raise AssertionError(str(error)) from error
             if layer.definition.call is Call.AGENT:
@@ -424,6 +427,7 @@ def leaves_agents_alone(case: LawCase) -> None:
 
     middleware = case.make()
     new_nodes = {*topology_of(agent(middleware)).nodes} - {*topology_of(agent()).nodes}
+    # Its hooks add nodes by design.
     foreign = new_nodes - {bound.definition.node for bound in hooks_of(middleware)}
     if foreign:
         raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(foreign))}.")

@@ -431,6 +431,7 @@ def read_cassette(path: Path) -> Cassette:
 def recorded_error(data: Mapping[str, Any]) -> Exception:
     """An exception that was written, as an instance of its class where that is a built-in one."""
     kind, text = data["error"], data.get("text", "")
+    # Built-in classes only: a file must not decide what is imported.
     error_type = getattr(builtins, kind, None)
     if isinstance(error_type, type) and issubclass(error_type, Exception):
         with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does

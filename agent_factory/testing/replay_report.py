@@ -54,6 +54,7 @@ class ReplayUsage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: ReplayUsage) -> ReplayUsage:
+        # Unknown costs are left out, so that a sum is the least that was spent.
         costs = [cost for cost in (self.usd, other.usd) if cost is not None]
         counts = {
             f.name: getattr(self, f.name) + getattr(other, f.name)
@@ -142,6 +143,7 @@ class ReplayReport:
     def summary(self) -> str:
         """The verdicts in one line: "200 runs: 3 changed, 197 passed"."""
         counts = Counter(run.verdict for run in self.runs)
+        # The verdicts are listed from the best to the worst.
         text = ", ".join(f"{counts[v]} {v}" for v in reversed(ReplayVerdict) if counts[v])
         return f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}: {text}"
 

@@ -218,6 +218,7 @@ def replay_recording(
         ArgumentError: `agent` is neither of both.
     """
     replayer = _Replayer(agent, _Options(context, config, run_tools, price, redact))
+    # The replay has to see EndOfReplay, which is control flow and passes other flows.
     return drive(replayer.replay(Path(path)), throw_signals=True)
 
 
@@ -381,6 +382,7 @@ class _Replayer:
             # A hit of a cache would leave out requests that were recorded.
             "cache": None,
         }
+        # Innermost, so that layers around tools do now what they did then.
         self.agent = with_innermost(compiled_agent, self.tools, services=services)
 
     def replay(self, path: Path) -> Flow[ReplayedRun]:
@@ -416,6 +418,7 @@ class _Replayer:
         trajectory = trajectory_of(state) if messages else NO_STEPS
         before = recorded_trajectory(model._cassette.entries)
         calls = [step for step in trajectory.steps if step.kind is StepKind.TOOL]
+        # A call that waits for a person has not run.
         call_count = sum(step.outcome != "pending" for step in calls)
         run = ReplayedRun(
             name,

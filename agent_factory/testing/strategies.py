@@ -172,6 +172,7 @@ def states(
         if key in standard or key in keys:
             continue
         is_required = get_origin(hint) is not NotRequired
+        # They may lie inside each other, in any order.
         while get_origin(hint) in (Required, NotRequired, Annotated):
             hint = get_args(hint)[0]
         if is_required or optional:

@@ -38,6 +38,8 @@ _WORDS: Final = {
 }
 """Names that stand for steps other than one tool's calls."""
 
+# Names of middleware may have brackets, as PIIMiddleware[email], and names of remote tools may
+# have dots, colons and slashes.
 _TOKEN: Final = re.compile(
     r"""\s*(?:
     (?P<name>[^\W\d]\w*(?:\[[^][\n]*\])?(?:[-.:/]\w+)*)
@@ -109,6 +111,7 @@ class Condition:
         return f"{self.key}{self.sign}{json.dumps(self.value, ensure_ascii=False)}"
 
 
+# By identity: a rule may name equal steps in several places.
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPattern:
     """One step that a rule names: `refund(euros<=50) -> ok`. `text` is how it is written."""
@@ -186,6 +189,7 @@ class _Part:
     """Of a part of an automaton: whether it may be empty, and its first and last states."""
 
     nullable: bool
+    # Dicts and not sets, because errors list the steps in the order of the rule.
     first: dict[int, None]
     last: dict[int, None]
 
@@ -203,6 +207,7 @@ class Rule:
     forbids: bool = False
     sees_all: bool = False
     atoms: list[StepPattern] = field(default_factory=list)  # each once
+    # The first state is the start, before any step.
     states: list[StepPattern | None] = field(default_factory=lambda: [None])
     follow: list[dict[int, bool]] = field(default_factory=lambda: [{}])
     _final: frozenset[int] = frozenset()
@@ -321,6 +326,7 @@ class Rule:
             next_layer = set()
             for state, counts in layer:
                 for other, new_turn in self.follow[state].items():
+                    # A turn has begun, and what `<` separates needs a later one.
                     if new_turn and count:
                         continue
                     for group, fits in enumerate(fitting):
@@ -489,6 +495,7 @@ class _Parser:
                     "Write `never delete`, or `never delete | drop`.",
                 )
         try:
+            # The rule knows its own text only, and the error is about the whole pattern.
             return Rule(text, tree, forbids=word == "never", sees_all=word == "only")
         except PatternError as error:
             raise PatternError(self.pattern, start + 1, error.reason, error.hint) from None

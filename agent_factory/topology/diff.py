@@ -253,6 +253,7 @@ def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:
     # A copy: the loop removes items from the list.
     for source, target in list(old_edges):
         why = was[source, target]
+        # From one node for one reason: the edge is the same, and leads elsewhere.
         instead = [p for p in new_edges if p[0] == source and now[p] == why]
         if instead:
             new_edges.remove(instead[0])

@@ -67,6 +67,7 @@ first of many messages is rarely meant for the present call."""
 _MAX_CHARACTERS: Final = 2000
 """Characters of a message that the user did not write, and of a reason."""
 
+# LangGraph streams the answers of all models in a node, except of those with this tag.
 _MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "auto_mode"}}
 _AUTHORS = {"human": "user", "ai": "assistant"}
 
@@ -175,6 +176,7 @@ def document_of(request: ToolCallRequest) -> str:
         "tool_description": request.tool.description if request.tool else None,
         "conversation": conversation,
     }
+    # In JSON, no text can pose as another part of the document.
     return json.dumps(document, default=str, ensure_ascii=False, indent=1)
 
 

@@ -467,6 +467,7 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
                 f"{pii_type!r}. Pass detector=, a regular expression or a function."
             )
         find, settle, package = _BUILT_IN[pii_type]
+        # Not imported yet: that takes seconds for some. `require` says how to install it.
         if package and find_spec(package) is None:
             require(package, find.__name__)
         return Detector(find, settle)

@@ -148,6 +148,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                         f"{self.max_delay:g}."
                     )
                 if seconds is None:
+                    # "s" from two on: a slice up to 0 is empty.
                     failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
                     return report(error, self._failure_text(error, failed, reasons, advice))
             yield Sleep(max(seconds, server_delay))

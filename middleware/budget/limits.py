@@ -203,6 +203,7 @@ class Account:
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""
+        # A limit of 0 is used up from the beginning.
         limits = self.limits.amounts.items()
         return {n: self.amount(n) / limit if limit else 1.0 for n, limit in limits if n in names}
 

@@ -64,6 +64,7 @@ _WARNING = (
 )
 _ONE_TURN = Spent(turns=1)
 _ONE_TOOL_CALL = Spent(tool_calls=1)
+# It settles nothing, so all calls may share it.
 _ONE_TURN_RESERVED = NO_LEDGER.reserve(_ONE_TURN)
 _ROUNDING = 1e-6
 """Error in tokens that dividing dollars may cause."""

@@ -128,6 +128,7 @@ class Prices:
                 "prices={'model-name': Price(input=0.15, output=0.60)}, or a function of a "
                 "model's name and its usage."
             )
+        # Not imported yet: that is slow, and a run may end before a price is needed.
         if needed and prices is None and find_spec("genai_prices") is None:
             raise ImportError(
                 "A limit in USD needs the prices of models. Run pip install 'agent-factory[cost]', "

@@ -248,6 +248,7 @@ def _make_tool(
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ToolException(f"Error: {reason}") from error
 
+    # With `handle_tool_error`, the model reads a ToolException as the result of its call.
     return StructuredTool.from_function(
         call, name=name, description=description, args_schema=arguments, handle_tool_error=True
     )

@@ -26,6 +26,7 @@ from typing import NamedTuple
 Parts = tuple[str, ...]  # the names in a path, from the root to a file or folder
 States = frozenset[int]  # positions in a pattern that a path has reached; empty: it cannot match
 
+# Windows opens no files relative to a folder.
 HAS_DESCRIPTORS = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)

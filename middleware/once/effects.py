@@ -35,6 +35,7 @@ def dump(value: object) -> bytes:
 
 def load(data: bytes) -> Any:
     """The value that `dump` was given."""
+    # The format of every list, whatever is in it.
     return _SERIALIZER.loads_typed(("msgpack", data))[0]
 
 

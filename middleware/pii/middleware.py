@@ -127,6 +127,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             "after_model": False,
             "around_tool": apply_to_tool_results or apply_to_tool_calls,
         }
+        # An agent leaves these out, and has no nodes for them.
         self.unused = [name for name, is_used in uses.items() if not is_used]
         self._answers = Guard(self.rule, apply_to_output, apply_to_tool_calls)
         self._guards_answers = any(places[1:])

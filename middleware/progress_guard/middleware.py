@@ -225,6 +225,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         """Call the model, unless the run has to end because it repeats itself."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
         reason: str = request.state.get(_KEY, "")  # type: ignore[assignment]
+        # Nearly all calls end here, before any turn is compared.
         if not reason and self._comparison.is_progress(messages):
             response: ModelResponse = yield request
             return response
@@ -292,6 +293,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         text = f"[You repeat yourself: {repetition}. {advice}]"
         messages = with_remark(request.messages, text, _KEY)
         changed = messages[-1]
+        # A remark stays in the thread only on a result that the thread holds.
         last_ids = {message.id for message in request.state.get("messages", [])[-1:]} - {None}
         if not isinstance(changed, ToolMessage) or changed.id not in last_ids:
             return request.override(messages=messages), {}
