@@ -176,7 +176,7 @@ class _Timeout:
             async with asyncio.timeout(self.seconds) as limit:
                 return await self.tool.ainvoke(input, config, **kwargs)
         except TimeoutError:
-            # A tool may also raise a TimeoutError of its own.
+            # The tool itself may raise a TimeoutError, too.
             if not limit.expired():
                 raise
             raise self._error() from None

@@ -420,7 +420,7 @@ class _LayerTrial:
             raise ArgumentError("request", reason, "Pass {'name': ..., 'args': {...}}.")
         call = tool_call({"id": "call_1", **(request or {"name": "tool"})})
         input_state = as_state(state if state is not None else [AIMessage("", tool_calls=[call])])
-        tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
+        tool_runtime = ToolRuntime(
             state=input_state,
             context=runtime.context,
             config=get_config(),
@@ -607,7 +607,7 @@ def _other_thread(config: Any) -> object:
     configurable = (config or {}).get("configurable", {})
     if "thread_id" not in configurable:
         return config
-    # Without a thread of its own, the second run would go on where the first has ended.
+    # In the same thread, the second run would go on where the first has ended.
     thread = f"{configurable['thread_id']} (async)"
     return {**config, "configurable": {**configurable, "thread_id": thread}}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
@@ -24,7 +24,7 @@ from agent_factory.errors import AgentFactoryWarning, ArgumentError, WrongToolCa
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import adrive, drive
-from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
+from agent_factory.hooks.introspection import Bound, DefinitionT, hooks_of, layers_of
 from agent_factory.state.updates import pairs_of
 from agent_factory.testing import strategies
 from agent_factory.testing.comparison import difference, normalize
@@ -148,7 +148,7 @@ class LawCase:
     options: Mapping[str, Any]
     max_examples: int
 
-    def examples(self, bound: Bound[Any]) -> Any:
+    def examples(self, bound: Bound[Hook] | Bound[Layer]) -> Any:
         """A strategy for the states that a hook, or the requests that a layer may receive."""
         definition = bound.definition
         if isinstance(definition, Hook):
@@ -165,12 +165,12 @@ class LawCase:
         return st.fixed_dictionaries({"name": name, "args": args, "id": st.just("call_1")})
 
     def for_all(
-        self, parts: Sequence[Bound[Any]], check: Callable[[Bound[Any], Any], None]
+        self, parts: Sequence[Bound[DefinitionT]], check: Callable[[Bound[DefinitionT], Any], None]
     ) -> None:
         """Check hooks or layers on many examples, and report the smallest that fails."""
         hypothesis = needs("hypothesis")
 
-        def law(bound: Bound[Any], example: object) -> None:
+        def law(bound: Bound[DefinitionT], example: object) -> None:
             try:
                 check(bound, example)
             except AssertionError as broken:
@@ -198,7 +198,7 @@ class LawCase:
 
     def hook(
         self, bound: Bound[Hook], state: object, middleware: Middleware | None = None
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[object, dict[str, object], dict[str, object]]:
         """Run a hook, synchronously if it can: its result, and the state before and after."""
         phase = bound.definition.phase.value
         # A copy: hypothesis reports the example, which a hook may have changed.
@@ -288,7 +288,7 @@ def leaves_states_alone(case: LawCase) -> None:
             request = ModelRequest(
                 model=ScriptedChatModel(),
                 messages=value,
-                # A list of its own, so that a change shows in the state or in the request.
+                # Another list, so that a change shows in the state or in the request.
                 state={"messages": value.copy()},
                 tools=[tool(look_up)],
             )
@@ -296,7 +296,7 @@ def leaves_states_alone(case: LawCase) -> None:
             calls = AIMessage("", tool_calls=[deepcopy(value)], id="1")
             state = {"messages": [HumanMessage("Go on.", id="0"), calls]}
             config: Any = case.options["config"] or {}
-            runtime: Any = ToolRuntime(
+            runtime = ToolRuntime(
                 state=state,
                 context=case.options["context"],
                 config=config,
@@ -387,7 +387,7 @@ def keeps_histories_valid(case: LawCase) -> None:
                 assert_valid_history([*request, *result.response.result], pending=True)
                 continue
             calls = AIMessage("", tool_calls=[dict(request)])
-            history: list[Any] = [HumanMessage("Go on."), calls]
+            history: list[BaseMessage] = [HumanMessage("Go on."), calls]
             is_list = isinstance(result.response, list)
             for part in result.response if is_list else [result.response]:
                 is_message = isinstance(part, ToolMessage)
@@ -418,7 +418,7 @@ def leaves_agents_alone(case: LawCase) -> None:
         input_state = {"messages": [("user", "Where is order A1?")]}
         config = {"configurable": {"thread_id": "law"}}
         context = case.options.get("context")
-        parts: list[Bound[Any]] = []
+        parts: list[Bound[Hook] | Bound[Layer]] = []
         for middleware in stack:
             parts += [*hooks_of(middleware), *layers_of(middleware)]
         mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")

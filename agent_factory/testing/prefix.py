@@ -147,7 +147,7 @@ def _changes(
     result: Any = {}
     for turn_input in conversation:
         turn += 1
-        run_input: Any = {"messages": turn_input}
+        run_input: object = {"messages": turn_input}
         if isinstance(turn_input, Mapping | Command):
             run_input = turn_input
         # Without a checkpointer, nothing else keeps the conversation from turn to turn.

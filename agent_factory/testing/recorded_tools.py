@@ -14,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage, convert_to_messages
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.agent import model_of, rewired, topology_of, with_model
@@ -125,7 +126,7 @@ class _ToolRecorder(AgentMiddleware):
     def __init__(self, model: RecordingChatModel) -> None:
         self.model = model
 
-    def around_tool(self, request: Any) -> Flow[Any]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool."""
         try:
             result = yield request
@@ -174,7 +175,7 @@ class RecordedTools(AgentMiddleware):
             for call in entry["answer"].get("tool_calls", ()):
                 self._visible_results.setdefault(_key(call["name"], call["args"]), [])
 
-    def around_tool(self, request: Any) -> Flow[Any]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Return the recorded result of a call."""
         call = request.tool_call
         # The tools node reports an unknown tool to the model, now as it did then.
@@ -201,7 +202,7 @@ class RecordedTools(AgentMiddleware):
             result = self._last[id_] = results[0] if results else self._last[id_]
         if "error" in result:
             raise recorded_error(result)
-        # With the id of this run: a recording has ids of its own.
+        # With the id of this run: those of the recording are others.
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
 
     def _next(self, results: Mapping[str, list[object]], key: str) -> list[Any] | None:

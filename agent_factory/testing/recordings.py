@@ -200,7 +200,7 @@ class RecordingChatModel(BaseChatModel):
     path: Path
     _redaction: Redaction = PrivateAttr(default_factory=Redaction)
     _redacted_by: str = PrivateAttr(default="")
-    _more: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _more: dict[str, object] = PrivateAttr(default_factory=dict)
     _records_tools: bool = PrivateAttr(default=False)
     _is_new: bool = PrivateAttr(default=True)
     _count: int = PrivateAttr(default=0)

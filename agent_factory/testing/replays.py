@@ -291,7 +291,7 @@ class _RecordedModel(ReplayChatModel):
             return file.read_text(encoding="utf-8").strip()
         return str(self._cassette.header.get("expect", ""))
 
-    def inputs(self) -> Iterator[Any]:
+    def inputs(self) -> Iterator[object]:
         """Inputs of the agent, run by run."""
         header, entries, _ = self._cassette
         for item in header.get("inputs", ()):
@@ -349,7 +349,7 @@ class _Replayer:
         self.options = options
         self.model = _RecordedModel(path=Path())
         if isinstance(agent, CompiledStateGraph):
-            compiled_agent: Any = with_model(agent, self.model)
+            compiled_agent: Graph = with_model(agent, self.model)
         elif callable(agent):
             compiled_agent = agent(self.model)
         else:

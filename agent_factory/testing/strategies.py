@@ -146,11 +146,11 @@ def messages(
 
 
 def states(
-    schema: type[Any] = AgentState,
+    schema: type[object] = AgentState,
     phase: str | None = None,
     *,
     optional: bool = False,
-    **keys: SearchStrategy[Any],
+    **keys: SearchStrategy[object],
 ) -> SearchStrategy[dict[str, Any]]:
     """States that a hook may receive.
 

@@ -110,7 +110,7 @@ class ShellSupervisor:
         if restart:
             self._discard_shell()
         self.ensure(cancelled)
-        # Once only: the result of this call tells the model.
+        # Once only: the model reads it in the result of this call.
         reason, self._restart_reason = self._restart_reason, ""
         notice = ""
         again = " The start-up commands were run again." if self.settings.startup else ""
