@@ -40,6 +40,7 @@ class ModelCallLimitState(AgentState):
     """
 
     thread_model_call_count: NotRequired[Annotated[int, PrivateStateAttr]]
+    # UntrackedValue is in no checkpoint, so each run begins with 0.
     run_model_call_count: NotRequired[
         Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]
     ]

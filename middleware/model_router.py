@@ -253,6 +253,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         messages = request.state["messages"]
         index = last_user_message(messages)
         turn = None if index is None else messages[index].id
+        # A request has the type of any state, and not of the one with this key.
         routes: Mapping[str, Route] = request.state.get("model_routes") or {}  # type: ignore[assignment]
         route = routes.get(self.name)
         # The choices may have changed since the thread was saved. If no user message is left, a

@@ -126,6 +126,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
 
     def _marked(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request with marks, the most useful first if there are few left."""
+        # Marks of the user and of layers further out count as well.
         left = _MOST_MARKS - marks_of(request)
 
         def is_long(messages: Sequence[AnyMessage], system: SystemMessage | None) -> bool:

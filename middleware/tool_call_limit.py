@@ -66,6 +66,7 @@ Counts = Mapping[str, Any]
 
 def add_counts(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """The sum of two counts."""
+    # A copy: LangGraph passes the state itself to a reducer.
     total = dict(counts)
     for name in more:
         total[name] = total[name] + more[name] if name in total else more[name]

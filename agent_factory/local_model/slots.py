@@ -166,6 +166,7 @@ def _matches(name: str, pattern: str, text: str) -> list[str]:
         for end in words[first : first + LONGEST_MATCH]
         if end < start + LONGEST_MATCH
     )
+    # `search`, because patterns of JSON Schema are not anchored.
     return list(dict.fromkeys(run for run in runs if regex.search(run)))
 
 

@@ -222,6 +222,7 @@ def _stopped_calls(
         if call["id"] in open_ids:
             yield pending
         elif not open_ids and (answer := answers.get(pending.id)):
+            # The call has run, so it can be neither edited nor rejected.
             allowed: tuple[Allowed, ...] = ("approve", "respond")
             yield replace(pending, kind="result", allowed=allowed, question=answer.text)
 

@@ -95,6 +95,7 @@ async def astranded(
 def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
     # Raises for a graph that create_agent did not build.
     topology_of(agent)
+    # Each letter of a string would pass for an id.
     if isinstance(thread_ids, str):
         reason = f"must be a list of ids, got {describe(thread_ids)}."
         raise ArgumentError("thread_ids", reason, f"Pass [{thread_ids!r}].")

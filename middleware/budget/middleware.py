@@ -264,6 +264,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         plan = Plan(self._settings, request, accounting)
         if "over" in accounting.run:
             return self._over(accounting)
+        # Once more after each answer, because raised limits may still be too low.
         while isinstance(call := plan.choose_call(), BudgetExceededError):
             if self.exit_behavior == "error":
                 raise call

@@ -51,6 +51,7 @@ def add_named_records(
     records: dict[str, Record] | None, more: dict[str, Record | None] | None
 ) -> dict[str, Record]:
     """State reducer: adds the records of each middleware; None resets a record."""
+    # A copy: LangGraph passes the state itself to a reducer.
     result = dict(records or {})
     for name, record in (more or {}).items():
         if record is None:

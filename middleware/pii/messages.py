@@ -346,6 +346,7 @@ class AnswerStream:
             raise TypeError(
                 f"a chat model must stream AIMessageChunks, got {type(message).__name__}."
             )
+        # Some chunks come without the id, and chunks of held text need it.
         self._id = message.id or self._id
         if message.chunk_position:
             # The position marks the last chunk: keep it for the end.

@@ -264,6 +264,7 @@ class ShellProcess:
         """Run a command until it ends or has to be ended; in the latter case the shell is gone."""
         token = new_token()
         encoded = encode_command(command, token, self._status)
+        # After what the shell has not taken yet: its setup, at the first command.
         self._to_write = memoryview(bytes(self._to_write) + encoded)
         output, deadline = Output(self._keep), time.monotonic() + timeout
         ending: Ending | None = None

@@ -71,6 +71,7 @@ class Job(Future[T]):
         """Await the result; a cancelled task returns only when its command is dead."""
         waiting = asyncio.wrap_future(self)
         try:
+            # Shielded, because the end of the command is awaited after a cancellation, too.
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             self.cancel()
