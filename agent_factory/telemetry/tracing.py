@@ -346,6 +346,7 @@ class Telemetry(GraphCallbackHandler):
         contents: Callable[[Run], Attributes] | None = None,
     ) -> None:
         """End the span of a run, and those of runs inside that did not say how they ended."""
+        # A handler that was added during a run has not seen its start.
         run = self._runs.pop(run_id, None)
         if run is None:
             return

@@ -31,6 +31,7 @@ class Called:
     ) -> object:
         if is_async(self.function):
             return await self.function(*input)
+        # A plain function may wait, for a database for example, and would hold up all other tasks.
         return await asyncio.to_thread(self.function, *input)
 
 

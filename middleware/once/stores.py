@@ -137,6 +137,7 @@ class SqliteEffects:
 
     def _select(self, condition: str, value: str) -> list[Effect]:
         query = f"SELECT {_COLUMNS} FROM effects WHERE {condition}"
+        # The rows are read under the lock: a cursor uses the connection that all threads share.
         with self._lock, closing(self._execute(query, value)) as rows:
             return [Effect(*row) for row in rows]
 
