@@ -195,6 +195,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 raise TypeError(
                     f"place must be 'thread', 'store' or the path of a folder, got {place!r}."
                 )
+            # Resolved now: the working directory of the process may change.
             self._folder = Path(place).resolve()
             if not self._folder.is_dir():
                 raise ValueError(
@@ -254,7 +255,6 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
         ) -> Flow[Reduction]:
             """Offload the largest results until the request fits."""
-            # What a layer further in has changed for this call must not be stored as the result.
             originals = {message.id: message for message in request.messages}
             left = [
                 (text_size(message), index)
@@ -265,7 +265,6 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             ]
             smaller, count = list(inner.messages), 0
             for _, index in sorted(left, reverse=True):
-                # At least one, because the request was too long by whatever count.
                 if count and fits(smaller):
                     break
                 ids.add(str(smaller[index].id))
@@ -280,7 +279,6 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         update: dict[str, object] = {}
         if replacements:
             update["messages"] = list(replacements.values())
-        # A replacement is in the thread, and needs no entry.
         if new := ids.difference(offloaded_ids, replacements):
             update["offloaded_results"] = {self.name: [*offloaded_ids, *sorted(new)]}
         return with_update(request, response, update) if update else response

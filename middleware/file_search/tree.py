@@ -183,6 +183,7 @@ class Tree:
     """Folder with everything in it."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
+        # Links on the way to the root are followed here, once; below it none is.
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise ValueError(

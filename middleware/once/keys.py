@@ -42,6 +42,7 @@ def idempotency_key(runtime: ToolRuntime[Any, Any]) -> str:
 
 def run_id(thread: object, state: Mapping[str, object]) -> str:
     """The name of a run of a thread that nobody has named."""
+    # The message that began the run tells it from the other runs of its thread.
     return f"{thread}/{state.get('once_run') or ''}"
 
 
