@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from .tool_selection import LLMToolSelectorMiddleware as LLMToolSelectorMiddleware
     from .tool_selection import ToolSelectionError as ToolSelectionError
 
+# By module: each is imported when a name of it is first used.
 _HOME = {
     "agent_factory": (  # what a middleware is written with
         f"{HOMES['agent_factory.types']} {HOMES['agent_factory.hooks.decorators']} "

@@ -168,6 +168,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
                 if (message := error.ai_message) is None or (fault := _fault(message)) is None:
                     raise
             else:
+                # A layer further in may have added results of calls.
                 answers = [m for m in response.result if isinstance(m, AIMessage)]
                 if not answers:
                     return response  # the engine says what is wrong with it
@@ -180,9 +181,11 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
             failed.append({**record, "usage_metadata": message.usage_metadata})
             if self.keep_failed:
                 failed[-1] |= {"text": str(message.text), "tool_calls": message.tool_calls}
+            # If no answer is usable, the run ends with the longest of them.
             longest = max(longest, text_so_far + message.text, key=len)
             if len(failed) > self.max_retries:
                 return self._ended(message, fault, longest, failed)
+            # Only a whole answer can be parsed, so a structured one is asked for again.
             may_continue = self.on_cut == "continue" and request.response_format is None
             has_calls = message.tool_calls or message.invalid_tool_calls
             continues = fault.kind == "cut" and may_continue and message.text and not has_calls
@@ -197,13 +200,14 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
             next_request = request.override(messages=messages)
         if not failed:
             return response
+        # "s" from two on: a slice up to 0 is empty.
         times = f"{len(failed)} time{'s'[: len(failed) - 1]}"
         set_reason(f"asked again {times}, the last for {failed[-1]['reason']}")
         if text_so_far:
-            content: Any = f"{text_so_far}{message.text}"
+            content: object = f"{text_so_far}{message.text}"
             if isinstance(message.content, list):
                 content = [{"type": "text", "text": text_so_far}, *message.content]
-            whole_answer: Any = message.model_copy(update={"content": content})
+            whole_answer = message.model_copy(update={"content": content})
             result = [whole_answer if other is message else other for other in response.result]
             response = ModelResponse(result, response.structured_response)
         return with_metadata(response, lambda data: {**data, "failed_answers": failed})

@@ -101,7 +101,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
         classifier: str | BaseChatModel,
         tools: Sequence[str | BaseTool] | None = None,
         instructions: str = DEFAULT_INSTRUCTIONS,
-        criteria: str | Mapping[str, Any] | BaseModel | None = None,
+        criteria: str | Mapping[str, object] | BaseModel | None = None,
         threshold: float = 0.5,
         blocked_message: str = DEFAULT_BLOCKED_MESSAGE,
         name: str | None = None,
@@ -125,6 +125,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
         if self.tool_names is None or call["name"] in self.tool_names:
             objection = yield from self._judge.objection_to(request)
             if objection is not None:
+                # Not by `format`: all other braces of the text are the user's.
                 text = self.blocked_message.replace("{tool}", call["name"])
                 text = text.replace("{reason}", objection)
                 return error_result(call, text, additional_kwargs={"lc_source": _SOURCE})

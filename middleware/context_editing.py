@@ -24,13 +24,21 @@ from typing import (
     runtime_checkable,
 )
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    RemoveMessage,
+    ToolCall,
+    ToolMessage,
+)
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -222,7 +230,8 @@ class _History:
 
     messages: list[AnyMessage]
     results: list[int]
-    calls: Mapping[int, tuple[int, Any]]  # the answer with the call of each result, and the call
+    # By the index of a result: the index of the answer that made its call, and the call.
+    calls: Mapping[int, tuple[int, ToolCall]]
     answers: list[int]
     left: list[int]  # the results that may still be cleared
     least: int  # tokens that the next edit frees at least
@@ -231,6 +240,7 @@ class _History:
     def clearable(self, end: int, keep: int) -> list[int]:
         """Return the results that may be cleared before a call with the messages before `end`."""
         older = bisect_left(self.results, end) - keep
+        # A result that no answer follows was not read yet.
         read = bisect_left(self.answers, end)
         if older <= 0 or not read:
             return []
@@ -339,6 +349,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
 
         def free(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Clear what may be cleared, whatever the triggers are."""
+            # A flow, as the steps of other layers are, though it yields nothing.
             yield from ()
             cleared_results = self._all_cleared(inner)
             if not cleared_results:
@@ -368,18 +379,18 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         if self.keep_thread:
             edits = recorded_edits(before, changed, removed_ids)
             return with_update(request, response, {"context_edits": {self.name: edits}})
-        update: dict[str, Any] = {
+        update: dict[str, object] = {
             "messages": [*changed, *(RemoveMessage(id=id_) for id_ in removed_ids)]
         }
         if last_edits:  # by an instance that kept the thread
             update["context_edits"] = {self.name: ContextEdits(changed=[], removed=[])}
         return with_update(request, response, update)
 
-    def _tool(self, request: ModelRequest[Any]) -> str | None:
+    def _tool(self, request: ModelRequest[ContextT]) -> str | None:
         """The name of the tool that brings cleared results back, if they can come back."""
         return recall_tool(request.tools) if self.keep_thread else None
 
-    def _count(self, request: ModelRequest[Any]) -> Callable[[Sequence[AnyMessage]], int]:
+    def _count(self, request: ModelRequest[ContextT]) -> Callable[[Sequence[AnyMessage]], int]:
         """The counter of the tokens of a request with other messages."""
         counter: TokenCounter = (
             (lambda messages: request.model.get_num_tokens_from_messages(list(messages)))
@@ -388,7 +399,9 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         )
         return partial(tokens_sent, request, count=counter)
 
-    def _edited(self, request: ModelRequest[Any], original: list[AnyMessage]) -> list[AnyMessage]:
+    def _edited(
+        self, request: ModelRequest[ContextT], original: list[AnyMessage]
+    ) -> list[AnyMessage]:
         """The messages after all edits; the same list if nothing has changed."""
         count_tokens, messages = self._count(request), original
         for edit in self.edits:
@@ -412,7 +425,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         set_reason(reason if count > count_before else "edited the conversation")
         return messages
 
-    def _all_cleared(self, request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
+    def _all_cleared(self, request: ModelRequest[ContextT]) -> dict[str | None, AnyMessage]:
         """By their ids, the messages that can be cleared; the newest results only if no other."""
         count_tokens = self._count(request)
         changed: dict[str | None, AnyMessage] = {}
@@ -423,6 +436,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
                     keep = edit.keep if keeps_newest else 0
                     edit = replace(edit, trigger=0, clear_at_least=1, keep=keep)
                     messages = edit.apply(messages, count_tokens=count_tokens)
+            # Strict, because clearing replaces messages and removes none.
             pairs = zip(messages, request.messages, strict=True)
             changed.update((new.id, new) for new, old in pairs if new.id and new is not old)
             if changed:
@@ -431,6 +445,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:
+    # By identity: pydantic compares messages field by field, which takes longer than an edit.
     return messages is others or (len(messages) == len(others) and all(map(is_, messages, others)))
 
 

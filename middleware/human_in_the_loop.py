@@ -242,6 +242,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             ordering = replace(ordering, sends_to_model=message_kinds)
         if any(_asks(rule) and "edit" in rule.allowed_decisions for rule in rules):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
+        # A subclass with its own hook decides there what is asked about, so `around_tool` does not
+        # ask.
         hooks = {type(self).after_model, type(self).aafter_model}
         base = HumanInTheLoopMiddleware
         self._chooses_calls = interrupt_mode == "batched" and (
@@ -257,10 +259,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
         if not self._may_ask(state["messages"]):
             return None
+        # A direct call of the hook may come without a runtime.
         return run(self._review_turn(state, runtime or Runtime()))
 
     async def aafter_model(self, state: AgentState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Async variant of `after_model`, which a subclass may override alone."""
+        # A subclass that overrides the sync hook alone means it for async runs, too.
         if type(self).after_model is not HumanInTheLoopMiddleware.after_model:
             return self.after_model(state, runtime)
         if not self._may_ask(state["messages"]):
@@ -332,6 +336,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             call = request.tool_call
             if (edit := edits.get(call["id"])) is not None:
                 request = _edited(request, edit)
+                # What it was edited into was not asked about: `around_tool` does.
                 if not self._holds(rule, call, request):
                     continue
             digests[call["id"]] = call_digest(request.tool_call, request.tool)
@@ -345,6 +350,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         with decisions_of(request, self.name) as records_of_task:
             # In per_call mode each decision is made here, so that none can be on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
+                # None without a decision, and no call has None as its digest.
                 records_of_task.approved.add(approved_digest(call, records, self.name))
             open_request = request
             for _ in range(MOST_CHANGES):
@@ -422,6 +428,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             (decision,) = decisions
             edits, results = split_decisions([(call, decision)])
             if results:
+                # For a layer that begins the call again, as a retry does: it is not asked about
+                # twice.
                 decisions_so_far.settled[first] = results[0]
                 return results[0]
             if edits:
@@ -550,6 +558,7 @@ def _denied(call: ToolCall, reason: str) -> ToolMessage:
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
     """The request of a call that a reviewer has edited."""
     tools = {tool.name: tool for tool in request.runtime.tools}
+    # A layer may have replaced the agent's tool: then that of the request counts.
     if request.tool is not None:
         tools[request.tool.name] = request.tool
     return replace(request, tool_call=edit, tool=tools.get(edit["name"]))

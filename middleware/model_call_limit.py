@@ -40,6 +40,7 @@ class ModelCallLimitState(AgentState):
     """
 
     thread_model_call_count: NotRequired[Annotated[int, PrivateStateAttr]]
+    # UntrackedValue is in no checkpoint, so each run begins with 0.
     run_model_call_count: NotRequired[
         Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]
     ]
@@ -127,6 +128,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         message = self._final_message(state)
         if message is None:
             return None
+        # Providers refuse a history in which a call has no result.
         return {
             "messages": [*results_of_pending_calls(state["messages"]), message],
             "jump_to": "end",
@@ -147,6 +149,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         thread, run = state.get(_THREAD_COUNT, 0), state.get(_RUN_COUNT, 0)
         last_because = ""
         if self.exit_behavior == "answer":
+            # If this call reaches a limit, it is the last one, and gets no tools.
             last_because = used_up(
                 "model calls", thread + 1, run + 1, self.thread_limit, self.run_limit
             )

@@ -143,6 +143,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
                 if message is None or reason is None:
                     response = mark_writer(response, request, model)
                     return _with_refusals(response, refusals) if refusals else response
+            # Without a usable answer, the user gets that of the agent's own model.
             first = first or message
             refusals.append(
                 {

@@ -26,6 +26,7 @@ from typing_extensions import TypedDict
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     ExtendedModelResponse,
     Flow,
     Invoke,
@@ -67,6 +68,7 @@ and a classifier must be fast."""
 _MAX_CHARACTERS = 2000
 """Characters of each message: the kind of a request shows without the whole of an attachment."""
 
+# LangGraph streams the answers of all models in a node, except of those with this tag.
 _CLASSIFIER_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "model_router"}}
 
 Classifier = (
@@ -251,6 +253,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         messages = request.state["messages"]
         index = last_user_message(messages)
         turn = None if index is None else messages[index].id
+        # A request has the type of any state, and not of the one with this key.
         routes: Mapping[str, Route] = request.state.get("model_routes") or {}  # type: ignore[assignment]
         route = routes.get(self.name)
         # The choices may have changed since the thread was saved. If no user message is left, a
@@ -269,7 +272,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         update = {"model_routes": {self.name: Route(turn=turn, choice=choice)}}
         return ExtendedModelResponse(response, Command(update=update))
 
-    def _classify(self, request: ModelRequest[Any]) -> Flow[str | None]:
+    def _classify(self, request: ModelRequest[ContextT]) -> Flow[str | None]:
         """The choice of the classifier; None for the request's own model."""
         if not self._asks_model:
             choice = yield Invoke(self._classifier, request, _CLASSIFIER_CONFIG)
@@ -319,11 +322,14 @@ class _FunctionClassifier:
 
     function: Callable[[Any], Any]
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
         if not is_async(self.function):
             result = self.function(input)
+            # A plain function may return an awaitable, as a lambda around a coroutine function
+            # does.
             if not isawaitable(result):
                 return result
+            # Python warns of a coroutine that nobody awaits.
             if iscoroutine(result):
                 result.close()
         raise TypeError(
@@ -331,7 +337,7 @@ class _FunctionClassifier:
             "astream, or pass a plain function."
         )
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         if is_async(self.function):
             return await self.function(input)
         result = await asyncio.to_thread(self.function, input)

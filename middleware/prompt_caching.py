@@ -20,7 +20,15 @@ from typing import Any, Final, Literal
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse, Ordering
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ContextT,
+    Flow,
+    ModelRequest,
+    ModelResponse,
+    Ordering,
+)
 
 from ._shared.provider_marks import MarkedTools, Provider, known_provider, mark_of
 from ._shared.token_counter import tokens_sent
@@ -116,8 +124,9 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
         response: ModelResponse = yield request
         return response
 
-    def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def _marked(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request with marks, the most useful first if there are few left."""
+        # Marks of the user and of layers further out count as well.
         left = _MOST_MARKS - marks_of(request)
 
         def is_long(messages: Sequence[AnyMessage], system: SystemMessage | None) -> bool:
@@ -134,6 +143,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
                 left -= 1
         if system is not None:
             blocks = _as_blocks(system.content)
+            # Only what both prompts begin with can be in the cache.
             last, self._last_prompt = self._last_prompt, blocks
             same = [a == b for a, b in zip(last or blocks, blocks, strict=False)]
             stays = same.index(False) if False in same else len(same)
@@ -160,7 +170,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
         return [*before, {**last, _MARK: self._mark}]
 
 
-def message_marks(request: ModelRequest[Any]) -> list[int]:
+def message_marks(request: ModelRequest[ContextT]) -> list[int]:
     """The messages to mark: the newest one that lasts, and the last one of the request before."""
     thread_ids = {id(message) for message in request.state.get("messages", ())}
     messages = request.messages
@@ -179,7 +189,7 @@ def message_marks(request: ModelRequest[Any]) -> list[int]:
     return list(dict.fromkeys(indexes))
 
 
-def marks_of(request: ModelRequest[Any]) -> int:
+def marks_of(request: ModelRequest[ContextT]) -> int:
     """Count the marks of a request."""
     parts = [request.system_message] if request.system_message else []
     contents = [message.content for message in [*parts, *request.messages]]
@@ -196,12 +206,12 @@ def _as_blocks(content: Any) -> list[Any]:
     ]
 
 
-def _can_be_marked(block: Any) -> bool:
+def _can_be_marked(block: Mapping[str, object]) -> bool:
     """Return True if a block is text that is not empty, and has no mark."""
     text = block.get("text") if block.get("type") == "text" else None
     return isinstance(text, str) and bool(text.strip()) and _MARK not in block
 
 
-def is_function(tool: Any) -> bool:
+def is_function(tool: object) -> bool:
     """Return True if a tool is a dict in the form of OpenAI's functions."""
     return isinstance(tool, Mapping) and tool.get("type") == "function"

@@ -33,7 +33,7 @@ from ._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
 
-SEARCH_TOOLS: Final[dict[str, dict[str, Any]]] = {
+SEARCH_TOOLS: Final[dict[str, dict[str, str]]] = {
     "anthropic": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
     "openai": {"type": "tool_search"},
 }
@@ -109,10 +109,11 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
             with_mark | (without_mark & searchable) if searchable else with_mark or without_mark
         )
         if hidden_names:
+            # A provider refuses to force a tool that it keeps out of the prompt.
             hidden_names.discard(forced_tool(request.tool_choice))
         provider = self._provider_of(request.model) if hidden_names else None
         if provider is not None:
-            tools: list[Any] = [
+            tools: list[object] = [
                 self._copies.copy_of(tool)
                 if isinstance(tool, BaseTool)
                 and tool.name in hidden_names
@@ -121,6 +122,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
                 for tool in request.tools
             ]
             types = [str(tool.get("type")) for tool in tools if isinstance(tool, Mapping)]
+            # The user may pass a search tool of the provider, perhaps another version.
             if not any(kind.startswith("tool_search") for kind in types):
                 # The same object each time, because models are bound again for other tools.
                 tools.append(SEARCH_TOOLS[provider])
@@ -142,6 +144,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         )
         if self.on_unsupported == "error":
             raise TurnError(self.name, reason, hint)
+        # Once for each kind of model, and not at each call.
         if cls.__name__ not in self._warned_models:
             self._warned_models.add(cls.__name__)
             warnings.warn(f"{self.name} {reason} {hint}", stacklevel=2)

@@ -100,6 +100,7 @@ not there. Reply with the summary alone.
 {messages}
 </conversation>"""
 
+# LangGraph streams the answers of all models in a node, except of those with this tag.
 _CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": SOURCE}}
 
 ContextSize = (
@@ -225,6 +226,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     ('messages', 20)
     """
 
+    # In an agent the layer does all the work. A subclass that overrides the hooks brings them back.
     unused = ("before_model", "abefore_model")
 
     kept_flows = ("around_model",)
@@ -311,12 +313,13 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         """`before_model` for async runs."""
         return await arun(self._update(state))
 
-    def _update(self, state: Any) -> Flow[dict[str, Any] | None]:
+    def _update(self, state: Any) -> Flow[dict[str, object] | None]:
+        # A direct call may pass messages without ids, by which they are removed.
         messages = [
             message if message.id else message.model_copy(update={"id": str(uuid4())})
             for message in state["messages"]
         ]
-        request: ModelRequest[Any] = ModelRequest(model=self.model, messages=messages)
+        request = ModelRequest(model=self.model, messages=messages)
         call = _Call(self, request, keep_thread=False)
         old = self._messages_to_summarize(call)
         shorter = (yield from self._replace(call, old)) if old else None
@@ -356,6 +359,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     def _messages_to_summarize(self, call: _Call) -> list[AnyMessage]:
         """The messages to replace by a summary; none if the trigger is not reached."""
         request, messages = call.request, call.request.messages
+        # A router may choose a model without a profile. The constructor has checked the other one.
         window = window_of(request.model) or window_of(self.model) if self._needs_window else None
 
         tokens: int | None = None  # counted at most once, and only if a threshold needs it
@@ -389,6 +393,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         """The messages to replace so that about half of the request remains."""
         messages = call.request.messages
         tokens = tokens_sent(call.request, messages, self.token_counter)
+        # The system prompt and the tools stay, so the messages must give up the whole share.
         budget = self.token_counter(messages) - tokens * (1 - _SHARE)
         return call.replaceable(cut_by_tokens(messages, max(0, budget), self.token_counter))
 
@@ -406,6 +411,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         if not is_model(self._summarizer):
             try:
                 return text_of((yield Invoke(self._summarizer, old, _CONFIG))), len(old)
+            # A function gets the messages as they are, and cannot be given them in pages.
             except ContextOverflowError:
                 return summary, 1 if summary else 0
 
@@ -426,10 +432,12 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
                     else:
                         prompt = f"{self.summary_prompt}\n\n{before}{page}"
                     answer = yield Invoke(self._summarizer, [HumanMessage(prompt)], _CONFIG)
+                    # Nothing is replaced by an empty summary.
                     if not (summary := text_of(answer)):
                         return "", len(old)
                 break
             except ContextOverflowError:
+                # The page that was too long may have been smaller than the limit.
                 limit = min(count(page), limit or count(page)) // 2
                 if limit < _SMALLEST_PAGE:
                     return summary, at
@@ -457,7 +465,7 @@ class _Call:
             request if messages is request.messages else request.override(messages=messages)
         )
         self.left_out: list[list[int]] = []
-        self.update: dict[str, Any] = {}
+        self.update: dict[str, object] = {}
         self.done = ""
         self._original = request
         self._removed_ids: list[str] = []  # ids of messages of the thread
@@ -501,6 +509,7 @@ class _Call:
 
     def replace(self, old: list[AnyMessage], text: str, read: int) -> list[AnyMessage]:
         """Replace messages by a summary of the first of them; the others are left out."""
+        # A summary of summaries stands for all that they stand for.
         earlier = [summary for message in old if (summary := self._stored_as(message))]
         replaced_now = [message for message in old if self._numbers.of(message)]
         left = [number for message in old[read:] if (number := self._numbers.of(message))]
@@ -515,6 +524,7 @@ class _Call:
             until=until[-_BOUNDARY:],
             left_out=self.left_out,
         )
+        # For a second step of the same call, which meets the summary as a message.
         self._stored[content_of(new_summary)] = new_summary
         count = sum(not is_summary(message) for message in old[:read])
         notes = [f"summarized {plural(count, 'message')}"] if count else []
@@ -582,6 +592,7 @@ def as_runnable(summarizer: object) -> Runnable[Any, Any]:
     if not is_async(summarizer):
         return RunnableLambda(summarizer)
 
+    # RunnableLambda's own error does not say whose function it is.
     def raise_in_sync_run(messages: object) -> str:
         raise TypeError(
             "The summarizer is a coroutine function, and this run is synchronous. Use ainvoke or "
@@ -642,6 +653,7 @@ def safe_cuts(messages: Sequence[AnyMessage]) -> list[int]:
     >>> safe_cuts([HumanMessage("1 + 1?"), call, ToolMessage("2", tool_call_id="1")])
     [0, 1]
     """
+    # Ids may recur in a thread: the nearest call before a result counts.
     called_at: dict[str | None, int] = {}
     last_result_at: dict[int, int] = {}  # by the index of the message that calls
     for index, message in enumerate(messages):

@@ -13,9 +13,9 @@ jump bypasses the check.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, NotRequired
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeVar
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
@@ -61,6 +61,8 @@ Each item has a content, what is to be done in one sentence, and a status:
 Call it at most once in a message."""
 
 _TOOL_NAME: Final = "write_todos"
+
+MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 _REMINDER = """\
 <todo_list>
@@ -167,6 +169,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         if todos := state.get("todos"):
             items = "\n".join(f"- [{todo['status']}] {todo['content']}" for todo in todos)
             reminder = _REMINDER.format(items=items)
+            # As a part of the last message, unless that is the model's: some providers refuse two
+            # messages of the user in a row.
             if not messages or isinstance(messages[-1], AIMessage):
                 messages = [*messages, HumanMessage(reminder)]
             else:
@@ -183,6 +187,7 @@ def write_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolM
     call_id = runtime.tool_call_id
     calls = unanswered(*last_turn(runtime.state.get("messages", ())))
     ids = [call["id"] for call in calls if call["name"] == _TOOL_NAME]
+    # The calls run in parallel, so their order in the message decides.
     if ids and call_id != ids[0]:
         return result(_SECOND_CALL, "error")
     if empty := [index for index, todo in enumerate(todos) if not todo["content"].strip()]:
@@ -205,7 +210,7 @@ def _report_malformed(error: ValidationError) -> str:
     return _FORMAT_ERROR.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
 
 
-def _append(message: Any, text: str) -> Any:
+def _append(message: MessageT, text: str) -> MessageT:
     """A copy of the message with a text at its end."""
     content = message.content
     if isinstance(content, str):

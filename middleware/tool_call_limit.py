@@ -29,6 +29,7 @@ from typing_extensions import TypedDict
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     ExtendedModelResponse,
     Flow,
     ModelCallResult,
@@ -65,6 +66,7 @@ Counts = Mapping[str, Any]
 
 def add_counts(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """The sum of two counts."""
+    # A copy: LangGraph passes the state itself to a reducer.
     total = dict(counts)
     for name in more:
         total[name] = total[name] + more[name] if name in total else more[name]
@@ -162,6 +164,7 @@ def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int)
     return True
 
 
+# Metadata of a message come back from a checkpoint as plain dicts.
 _LIMIT_RECORDS = TypeAdapter(dict[str, Limit])
 
 Refusals = dict[str | None, tuple[Limit, tuple[int, int]]]
@@ -292,7 +295,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
         # Providers refuse a history in which a call has no result.
-        messages: list[Any] = results_of_pending_calls(state["messages"])
+        messages: list[AnyMessage] = [*results_of_pending_calls(state["messages"])]
         if not stop["done"]:
             counts = stop["thread_count"], stop["run_count"]
             if self.exit_behavior == "error":
@@ -371,7 +374,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return stop if stop and stop["by"] == self.name else None
 
     def _without_impossible_calls(
-        self, request: ModelRequest[Any], response: ModelResponse
+        self, request: ModelRequest[ContextT], response: ModelResponse
     ) -> ModelResponse | ExtendedModelResponse:
         """The response with a record of this limit; calls that can't run need no review."""
         result: list[Any] = response.result

@@ -132,6 +132,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
         try:
             with FailureRecorder() as recorder:
                 result: Result = yield request
+        # Errors of this library are about the run, such as a limit, and not about the tool.
         except AgentFactoryError:
             raise
         except Exception as error:
@@ -141,11 +142,13 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
         # A ToolRetryMiddleware further in reports its last failure to the model.
         failure = recorder.errors.get(call["id"])
         is_report = isinstance(result, ToolMessage) and result.status == "error"
+        # The default text would say less than the report, which counts the attempts.
         if failure is None or not is_report or self._handler.on_error is _default_text:
             return result
         try:
             return (yield from self._handled(failure, request))
         except Exception as error:
+            # If the handler raises the failure itself, the report of the retry stands.
             if error is not failure:
                 raise
             record_failure(call["id"], failure)  # for a layer further out
@@ -175,7 +178,7 @@ class _Handler:
 
     def invoke(
         self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
-    ) -> Any:
+    ) -> Answer:
         if self.on_error is None:
             raise TurnError(
                 self.owner,
@@ -187,7 +190,7 @@ class _Handler:
 
     async def ainvoke(
         self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
-    ) -> Any:
+    ) -> Answer:
         if input is None:
             return None
         if self.aon_error is not None:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from math import inf
@@ -20,7 +20,7 @@ from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired
 
-from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
@@ -28,6 +28,7 @@ from pydantic import BaseModel, Field
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     Flow,
     Invoke,
     ModelCallResult,
@@ -194,6 +195,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 raise TypeError(
                     f"place must be 'thread', 'store' or the path of a folder, got {place!r}."
                 )
+            # Resolved now: the working directory of the process may change.
             self._folder = Path(place).resolve()
             if not self._folder.is_dir():
                 raise ValueError(
@@ -274,21 +276,23 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
 
         shorter = request if messages is request.messages else request.override(messages=messages)
         response: ModelResponse = yield from call_recovering(shorter, offload=free)
-        update: dict[str, Any] = {}
+        update: dict[str, object] = {}
         if replacements:
             update["messages"] = list(replacements.values())
         if new := ids.difference(offloaded_ids, replacements):
             update["offloaded_results"] = {self.name: [*offloaded_ids, *sorted(new)]}
         return with_update(request, response, update) if update else response
 
-    def _is_large(self, message: ToolMessage, ids: Any, limit: float) -> bool:
+    def _is_large(self, message: ToolMessage, ids: Collection[str], limit: float) -> bool:
         """Return True if a result is to be offloaded: it is too large, or chosen by its id."""
         if message.id not in ids and text_size(message) <= limit:
             return False
         is_short = _MARK in message.response_metadata or is_cleared(message)
         return not is_short and message.name != self.tool_name
 
-    def _offload(self, request: ModelRequest[Any], message: Any) -> Flow[tuple[ToolMessage, bool]]:
+    def _offload(
+        self, request: ModelRequest[ContextT], message: Any
+    ) -> Flow[tuple[ToolMessage, bool]]:
         """The short form of a result, and whether its content is now kept outside the thread."""
         where: dict[str, Any] = {}
         data = None
@@ -298,6 +302,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             if message.id in thread and thread[message.id].content == message.content:
                 data = as_json(message.content)
         if data is not None:
+            # By its content: equal results are stored once, and a change is noticed at reading.
             key = sha256(data.encode()).hexdigest()
             where = {"key": key}
             if self._folder is not None:
@@ -318,6 +323,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         )
         content: object = notice
         if isinstance(message.content, list):
+            # Media have no pages, so the model goes on seeing them.
             media = [block for block in message.content if is_media(block)]
             content = [{"type": "text", "text": notice}, *media] if media else notice
         metadata = {**message.response_metadata, _MARK: where}
@@ -371,6 +377,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                     "from 0. Leave `block` out to read its text."
                 )
             return [content[block]], {"id": id_, "block": block}
+        # An empty text has one page, which is empty.
         if start >= len(text) and text:
             raise ToolException(
                 f"Error: start is {start}, and the text has {len(text)} characters. Pass a smaller "
@@ -404,6 +411,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                     names = tuple(map(str, where["namespace"]))
                     item = yield Invoke(Called(runtime.store.get), (names, key))
                     data = None if item is None else item.value.get("content")
+            # The problem is named already: the file is not there any more.
             except FileNotFoundError:
                 pass
             except Exception as error:  # whatever the store raises, the model should know
@@ -440,16 +448,17 @@ def is_media(block: object) -> bool:
     )
 
 
-def text_size(message: Any) -> int:
+def text_size(message: BaseMessage) -> int:
     """Characters of text in a message."""
     content = message.content
     return len(content) if isinstance(content, str) else sum(map(len, _texts(content)))
 
 
-def as_json(content: Any) -> str | None:
+def as_json(content: object) -> str | None:
     """A content as ASCII from which it can be read again; None if that is not possible."""
     try:
         data = json.dumps(content)
+        # What JSON would change, such as a tuple, stays in the thread.
         return data if json.loads(data) == content else None
     except (TypeError, ValueError):
         return None
@@ -462,8 +471,10 @@ def write_file(folder: Path, key: str, data: str) -> None:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(data)
             file.flush()
+            # A power failure could otherwise leave an empty file under the final name.
             os.fsync(file.fileno())
         os.replace(temporary, folder / f"{key}.json")
+    # Also after a cancellation, no temporary file stays.
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)

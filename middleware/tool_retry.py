@@ -135,6 +135,7 @@ class ToolRetryMiddleware(RetryMiddleware):
     def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
         """A copy of a tool that gives up; one for each tool, because reading signatures is slow."""
         previous = self._copies.get(tool.name)
+        # A layer may bring another tool of the same name with each request.
         if previous is None or previous[0] is not tool:
             duplicate, limit = tool.model_copy(), _Timeout(tool, seconds)
             # Pydantic refuses to set what is not a field. In the instance they hide the methods.
@@ -153,11 +154,13 @@ class _Timeout:
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool in a new thread; a call that takes too long runs on there."""
         future: Future[Any] = Future()
+        # LangGraph keeps the run in context variables, which a new thread does not have.
         context = copy_context()
 
         def work() -> None:
             try:
                 future.set_result(context.run(self.tool.invoke, input, config, **kwargs))
+            # Also SystemExit and the like, which a thread would not pass on.
             except BaseException as error:
                 future.set_exception(error)
 
@@ -173,6 +176,7 @@ class _Timeout:
             async with asyncio.timeout(self.seconds) as limit:
                 return await self.tool.ainvoke(input, config, **kwargs)
         except TimeoutError:
+            # The tool itself may raise a TimeoutError, too.
             if not limit.expired():
                 raise
             raise self._error() from None

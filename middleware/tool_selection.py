@@ -21,6 +21,7 @@ from langgraph.constants import TAG_NOSTREAM
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     Flow,
     Invoke,
     ModelCallResult,
@@ -56,6 +57,7 @@ _MAX_EARLIER_MESSAGES = 6  # enough for "yes, do that" to mean something
 _MAX_CHARACTERS = 1_000  # of a message, and of a tool's description
 
 _SOURCE = "tool_selection"
+# LangGraph streams the answers of all models in a node, except of those with this tag.
 _MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
 
 OnParsingFailure = Literal["error", "all", "none"] | Sequence[str] | Callable[[Any], Sequence[str]]
@@ -180,6 +182,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         """Offer the tools chosen for the user's last message; have them chosen if it is new."""
         response: ModelResponse
         most = self.max_tools or 1
+        # Nothing to choose. Names in `always_include` are checked all the same.
         if len(request.tools) <= most and not self.always_include:
             response = yield request
             return response
@@ -194,6 +197,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
                 "",
                 client_names,
             )
+        # A provider refuses a request that forces a tool which it does not offer.
         always_names = {*self.always_include, forced_tool(request.tool_choice)}
         options = [tool for tool in client if tool.name not in always_names]
         names = [tool.name for tool in options]
@@ -202,22 +206,25 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             response = yield request
             return response
         message = request.messages[index]
+        # A message without an id is recognised by its text.
         question = [message.id or str(message.text), *names]
         state: Mapping[str, Any] = request.state
         selection: Selection | None = state.get("tool_selections", {}).get(self.name)
         if selection is None or selection["question"] != question:
             selected_names = yield from self._choose(request, options, index)
             selection = Selection(question=question, tools=selected_names)
+        # Of the options only: tools of a provider are not chosen, and stay.
         removed_names = set(names) - set(selection["tools"])
         tools = [tool for tool in request.tools if getattr(tool, "name", None) not in removed_names]
         response = yield request.override(tools=tools)
         return with_update(request, response, {"tool_selections": {self.name: selection}})
 
     def _choose(
-        self, request: ModelRequest[Any], options: list[BaseTool], last_index: int
+        self, request: ModelRequest[ContextT], options: list[BaseTool], last_index: int
     ) -> Flow[list[str]]:
         """The names of the tools that the model chooses for the message at `last_index`."""
         names = [tool.name for tool in options]
+        # A tool that is offered in any case is not a wrong choice.
         all_names = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
         schema = selection_schema(names, self.max_tools)
         chooser, has_structure = structured_model(self.model or request.model, schema)
@@ -250,6 +257,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         if instead == "none":
             return []
         if instead != "error":
+            # `max_tools` is for the model, and not for names that the user has written.
             alternative = instead(answer) if callable(instead) else instead
             selected_names, problem = choice_among(list(alternative), names, all_names, None)
             if not problem:

@@ -167,6 +167,7 @@ class LocalChatModel(BaseChatModel):
             ValueError: a tool cannot be used, or `tool_choice` names none of them.
         """
         functions = openai_tools(tools)
+        # Raises for a `tool_choice` that names no tool, before any call.
         offered_tools(functions, tool_choice)
         return self.bind(tools=functions, tool_choice=tool_choice, **kwargs)
 
@@ -207,6 +208,7 @@ class LocalChatModel(BaseChatModel):
                 "type": "json_schema",
                 "json_schema": {"name": name, "schema": json_schema},
             },
+            # Tracers read this option, and the model ignores it.
             ls_structured_output_format={"kwargs": {"method": method}, "schema": schema},
             **kwargs,
         )
@@ -285,7 +287,7 @@ class LocalChatModel(BaseChatModel):
             yield last_chunk(decision)
 
     @property
-    def _about(self) -> dict[str, Any]:
+    def _about(self) -> dict[str, object]:
         return {"model_name": self._name, "model_provider": "local"}
 
     def _decide(
@@ -310,6 +312,7 @@ class LocalChatModel(BaseChatModel):
         caller = ToolCaller(self._engine, self.examples, self.reply_examples, self.seed)
         functions, must_call = offered_tools(options.get("tools"), options.get("tool_choice"))
         decision = None
+        # After results, only a forced choice leads to another call.
         if functions and (must_call or not turn.results):
             decision = caller.decide(turn, functions, must_call)
         # With a response_format, an answer without a call must be JSON, not a question in prose.
@@ -353,6 +356,7 @@ def response_schema(response_format: object) -> Mapping[str, object] | None:
 def sampling(options: Mapping[str, object]) -> dict[str, object]:
     """The settings for the engine; refuse an unknown one."""
     settings = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
+    # LangChain passes options for traces along, whose names begin with ls_.
     unknown_settings = [
         name for name in options if name not in settings and not name.startswith("ls_")
     ]
@@ -376,7 +380,7 @@ def answer_message(
 
 
 def chunks(
-    pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, Any]
+    pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, object]
 ) -> Iterator[ChatGenerationChunk]:
     """The chunks of an answer in prose; their text is that of the whole answer, stripped."""
     pending_text, has_text, finish_reason = "", False, None
@@ -402,6 +406,7 @@ def last_chunk(message: AIMessage) -> ChatGenerationChunk:
         )
         for at, call in enumerate(message.tool_calls)
     ]
+    # By the position, LangChain knows that the message is whole, and parses its tool calls.
     return ChatGenerationChunk(
         message=AIMessageChunk(
             content=message.content,
@@ -417,6 +422,7 @@ class Parser:
     """Parses an answer in JSON to a value of a schema."""
 
     def __init__(self, schema: Any) -> None:
+        # Other schemas, such as a TypedDict, describe a dict.
         typed = isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))
         self._adapter: TypeAdapter[object] = TypeAdapter(schema if typed else dict[str, Any])
 

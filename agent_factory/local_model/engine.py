@@ -51,6 +51,7 @@ class LocalContextOverflowError(LocalModelError, ContextOverflowError):
         self.tokens = tokens
         self.limit = limit
 
+    # Exceptions are copied and pickled by `args`, which here is the text alone.
     def __reduce__(self) -> tuple[type[LocalContextOverflowError], tuple[int, int]]:
         return type(self), (self.tokens, self.limit)
 
@@ -123,6 +124,7 @@ class Engine:
         self._n_threads = n_threads
         self._key = secrets.token_hex(16)
         self._server: Any = None  # xllamacpp has no type hints
+        # Reentrant, because a call loads the engine while it holds the lock.
         self._lock = threading.RLock()
 
     def load(self) -> Any:
@@ -130,7 +132,7 @@ class Engine:
             if self._server is not None:
                 return self._server
             try:
-                xllamacpp: Any = importlib.import_module("xllamacpp")
+                xllamacpp = importlib.import_module("xllamacpp")
             except ImportError as error:
                 raise ImportError(
                     f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
@@ -148,6 +150,7 @@ class Engine:
             parameters.warmup = False
             parameters.use_jinja = True
             parameters.prefill_assistant = False
+            # Otherwise llama.cpp writes its log to the terminal.
             parameters.verbosity = -1
             parameters.cache_ram_mib = PROMPT_CACHE
             # The engine always listens on a loopback port; the key keeps other programs out.
@@ -167,11 +170,11 @@ class Engine:
         with self._lock:
             self._server = None
 
-    def ask(self, request: Mapping[str, Any]) -> Reply:
+    def ask(self, request: Mapping[str, object]) -> Reply:
         """The reply to a completion of a `prompt`, or to a chat in `messages`."""
         return read_reply(self._call(request))
 
-    def stream(self, request: Mapping[str, Any]) -> Iterator[Reply]:
+    def stream(self, request: Mapping[str, object]) -> Iterator[Reply]:
         """The reply in pieces, the last of them with the usage.
 
         The engine runs in a separate thread and holds the lock only while it works, so an
@@ -191,6 +194,7 @@ class Engine:
             except Exception as error:
                 pieces.put(error)
             finally:
+                # The end, also after an error: the reader waits for it.
                 pieces.put(None)
 
         threading.Thread(target=produce, name="local-chat-model").start()
@@ -200,6 +204,7 @@ class Engine:
                     raise piece
                 yield read_reply(piece)
         finally:
+            # A reader that stops early ends the work of the engine at its next piece.
             stop_event.set()
 
     def tokenize(self, text: str) -> list[int]:
@@ -228,12 +233,14 @@ class Engine:
 def read_reply(answer: Any) -> Reply:
     """Read an answer of the engine or a piece of it; raise the error that it reports."""
     if not isinstance(answer, Mapping) or "choices" not in answer:
+        # The engine reports an error as an answer without choices.
         error = answer.get("error", answer) if isinstance(answer, Mapping) else {"message": answer}
         if error.get("type") == "exceed_context_size_error":
             raise LocalContextOverflowError(error["n_prompt_tokens"], error["n_ctx"])
         if error.get("type") == "invalid_request_error":
             raise ValueError(f"The local model refused the request: {error.get('message')}")
         raise LocalModelError(f"The local model failed: {error.get('message', error)}")
+    # The last piece of a stream has the usage and no choice.
     choice = (answer["choices"] or [{}])[0]
     message = choice.get("message") or choice.get("delta") or {}
     scores = (choice.get("logprobs") or {}).get("content") or ()

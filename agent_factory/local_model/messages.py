@@ -93,6 +93,7 @@ def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[st
     for role, text in talk:
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] = f"{turns[-1]['content']}\n{text}".strip()
+        # A message of the assistant that only makes a call has no text.
         elif text or role == "user":
             turns.append({"role": role, "content": text})
     head = [{"role": "system", "content": "\n".join(system)}] if system else []

@@ -104,6 +104,7 @@ def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, ob
         "prompt": "\n".join(lines),
         "grammar": literal(f'{line}"'),
         "max_tokens": LONGEST_ROUTED_TOKENS,
+        # Asks for the likelihood of each token that is written.
         "n_probs": 1,
     }
 
@@ -132,6 +133,7 @@ def grounded_answer(turn: Turn, schema: Schema | None) -> dict[str, Any] | None:
         result = result or "Nothing."
         question = one_line(turn.text, LONGEST_QUESTION)
         prompt = f"{ANSWER_SHOTS}Customer: {question}\nTool result: {result}\nAnswer:"
+        # Like the examples of the prompt, the model would go on with the next customer.
         return {"prompt": prompt, "grammar": copying(result), "stop": ["\n"]}
     # JSON is written like the arguments of a function that has the name of the schema.
     function = {
@@ -176,6 +178,7 @@ def arguments(function: Function, text: str) -> str:
     definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
     # A code that is the key of something is not a name, a reason or a state.
     keys = marked_codes(text) if takes_codes(function) else []
+    # If the text is nothing but codes, one of them is the value.
     if not has_words(" ".join(piece for piece in pieces(text) if piece not in keys)):
         keys = []
     sequence, rules = ['"{"'], []
@@ -189,6 +192,7 @@ def arguments(function: Function, text: str) -> str:
             rule = _json({**definitions, **schema})
         elif has_words(text):
             longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
+            # A value neither begins nor ends with a sign.
             end = r'[^ .,;:!?"\\]'
             other_than = f" & ~({' | '.join(map(_quote, keys))})" if keys else ""
             rule = (
@@ -240,6 +244,7 @@ def bounded(schema: Schema) -> dict[str, Any]:
     keywords = {key: value for key, value in schema.items() if key in KEYWORDS}
     if "(?" in str(keywords.get("pattern", "")).replace("(?:", ""):
         del keywords["pattern"]  # the engine knows no look-around
+    # A grammar cannot say that only one of the schemas fits.
     if schema.get("oneOf"):
         keywords["anyOf"] = schema["oneOf"]
     if schema.get("format") in FORMATS:

@@ -102,15 +102,18 @@ def required(function: Function) -> dict[str, Schema]:
 
 def _plain_schema(schema: Schema, root: Schema) -> Schema:
     rest = dict(schema)
+    # A reference within the schema, as pydantic writes it for a nested model.
     if "$ref" in rest:
         target: Any = root
         for part in str(rest.pop("$ref")).removeprefix("#/").split("/"):
             target = target.get(part, {})
         return _plain_schema({**target, **rest}, root)
     kinds = [option for option in rest.get("anyOf", ()) if option.get("type") != "null"]
+    # An optional parameter: pydantic writes `X | None` as two options.
     if len(kinds) == 1:
         del rest["anyOf"]
         return _plain_schema({**kinds[0], **rest}, root)
+    # Other writers of schemas put both types into a list.
     if isinstance(rest.get("type"), list):
         types = [kind for kind in rest["type"] if kind != "null"]
         rest["type"] = types[0] if len(types) == 1 else rest["type"]
@@ -163,6 +166,7 @@ def _matches(name: str, pattern: str, text: str) -> list[str]:
         for end in words[first : first + LONGEST_MATCH]
         if end < start + LONGEST_MATCH
     )
+    # `search`, because patterns of JSON Schema are not anchored.
     return list(dict.fromkeys(run for run in runs if regex.search(run)))
 
 

@@ -56,6 +56,7 @@ class ToolCaller:
             return self._call(*pending_call, forced)
         actions = [*functions] if forced else [*functions, REPLY]
         action, line = actions[0], one_line(turn.text, LONGEST_ROUTED)
+        # Each score is a request to the engine, so a choice without an alternative is not scored.
         if len(actions) > 1 and line:
             action = max(actions, key=lambda action: self._score(action, line, functions))
         elif not forced:
@@ -68,7 +69,7 @@ class ToolCaller:
             question = {"tool": function["name"], "missing": lacking, "text": text}
             metadata = {"finish_reason": "stop", ASKED_FOR: question}
             return AIMessage(ask_back(function, lacking), response_metadata=metadata)
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, object] = {}
         if required(function):
             line = one_line(text, LONGEST_READ)
             request = requests.argument_filling(function, line)
@@ -84,6 +85,7 @@ class ToolCaller:
         if action is not REPLY:
             samples = self.examples.get(str(action["name"]), ())
         reply = self._decode(requests.routing(action, samples, line))
+        # The engine may end within a character of several bytes.
         if not reply.logprobs or not f'{line}"'.startswith(reply.text.rstrip("�")):
             raise LocalModelError(
                 f"The engine broke its grammar: it wrote {reply.text!r} instead of {line!r}. Does "

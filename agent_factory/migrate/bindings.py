@@ -63,6 +63,7 @@ def bindings_of(source: Source) -> list[Binding]:
     for scope in source.scopes():
         for assignment in scope.assignments:
             if isinstance(assignment, ImportAssignment) and isinstance(assignment.node, Statement):
+                # Several referents mean that another statement gives the name a value, too.
                 accesses[assignment.node, assignment.name] += [
                     (access.node, len(access.referents) == 1) for access in assignment.references
                 ]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any
 
 import libcst as cst
 
@@ -80,6 +79,7 @@ class Classes:
         names.update(cls.name.value for cls in classes)
         for schema in self._schemas:
             cls = self.source.value_of(schema)
+            # A schema, or a base of one, from another file may declare any keys.
             if not isinstance(cls, cst.ClassDef) or not names.issuperset(_bases(cls)):
                 return None
         keys = {dotted(f.target) for cls in classes for f in descendants(cls.body, cst.AnnAssign)}
@@ -89,7 +89,7 @@ class Classes:
             keys.update(getattr(schema, "__annotations__", ()))
         return keys | {"jump_to", "messages", "structured_response"}
 
-    def _middleware_of(self, cls: cst.CSTNode | None) -> type[Any] | None:
+    def _middleware_of(self, cls: cst.CSTNode | None) -> type[object] | None:
         """The middleware class of agent_factory that a class derives from."""
         for arg in cls.bases if isinstance(cls, cst.ClassDef) else ():
             base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
@@ -104,6 +104,7 @@ class Classes:
 
     def _hook_findings(self, function: cst.FunctionDef) -> Iterator[Finding]:
         """The updates of a hook that are an error in agent_factory."""
+        # Around a method is the body of its class, and around that the class.
         around = self.source.parent(self.source.parent(function) or function)
         base = self._middleware_of(around) if function.name.value in _HOOKS else None
         decorators = [decorator.decorator for decorator in function.decorators]

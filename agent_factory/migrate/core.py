@@ -204,6 +204,7 @@ def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
     """Return the edit of a dotted path in a string, or a finding about it."""
     path = node.raw_value
     new = path_of(path)
+    # Around the value of an argument is its Arg, and around that the call.
     call = source.parent(source.parent(node) or node)
     name = dotted(call.func) if isinstance(call, cst.Call) and call.args[0].value is node else ""
     if new and name.rpartition(".")[2] in _PATCHES:

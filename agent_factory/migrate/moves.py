@@ -116,12 +116,14 @@ def path_of(path: str) -> str | None:
     if name == "init_chat_model" and is_known(module):
         return "langchain.chat_models.init_chat_model"
     parts = path.split(".")
+    # Modules that names leave have two parts or more.
     for index in range(2, len(parts)):
         module, rest = ".".join(parts[:index]), parts[index:]
         # `patch` with the path of a standard module in another one patches the standard module.
         if is_known(module) and len(rest) > 1 and rest[0] in sys.stdlib_module_names:
             return ".".join(rest)
         if home := home_of(Symbol(module, rest[0])):
+            # A path that does not exist here would let the patch fail.
             value = getattr(import_module(home.module), home.name)
             for attribute in rest[1:]:
                 value = getattr(value, attribute, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import libcst as cst
 from libcst.metadata import (
@@ -109,9 +109,10 @@ class Source:
         if not isinstance(node, cst.Name) or scope is None:
             return node
         assignments = list(scope[node.value])
+        # Of several assignments, any may be the one that counts.
         if len(assignments) != 1 or not isinstance(assignments[0], Assignment):
             return node
-        target: Any = assignments[0].node
+        target = assignments[0].node
         if isinstance(target, cst.FunctionDef | cst.ClassDef):
             return target
         holder = self.parent(target)

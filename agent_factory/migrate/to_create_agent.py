@@ -64,6 +64,7 @@ def problems_of(site: CallSite) -> Iterator[Finding]:
         if problem:
             label = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
             yield site.finding(arg, label, *problem)
+    # The edits are made later, for calls without a problem.
     yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
 
 
@@ -98,6 +99,7 @@ def problem_of(name: str, value: cst.BaseExpression, source: Source) -> Problem 
                 "middleware=[...] with a @dynamic_prompt; for a function that returns messages, a "
                 "@wrap_model_call with request.override(messages=...)",
             )
+        # A variable may hold a function, so only what is a text for certain moves.
         case "prompt" | "state_modifier", _ if not _is_text(source, value):
             return (
                 "this file does not show whether it is a string or a SystemMessage",
@@ -108,6 +110,7 @@ def problem_of(name: str, value: cst.BaseExpression, source: Source) -> Problem 
                 "create_agent asks for the response in its loop, without a separate prompt",
                 "response_format=<the schema>, and the prompt as a part of system_prompt",
             )
+        # None is the default of both functions.
         case "state_schema", _ if dotted(value) != "None":
             return (
                 "create_agent takes a TypedDict that extends agent_factory.AgentState, "

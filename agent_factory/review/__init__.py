@@ -104,7 +104,7 @@ __all__ = [
 ]
 
 
-def pending(agent: Any, config: RunnableConfig) -> Pending:
+def pending(agent: object, config: RunnableConfig) -> Pending:
     """Return what a paused thread waits for; falsy if it is not paused, or does not exist yet.
 
     Args:
@@ -116,15 +116,18 @@ def pending(agent: Any, config: RunnableConfig) -> Pending:
         MissingNode: The thread waits at a node that the agent does not have, because its
             middleware has changed since.
     """
+    # `identity`: what the flow yields are values here, and awaitables in an async run.
     return run(read_thread(agent, "", thread_config(agent, config)), identity)[1]
 
 
-async def apending(agent: Any, config: RunnableConfig) -> Pending:
+async def apending(agent: object, config: RunnableConfig) -> Pending:
     """Async variant of `pending`."""
     return (await arun(read_thread(agent, "a", thread_config(agent, config)), identity))[1]
 
 
-def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **options: Any) -> Any:
+def approve(
+    agent: object, config: RunnableConfig, call_id: str | None = None, **options: object
+) -> Any:
     """Run calls as they are, or continue a run that was stopped where no call waits.
 
     If several calls are pending, the decision about one is recorded, and the run continues once
@@ -172,18 +175,18 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
 
 
 async def aapprove(
-    agent: Any, config: RunnableConfig, call_id: str | None = None, **options: Any
+    agent: object, config: RunnableConfig, call_id: str | None = None, **options: object
 ) -> Any:
     """Async variant of `approve`."""
     return await aapply(agent, config, plan_decision("approve", call_id), options)
 
 
 def reject(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
     message: str | None = None,
     call_id: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Do not run calls; the model reads the reason as their result and continues.
 
@@ -204,24 +207,24 @@ def reject(
 
 
 async def areject(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
     message: str | None = None,
     call_id: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Async variant of `reject`."""
     return await aapply(agent, config, plan_decision("reject", call_id, message=message), options)
 
 
 def edit(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
-    args: Mapping[str, Any],
+    args: Mapping[str, object],
     call_id: str | None = None,
     *,
     name: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Run a call with other arguments, or run another call instead.
 
@@ -247,20 +250,24 @@ def edit(
 
 
 async def aedit(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
-    args: Mapping[str, Any],
+    args: Mapping[str, object],
     call_id: str | None = None,
     *,
     name: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Async variant of `edit`."""
     return await aapply(agent, config, plan_edit(args, name, call_id), options)
 
 
 def respond(
-    agent: Any, config: RunnableConfig, answer: Any, call_id: str | None = None, **options: Any
+    agent: object,
+    config: RunnableConfig,
+    answer: object,
+    call_id: str | None = None,
+    **options: object,
 ) -> Any:
     """Answer instead of a tool, answer an `interrupt()`, or change the result of a tool.
 
@@ -287,17 +294,21 @@ def respond(
 
 
 async def arespond(
-    agent: Any, config: RunnableConfig, answer: Any, call_id: str | None = None, **options: Any
+    agent: object,
+    config: RunnableConfig,
+    answer: object,
+    call_id: str | None = None,
+    **options: object,
 ) -> Any:
     """Async variant of `respond`."""
     return await aapply(agent, config, plan_decision("respond", call_id, message=answer), options)
 
 
 def decide(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
-    decisions: Mapping[str, Decision | Mapping[str, Any]],
-    **options: Any,
+    decisions: Mapping[str, Decision | Mapping[str, object]],
+    **options: object,
 ) -> Any:
     """Decide about several calls at once, with a decision for each.
 
@@ -318,16 +329,16 @@ def decide(
 
 
 async def adecide(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
-    decisions: Mapping[str, Decision | Mapping[str, Any]],
-    **options: Any,
+    decisions: Mapping[str, Decision | Mapping[str, object]],
+    **options: object,
 ) -> Any:
     """Async variant of `decide`."""
     return await aapply(agent, config, partial(plan_decisions, new=decisions), options)
 
 
-def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
+def add_input(agent: object, config: RunnableConfig, input: object, **options: object) -> Any:
     """Send a new message of the user: pending calls do not go on, and a new turn begins.
 
     Each pending call is answered with an error. It says that the call did not run if the thread
@@ -352,6 +363,8 @@ def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) ->
     return apply(agent, config, plan_input(input), options, stranded=True)
 
 
-async def aadd_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
+async def aadd_input(
+    agent: object, config: RunnableConfig, input: object, **options: object
+) -> Any:
     """Async variant of `add_input`."""
     return await aapply(agent, config, plan_input(input), options, stranded=True)

@@ -142,6 +142,8 @@ class StoredApprovals:
 
     def add(self, approval: StandingApproval) -> None:
         """Keep an approval from now on, unless one with its id is known: also a revoked one."""
+        # A node that runs again adds the same approval: that must neither prolong it nor undo its
+        # end.
         if self._store.get(self._grants, approval.id) is None:
             now = time.time()
             record = replace(approval, given_at=now, expires_at=now + approval.seconds)
@@ -160,6 +162,8 @@ class StoredApprovals:
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
         """Count a call that runs by an approval."""
+        # A LangGraph store has no atomic addition: of two calls at one moment, one may not be
+        # counted.
         record = self._store.get(self._uses, approval.id)
         times = 1 + (record.value["times"] if record else 0)
         self._store.put(self._uses, approval.id, {"times": times}, index=False)
@@ -172,6 +176,7 @@ class StoredApprovals:
         for id_, value in grants.items():
             changes = {**revocations.get(id_, {}), "uses": uses.get(id_, {"times": 0})["times"]}
             merged = {**value, **changes}
+            # Another version may have stored more fields than this one has.
             records.append(StandingApproval(**{name: merged[name] for name in names}))
         now = time.time()
         selection = [approval for approval in records if approval.is_active(now) or not active]
@@ -181,6 +186,7 @@ class StoredApprovals:
         """End an approval; LookupError if there is none with this id."""
         if self._store.get(self._grants, approval_id) is None:
             raise LookupError(f"There is no standing approval {approval_id!r}.")
+        # The first revocation stays, with its time and its author.
         if self._store.get(self._revocations, approval_id) is None:
             value = {"revoked_at": time.time(), "revoked_by": by}
             self._store.put(self._revocations, approval_id, value, index=False)
@@ -253,7 +259,7 @@ def approval_store(store: BaseStore | None) -> ApprovalStore | None:
     return _store_of_run.get() or (None if store is None else StoredApprovals(store))
 
 
-def approvals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
+def approvals(agent: object, *, active: bool = True) -> list[StandingApproval]:
     """The standing approvals in the store of an agent, the newest first.
 
     Agents with the same store share them.
@@ -268,12 +274,13 @@ def approvals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
     return [*_store_of(agent).list(active=active)]
 
 
-async def aapprovals(agent: Any, *, active: bool = True) -> list[StandingApproval]:
+async def aapprovals(agent: object, *, active: bool = True) -> list[StandingApproval]:
     """Async variant of `approvals`."""
+    # The protocol has sync methods only, and a store may wait for a database.
     return await asyncio.to_thread(approvals, agent, active=active)
 
 
-def revoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
+def revoke(agent: object, approval_id: str, *, by: str) -> StandingApproval:
     """End a standing approval: later calls are asked about again.
 
     Args:
@@ -288,12 +295,12 @@ def revoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
     return _store_of(agent).revoke(approval_id, by)
 
 
-async def arevoke(agent: Any, approval_id: str, *, by: str) -> StandingApproval:
+async def arevoke(agent: object, approval_id: str, *, by: str) -> StandingApproval:
     """Async variant of `revoke`."""
     return await asyncio.to_thread(revoke, agent, approval_id, by=by)
 
 
-def _store_of(agent: Any) -> StoredApprovals:
+def _store_of(agent: object) -> StoredApprovals:
     store = getattr(agent, "store", None)
     if store is None:
         raise ArgumentError(

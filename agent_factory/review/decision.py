@@ -62,7 +62,7 @@ class Judgement:
     runs: Action | None
 
 
-Judge = Callable[[PendingCall, Any], Judgement]
+Judge = Callable[[PendingCall, object], Judgement]
 """`judge`, with the tools and the rules of an agent."""
 
 
@@ -102,6 +102,7 @@ def judge(
             f"is {call.call_digest!r}.",
             "Look at the call again, and decide about what it is now.",
         )
+    # The middleware compares it with the call that is about to run, which a layer may have changed.
     if call.kind == "review" and call.call_digest:
         complete["digest"] = call.call_digest
     if "remember" in complete:
@@ -297,9 +298,12 @@ def argument_errors(tool: BaseTool, args: Mapping[str, object]) -> list[str]:
     >>> argument_errors(refund, {"euro": 3, "order_id": "A1"})
     ["'euro' is not an argument (did you mean 'euros'?)", "'euros' is missing"]
     """
+    # A tool of an MCP server has a JSON schema here, any other tool a class.
     schema: Any = tool.tool_call_schema
     if isinstance(schema, dict):
         properties = schema.get("properties") or {}
+        # JSON Schema allows what it does not list, and a misspelt name would pass. So a list of
+        # properties counts as complete, unless it says otherwise.
         takes_others = schema.get("additionalProperties", not properties) is not False
         problems = [] if takes_others else _unknown_arguments(args, [*properties])
         # A name that is not an argument explains the rest, such as an argument that is missing.

@@ -135,6 +135,7 @@ def read_pending(
     """
     if not (snapshot.next or snapshot.tasks):
         return Pending()
+    # A thread that stopped before an upgrade names its nodes as they were called then.
     former = topology.former_nodes if topology is not None else {}
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
     message, tail = last_turn(messages)
@@ -221,6 +222,7 @@ def _stopped_calls(
         if call["id"] in open_ids:
             yield pending
         elif not open_ids and (answer := answers.get(pending.id)):
+            # The call has run, so it can be neither edited nor rejected.
             allowed: tuple[Allowed, ...] = ("approve", "respond")
             yield replace(pending, kind="result", allowed=allowed, question=answer.text)
 
@@ -258,6 +260,8 @@ def _interrupted_calls(
                 action, config = value["action_request"], value["review_config"]
                 yield reviewed_call(id_, action, config, interrupt.id)
             else:
+                # A hook or another graph that asks does not ask about a call: its node stands for
+                # one.
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
                 id_, name, args = str(call["id"]), call["name"], call["args"]
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)

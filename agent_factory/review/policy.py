@@ -42,18 +42,20 @@ def _same_kind(value: object, other: object) -> bool:
     return kinds[0] is kinds[1] and not any(item != item for item in (value, other))  # NaN
 
 
-def _is_in(value: Any, options: Any) -> bool | None:
+def _is_in(value: object, options: Any) -> bool | None:
     """Return True if a value is one of several; None if none of them has its kind."""
     alike = [option for option in options if _same_kind(value, option)]
     return value in alike if alike else None
 
 
-def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
+def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
     """A comparison that is None if the two values are of different kinds."""
     return lambda value, other: compare(value, other) if _same_kind(value, other) else None
 
 
-def _opposite(compare: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
+def _opposite(
+    compare: Callable[[object, object], bool | None],
+) -> Callable[[object, object], bool | None]:
     def opposite(value: object, other: object) -> bool | None:
         result = compare(value, other)
         return None if result is None else not result
@@ -92,6 +94,7 @@ def holds(condition: Condition, args: Mapping[str, object]) -> bool | None:
         comparisons = expected if is_comparison(expected) else {"==": expected}
         for sign, value in comparisons.items():
             results.append(COMPARISONS[sign](args[name], value) if name in args else None)
+    # As in SQL: one False decides, and an unknown result leaves all else undecided.
     return False if False in results else None if None in results else True
 
 
@@ -124,6 +127,7 @@ def check_condition(name: str, when: object) -> None:
     if not isinstance(when, Mapping) or not all(isinstance(key, str) for key in when):
         raise ValueError(f"{name} must be a dict with names of arguments, got {when!r}. {example}")
     for argument, expected in when.items():
+        # Any other dict is a value to compare with, unless it looks like a mistake in a comparison.
         if isinstance(expected, Mapping) and not is_comparison(expected):
             signs = set(map(str, expected))
             if signs & COMPARISONS.keys() or not expected:
@@ -141,6 +145,7 @@ def check_condition(name: str, when: object) -> None:
             if not isinstance(value, kinds.get(sign, object)):
                 kind = "a pattern such as '*.txt'" if "like" in sign else "a number or a string"
                 raise ValueError(f"{name}[{argument!r}][{sign!r}] must be {kind}, got {value!r}.")
+    # Arguments come as JSON, so nothing else could ever be equal to one.
     try:
         json.dumps(dict(when))
     except (TypeError, ValueError) as error:
@@ -211,6 +216,7 @@ class Rule:
     def names(self, tool: str) -> bool:
         """Return True if the rule is about a tool of this name."""
         pattern = self.tool
+        # Each call tries each rule, and most rules name one tool: `fnmatchcase` takes longer.
         if "*" in pattern or "?" in pattern or "[" in pattern:
             return pattern == "*" or fnmatchcase(tool, pattern)
         return tool == pattern

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from langgraph.types import interrupt
-from pydantic import RootModel, TypeAdapter, ValidationError, create_model
+from pydantic import GetCoreSchemaHandler, RootModel, TypeAdapter, ValidationError, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from agent_factory.errors import ReviewError, describe
@@ -40,9 +40,11 @@ class _Check:
     It has no hash: typing and pydantic would keep it in a cache, with the agent that it refers to.
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[[object], object]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(
             lambda answer, _: self.function(answer), handler(source)
         )
@@ -64,7 +66,7 @@ def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge)
     calls = calls_of(question)
     is_batch = calls[0].batched
 
-    def check(answer: object) -> Any:
+    def check(answer: object) -> object:
         decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
         return {"decisions": decisions} if is_batch else decisions[0]
 
@@ -77,7 +79,7 @@ def ask(
     form: Any,
     *,
     title: str,
-    check: Callable[[Any], Any] | None = None,
+    check: Callable[[object], object] | None = None,
 ) -> Any:
     """Interrupt with a question, and return the answer.
 
@@ -106,4 +108,5 @@ def ask(
             reason = f"{place}: {refusal or mistakes[0]['msg']}"
             got = f"got {describe(mistakes[0]['input'])}."
             refusal = InvalidAnswer(title, f"{reason.removesuffix('.')}, {got}", "Answer again.")
+        # LangGraph keeps the question open for an error with its mark, as the ValidationError had.
         raise mark_invalid_resume(refusal) from None

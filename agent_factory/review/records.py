@@ -103,6 +103,7 @@ def with_review(
     }
     content: Any = message.content
     if isinstance(content, list):
+        # A copy, because the message may be the one in the state.
         content = list(content)
         # Some providers repeat a call in a content block, each under its own key and either as a
         # dict or as JSON. A block that still held the old call would contradict `tool_calls`.

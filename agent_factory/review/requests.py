@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from agent_factory.review.policy import DecisionType
 
+# pydantic drops unknown keys of a TypedDict, so a misspelt part would have no effect.
 _NO_OTHER_KEYS = with_config(ConfigDict(extra="forbid"))
 
 
@@ -139,10 +140,12 @@ class RespondDecision(TypedDict):
     """
 
     type: Literal["respond"]
+    # A tool that asks may take any value as its answer.
     message: Any
     digest: NotRequired[str]
 
 
+# With a discriminator, an error is about the decision that was meant, and not about all four.
 Decision = Annotated[
     ApproveDecision | EditDecision | RejectDecision | RespondDecision, Field(discriminator="type")
 ]

@@ -55,8 +55,8 @@ class Step:
 
     # Each write is an update, and the node to write it as, whose edges lead to what runs next. An
     # update of None ends the tasks of this step and keeps what they wrote.
-    writes: tuple[tuple[dict[str, Any] | None, str], ...] = ()
-    input: Any = None
+    writes: tuple[tuple[Mapping[str, object] | None, str], ...] = ()
+    input: object = None
     runs: bool = True  # whether the agent is invoked after the writes
 
 
@@ -253,7 +253,7 @@ _STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version
 
 
 def apply(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
     planner: StepPlanner,
     options: Mapping[str, object],
@@ -268,7 +268,7 @@ def apply(
 
 
 async def aapply(
-    agent: Any,
+    agent: object,
     config: RunnableConfig,
     planner: StepPlanner,
     options: Mapping[str, object],
@@ -298,6 +298,8 @@ def read_thread(
     snapshot: StateSnapshot = yield getattr(agent, f"{prefix}get_state")(config)
     if snapshot.next or topology is None or snapshot.metadata is None:
         return snapshot, read_pending(snapshot, topology, tools)
+    # LangGraph leaves out next nodes that the graph does not have, so that a stranded thread looks
+    # finished. Only its checkpoint has them.
     saver, place = agent.stored(config)
     checkpoint = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
     missing = agent.missing_nodes(checkpoint, latest="checkpoint_id" not in config["configurable"])
@@ -361,7 +363,7 @@ def _apply(
     return (yield invoke(step.input, config, **options))
 
 
-def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
+def judge_of(agent: Any, state: Callable[[], object]) -> Judge:
     """Return the judge of decisions about an agent's calls, by its tools and its policies.
 
     Args:
@@ -376,7 +378,7 @@ def judge_of(agent: Any, state: Callable[[], Any]) -> Judge:
     )
 
 
-async def _no_parts() -> AsyncIterator[Any]:
+async def _no_parts() -> AsyncIterator[object]:
     return
     yield  # makes it a generator
 
@@ -408,6 +410,8 @@ def repeat_review(
         hooks = () if topology is None else topology.hooks
         review = {TOOLS, *(hook.node for hook in hooks if hook.phase is Phase.AFTER_MODEL)}
         if topology and turn.message and turn.unanswered and not review.isdisjoint(turn.next):
+            # As in `plan_input`: a write as a node drops what finished tasks of this step have
+            # written.
             if turn.finished and not earlier:
                 place = agent.update_state(place, None, CLEAR_TASKS)
             message, model = without_decisions(turn.message), topology.style.model
@@ -418,6 +422,8 @@ def repeat_review(
         if not earlier:
             parts = dict(graph.get_subgraphs())
             inner = [task for task in snapshot.tasks if task.state]
+            # LangGraph has the config of an agent inside here, as the snapshot is without
+            # subgraphs.
             agents += [(parts[task.name], cast("RunnableConfig", task.state)) for task in inner]
     return places
 

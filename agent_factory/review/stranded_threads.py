@@ -34,7 +34,7 @@ class StrandedThread:
     calls: tuple[PendingCall, ...] = ()
 
 
-def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[StrandedThread]:
+def stranded(agent: object, thread_ids: Iterable[str] | None = None) -> Iterator[StrandedThread]:
     """Yield the threads whose newest checkpoint waits at a node that the agent does not have.
 
     Without `thread_ids`, every checkpoint of the checkpointer is read once, and then each of these
@@ -67,6 +67,7 @@ def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[St
     saver = _saver_of(agent, thread_ids)
     if thread_ids is None:
         newest = _Newest(agent)
+        # None lists the checkpoints of all threads.
         for checkpoint in saver.list(None):
             newest.add(checkpoint)
         thread_ids = newest.stranded
@@ -76,7 +77,7 @@ def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[St
 
 
 async def astranded(
-    agent: Any, thread_ids: Iterable[str] | None = None
+    agent: object, thread_ids: Iterable[str] | None = None
 ) -> AsyncIterator[StrandedThread]:
     """Async variant of `stranded`."""
     saver = _saver_of(agent, thread_ids)
@@ -92,7 +93,9 @@ async def astranded(
 
 
 def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
+    # Raises for a graph that create_agent did not build.
     topology_of(agent)
+    # Each letter of a string would pass for an id.
     if isinstance(thread_ids, str):
         reason = f"must be a list of ids, got {describe(thread_ids)}."
         raise ArgumentError("thread_ids", reason, f"Pass [{thread_ids!r}].")

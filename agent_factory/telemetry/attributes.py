@@ -32,6 +32,7 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 def given(attributes: Mapping[str, object]) -> Attributes:
     """Return attributes without those that have no value."""
+    # 0 stays, because it is a temperature or a number of tokens.
     return {name: value for name, value in attributes.items() if value not in (None, "", [], ())}
 
 
@@ -53,7 +54,7 @@ def of_operation(operation: str, metadata: Mapping[str, object], agent: str = ""
     return {name: str(value) for name, value in given({**common, **run}).items()}
 
 
-def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attributes:
+def of_model(metadata: Mapping[str, Any], params: Mapping[str, object]) -> Attributes:
     """Return which model is called, and with which settings."""
     provider = metadata.get("ls_provider")
     return given(

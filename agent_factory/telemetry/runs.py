@@ -10,10 +10,12 @@ from uuid import UUID
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanContext, get_current_span
+from opentelemetry.util.types import AttributeValue
 
 from agent_factory.telemetry.attributes import Attributes
 
 
+# By identity: comparing fields would lead through all parents and their spans.
 @dataclass(slots=True, eq=False)
 class Run:
     """A run, from its start to its end.
@@ -80,11 +82,11 @@ class CurrentSpan(Span):
         """Return True if the span takes attributes and events."""
         return self._span.is_recording()
 
-    def set_attribute(self, key: str, value: Any) -> None:
+    def set_attribute(self, key: str, value: AttributeValue) -> None:
         """Set an attribute."""
         self._span.set_attribute(key, value)
 
-    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
+    def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
         """Set attributes."""
         self._span.set_attributes(attributes)
 

@@ -97,6 +97,7 @@ class Telemetry(GraphCallbackHandler):
         self._tracer = trace.get_tracer(NAME, VERSION, tracer_provider, SCHEMA)
         self._instruments = Instruments(meter(meter_provider))
         self._contents = contents
+        # No run has the key None, so a run without a parent finds none.
         self._runs: dict[UUID | None, Run] = {}
         # Key of contexts: the run whose span is the current one, or around it.
         self._key = contexts.create_key("agent_factory.run")
@@ -192,7 +193,7 @@ class Telemetry(GraphCallbackHandler):
         parent_run_id: UUID | None = None,
         metadata: Mapping[str, Any] | None = None,
         invocation_params: Mapping[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         metadata, parent = metadata or {}, self._runs.get(parent_run_id)
         model = of_model(metadata, invocation_params or {})
@@ -345,6 +346,7 @@ class Telemetry(GraphCallbackHandler):
         contents: Callable[[Run], Attributes] | None = None,
     ) -> None:
         """End the span of a run, and those of runs inside that did not say how they ended."""
+        # A handler that was added during a run has not seen its start.
         run = self._runs.pop(run_id, None)
         if run is None:
             return

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from agent_factory.testing.trajectory_steps import TrajectoryStep as TrajectoryStep
     from agent_factory.testing.trajectory_steps import trajectory_of as trajectory_of
 
+# By module: each is imported when a name of it is first used.
 _HOME = {
     ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
     ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",

@@ -74,6 +74,7 @@ def _plain(value: object, ids: dict[str, None]) -> object:
     if isinstance(parts, list | tuple):
         return [_plain(item, ids) for item in parts]
     if isinstance(parts, Set):
+        # A set has another order in each process, and its parts need not compare.
         return sorted((_plain(item, ids) for item in parts), key=repr)
     return parts
 
@@ -112,6 +113,7 @@ def _(request: ModelRequest) -> object:
 
 
 def _tool_call(call: Mapping[str, object]) -> dict[str, object]:
+    # AIMessage adds the type to its calls; a call that a test or a layer writes may have none.
     return {key: value for key, value in call.items() if key != "type"}
 
 
@@ -153,6 +155,7 @@ def difference(first: object, other: object, labels: tuple[str, str], path: str 
         first, other = dict(enumerate(first)), dict(enumerate(other))
     elif isinstance(first, dict) and isinstance(other, dict):
         steps = {key: f"{path}.{key}" if path else str(key) for key in [*first, *other]}
+    # By identity as well: NaN is not equal to itself.
     elif first is other or first == other:
         return ""
     else:

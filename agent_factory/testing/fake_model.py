@@ -13,7 +13,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -95,11 +95,13 @@ class FakeResponse:
         adds up chunks.
         """
         message = self.message
+        # Readers of a stream tell messages apart by the id, so all chunks have the same.
         id_ = message.id or f"run-{uuid4()}"
         texts: Sequence[str] = ()
         if self.reply.chunks is not None:
             texts = self.reply.chunks
         elif isinstance(message.content, str):
+            # Each word keeps its space: the chunks, joined, are the text.
             *words, last = message.content.split(" ")
             texts = [*(f"{word} " for word in words), last]
         for text in texts:
@@ -111,6 +113,7 @@ class FakeResponse:
             tool_call_chunk(name=c["name"], args=json.dumps(c["args"]), id=c["id"], index=index)
             for index, c in enumerate(message.tool_calls)
         ]
+        # By the position, LangChain knows that the message is whole, and parses its tool calls.
         last_chunk = AIMessageChunk(
             content="" if texts else message.content or "",
             id=id_,
@@ -138,6 +141,7 @@ def fake_response(
         case BaseException():
             return FakeResponse(AIMessage(""), Reply(error=step))
     is_answer = isinstance(step, BaseModel) or is_dataclass(step)
+    # A class can be called, and messages are models of pydantic, too: neither is an answer.
     if is_answer and not isinstance(step, type | BaseMessage):
         data = step.model_dump(mode="json") if isinstance(step, BaseModel) else asdict(step)
         name = type(step).__name__
@@ -173,7 +177,7 @@ def tool_name(tool: dict[str, Any]) -> str:
 class FakeChatModel(BaseChatModel):
     """Chat model whose subclass decides on each response. It can stream and run asynchronously."""
 
-    _lock: Any = PrivateAttr(default_factory=Lock)
+    _lock: Lock = PrivateAttr(default_factory=Lock)
 
     @abstractmethod
     def assert_done(self) -> None:
@@ -186,7 +190,7 @@ class FakeChatModel(BaseChatModel):
     def __enter__(self) -> Self:
         return self
 
-    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
         # LangChain writes every model into its traces, and compares each field with its default
         # for that, which takes longer than the answer.
         fields_set = self.model_fields_set
@@ -195,13 +199,15 @@ class FakeChatModel(BaseChatModel):
         ]
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # An exception says more than the steps that are left because of it.
         if kind is None:
             self.assert_done()
 
     def bind_tools(
-        self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
-    ) -> Runnable[Any, AIMessage]:
+        self, tools: Sequence[Any], *, tool_choice: object = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer tools; a provider's own tool, a dict that is not a function, passes unchanged."""
+        # `bind` would keep a None, which then is among the `kwargs` of each request.
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         schemas = [
@@ -331,10 +337,12 @@ class ScriptedChatModel(FakeChatModel):
             )
 
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
+        # Agents in tools run in parallel and may share the model: each request gets its own step.
         with self._lock:
             tools = [tool_name(tool) for tool in kwargs.get("tools", ())]
             rest = {key: value for key, value in kwargs.items() if key != "tools"}
             rest |= {} if stop is None else {"stop": stop}
+            # A copy, because the caller may go on with the same list.
             self._requests.append(ModelCallRecord(list(messages), tools, rest))
             if self._position >= len(self.steps):
                 last = messages[-1] if messages else None

@@ -72,10 +72,12 @@ def in_langgraph(
         try:
             outcome = yield get_config()  # its handler is `work`
         except GraphInterrupt as error:
+            # For the caller of `in_langgraph`, and raised for LangGraph, which pauses the run.
             outcome = error
             raise
 
     def harness(_: object) -> None:
+        # An interrupt is an outcome here, so the flow has to see it.
         drive(attempt(), work, throw_signals=True)
 
     async def aharness(_: object) -> None:
@@ -105,6 +107,7 @@ def run_coroutine(work: Coroutine[object, object, R]) -> R:
     except RuntimeError:
         return asyncio.run(work)
     # A loop runs in this thread, and `asyncio.run` refuses to start a second one in it.
+    # In a copy of this context: what the test has set in context variables holds there, too.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, work).result()
 
@@ -142,12 +145,12 @@ def as_state(state: object) -> dict[str, Any]:
 def run_hook(
     middleware: Middleware,
     hook: str,
-    state: Any = None,
+    state: object = None,
     *,
-    context: Any = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> Any:
     """Run one node hook of a middleware, as a synchronous run of an agent would.
 
@@ -183,12 +186,12 @@ def run_hook(
 async def arun_hook(
     middleware: Middleware,
     hook: str,
-    state: Any = None,
+    state: object = None,
     *,
-    context: Any = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> Any:
     """Run one node hook as an asynchronous run of an agent would; otherwise as `run_hook`.
 
@@ -270,15 +273,15 @@ class LayerRun:
 
 def run_layer(
     middleware: Middleware,
-    request: Any = None,
-    handler: Any = DONE,
+    request: object = None,
+    handler: object = DONE,
     *,
     call: str | None = None,
-    state: Any = None,
-    context: Any = None,
+    state: object = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> LayerRun:
     """Run one layer of a middleware around a call, as a synchronous run of an agent would.
 
@@ -319,15 +322,15 @@ def run_layer(
 
 async def arun_layer(
     middleware: Middleware,
-    request: Any = None,
-    handler: Any = DONE,
+    request: object = None,
+    handler: object = DONE,
     *,
     call: str | None = None,
-    state: Any = None,
-    context: Any = None,
+    state: object = None,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
 ) -> LayerRun:
     """Run one layer as an asynchronous run of an agent would; otherwise as `run_layer`.
 
@@ -343,7 +346,12 @@ class _LayerTrial:
     """A layer with its request and an inner call that answers by the test's handler."""
 
     def __init__(
-        self, middleware: Middleware, request: Any, handler: Any, call: str | None, state: Any
+        self,
+        middleware: Middleware,
+        request: object,
+        handler: object,
+        call: str | None,
+        state: object,
     ) -> None:
         middleware = usable_middleware(middleware)
         layers = {bound.definition.call.value: bound for bound in layers_of(middleware)}
@@ -369,11 +377,11 @@ class _LayerTrial:
         self._handler = handler
         self._asked: list[object] = []
 
-    def invoke(self, _: RunnableConfig) -> Any:
+    def invoke(self, _: RunnableConfig) -> object:
         """Call the layer in a synchronous run."""
         return self._call(self._bound.func, self._inner, asynchronous=False)
 
-    async def ainvoke(self, _: RunnableConfig) -> Any:
+    async def ainvoke(self, _: RunnableConfig) -> object:
         """Call the layer in an asynchronous run."""
 
         async def inner(request: object) -> object:
@@ -412,7 +420,7 @@ class _LayerTrial:
             raise ArgumentError("request", reason, "Pass {'name': ..., 'args': {...}}.")
         call = tool_call({"id": "call_1", **(request or {"name": "tool"})})
         input_state = as_state(state if state is not None else [AIMessage("", tool_calls=[call])])
-        tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
+        tool_runtime = ToolRuntime(
             state=input_state,
             context=runtime.context,
             config=get_config(),
@@ -435,7 +443,8 @@ class _LayerTrial:
         start: Any = self._bound.func
         requests = self._asked
 
-        class Layers(AgentMiddleware[Any, Any]):
+        # Such a layer is about pauses, tasks and the state, which only a whole agent has.
+        class Layers(Middleware):
             state_schema = self._schema
 
             def around_agent(
@@ -449,7 +458,7 @@ class _LayerTrial:
                 }
                 return (yield from start(state, **run_config))
 
-        class Inner(AgentMiddleware[Any, Any]):
+        class Inner(Middleware):
             def around_agent(self, state: Any) -> Flow[Any]:
                 requests.append(state)
                 return (yield state)
@@ -457,12 +466,15 @@ class _LayerTrial:
         handler, state = self._handler, as_state(self._request)
         if self._state is not None:
             state = {**as_state(self._state), **(state if self._request is not None else {})}
+        # A script calls a function with messages, and a handler takes what the layer sends.
         if callable(handler) and not isinstance(handler, type):
             handler = partial(lambda ask, messages: ask({"messages": messages}), handler)
+        # Each resume may ask the model once more.
         answers = handler if isinstance(handler, list) else [handler] * (len(resume) + 1)
         agent = create_agent(
             ScriptedChatModel(answers),
             middleware=[Layers(name=self._bound.definition.owner), Inner(name="Inner")],
+            # LangGraph converts a context to this class, and leaves an instance of it as it is.
             context_schema=None if context is None else type(context),
             checkpointer=InMemorySaver() if resume else None,
             store=store,
@@ -515,7 +527,7 @@ class _LayerTrial:
         return then(answer, respond)
 
 
-_ASYNC: Mapping[Any, Any] = {run_hook: arun_hook, run_layer: arun_layer}
+_ASYNC: Mapping[object, Callable[..., Any]] = {run_hook: arun_hook, run_layer: arun_layer}
 
 
 def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
@@ -549,6 +561,7 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
     is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
     if target in _ASYNC:
         first, *rest = args
+        # Not by `callable`: a middleware may define `__call__`.
         is_maker = isinstance(first, type) or type(first).__name__ == "function"
 
         def make() -> Any:
@@ -594,6 +607,7 @@ def _other_thread(config: Any) -> object:
     configurable = (config or {}).get("configurable", {})
     if "thread_id" not in configurable:
         return config
+    # In the same thread, the second run would go on where the first has ended.
     thread = f"{configurable['thread_id']} (async)"
     return {**config, "configurable": {**configurable, "thread_id": thread}}
 

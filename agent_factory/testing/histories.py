@@ -34,6 +34,7 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
     ...     print(str(error).partition(". ")[0])
     messages[0] calls add (id '1') and nothing answers it before messages[1]
     """
+    # pytest then shows the line of the test instead of this one.
     __tracebackhide__ = True
     index_of: dict[str, int] = {}
     waiting: dict[str, tuple[int, str]] = {}

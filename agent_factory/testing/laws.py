@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
@@ -24,7 +24,7 @@ from agent_factory.errors import AgentFactoryWarning, ArgumentError, WrongToolCa
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import adrive, drive
-from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
+from agent_factory.hooks.introspection import Bound, DefinitionT, hooks_of, layers_of
 from agent_factory.state.updates import pairs_of
 from agent_factory.testing import strategies
 from agent_factory.testing.comparison import difference, normalize
@@ -60,13 +60,13 @@ def check_middleware(
     *,
     laws: Sequence[str] | None = None,
     without: Sequence[str] = (),
-    states: Any = None,
+    states: object = None,
     tools: Sequence[str] = ("search", "add"),
-    handler: Any = DONE,
-    context: Any = None,
+    handler: object = DONE,
+    context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
-    resume: Sequence[Any] = (),
+    config: Mapping[str, object] | None = None,
+    resume: Sequence[object] = (),
     max_examples: int = 20,
 ) -> None:
     """Check that a middleware keeps some laws, on states that hypothesis generates.
@@ -113,6 +113,7 @@ def check_middleware(
     ...     print(str(error).partition(": messages")[0])
     leaves_states_alone: forgetful.before_model: it changed its state in place
     """
+    # An instance may be callable, too, but each run needs a new one.
     if isinstance(make, AgentMiddleware) or not callable(make):
         raise ArgumentError(
             "make",
@@ -147,7 +148,7 @@ class LawCase:
     options: Mapping[str, Any]
     max_examples: int
 
-    def examples(self, bound: Bound[Any]) -> Any:
+    def examples(self, bound: Bound[Hook] | Bound[Layer]) -> Any:
         """A strategy for the states that a hook, or the requests that a layer may receive."""
         definition = bound.definition
         if isinstance(definition, Hook):
@@ -164,12 +165,12 @@ class LawCase:
         return st.fixed_dictionaries({"name": name, "args": args, "id": st.just("call_1")})
 
     def for_all(
-        self, parts: Sequence[Bound[Any]], check: Callable[[Bound[Any], Any], None]
+        self, parts: Sequence[Bound[DefinitionT]], check: Callable[[Bound[DefinitionT], Any], None]
     ) -> None:
         """Check hooks or layers on many examples, and report the smallest that fails."""
         hypothesis = needs("hypothesis")
 
-        def law(bound: Bound[Any], example: Any) -> None:
+        def law(bound: Bound[DefinitionT], example: object) -> None:
             try:
                 check(bound, example)
             except AssertionError as broken:
@@ -180,6 +181,9 @@ class LawCase:
             except Exception:
                 return  # a middleware may refuse a state
 
+        # An example may build an agent, so there is no deadline. Without a database hypothesis
+        # writes no folder into the user's project. Its phase `explain` would run the law many times
+        # more.
         settings = hypothesis.settings(
             max_examples=self.max_examples,
             deadline=None,
@@ -193,10 +197,11 @@ class LawCase:
             settings(hypothesis.given(self.examples(bound))(law))(bound)
 
     def hook(
-        self, bound: Bound[Hook], state: Any, middleware: Middleware | None = None
-    ) -> tuple[Any, Any, Any]:
+        self, bound: Bound[Hook], state: object, middleware: Middleware | None = None
+    ) -> tuple[object, dict[str, object], dict[str, object]]:
         """Run a hook, synchronously if it can: its result, and the state before and after."""
         phase = bound.definition.phase.value
+        # A copy: hypothesis reports the example, which a hook may have changed.
         node, input_state = hook_node(middleware or self.make(), phase, deepcopy(state))
         before = deepcopy(input_state)
         if bound.func is not None:
@@ -238,7 +243,7 @@ def sync_equals_async(case: LawCase) -> None:
     def check_hook(hook: Bound[Hook], state: object) -> None:
         both_ways(run_hook, case.make, hook.definition.phase.value, state, **case.options)
 
-    def check_layer(layer: Bound[Layer], request: Any) -> None:
+    def check_layer(layer: Bound[Layer], request: object) -> None:
         options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
         both_ways(run_layer, case.make, request, **options)
 
@@ -251,8 +256,9 @@ def sync_equals_async(case: LawCase) -> None:
 def idempotent(case: LawCase) -> None:
     """Check that a hook that runs again on the same state writes the same."""
 
-    def check(hook: Bound[Hook], state: Any) -> None:
+    def check(hook: Bound[Hook], state: object) -> None:
         middleware = case.make()
+        # On one instance: what it keeps of the first time must not matter at the second.
         first, second = (
             outcome_of(lambda: case.hook(hook, state, middleware)[0]) for _ in range(2)
         )
@@ -282,6 +288,7 @@ def leaves_states_alone(case: LawCase) -> None:
             request = ModelRequest(
                 model=ScriptedChatModel(),
                 messages=value,
+                # Another list, so that a change shows in the state or in the request.
                 state={"messages": value.copy()},
                 tools=[tool(look_up)],
             )
@@ -289,7 +296,7 @@ def leaves_states_alone(case: LawCase) -> None:
             calls = AIMessage("", tool_calls=[deepcopy(value)], id="1")
             state = {"messages": [HumanMessage("Go on.", id="0"), calls]}
             config: Any = case.options["config"] or {}
-            runtime: Any = ToolRuntime(
+            runtime = ToolRuntime(
                 state=state,
                 context=case.options["context"],
                 config=config,
@@ -358,6 +365,7 @@ def keeps_histories_valid(case: LawCase) -> None:
     def check_hook(hook: Bound[Hook], state: Any) -> None:
         update = _update_of(case.hook(hook, state)[0])
         history: Any = add_messages(state["messages"], update.get("messages", []))
+        # A jump past the tools leaves nobody to answer the calls.
         goes_on = update.get("jump_to") not in ("end", "model")
         assert_valid_history(
             history, pending=hook.definition.phase is Phase.AFTER_MODEL and goes_on
@@ -367,6 +375,7 @@ def keeps_histories_valid(case: LawCase) -> None:
         for attempt in case.layer(layer, request):
             try:
                 result = attempt()
+            # `for_all` reports failed assertions, and takes other errors for a refusal.
             except WrongToolCallId as error:
                 raise AssertionError(str(error)) from error
             if layer.definition.call is Call.AGENT:
@@ -378,7 +387,7 @@ def keeps_histories_valid(case: LawCase) -> None:
                 assert_valid_history([*request, *result.response.result], pending=True)
                 continue
             calls = AIMessage("", tool_calls=[dict(request)])
-            history: list[Any] = [HumanMessage("Go on."), calls]
+            history: list[BaseMessage] = [HumanMessage("Go on."), calls]
             is_list = isinstance(result.response, list)
             for part in result.response if is_list else [result.response]:
                 is_message = isinstance(part, ToolMessage)
@@ -409,7 +418,7 @@ def leaves_agents_alone(case: LawCase) -> None:
         input_state = {"messages": [("user", "Where is order A1?")]}
         config = {"configurable": {"thread_id": "law"}}
         context = case.options.get("context")
-        parts: list[Bound[Any]] = []
+        parts: list[Bound[Hook] | Bound[Layer]] = []
         for middleware in stack:
             parts += [*hooks_of(middleware), *layers_of(middleware)]
         mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
@@ -418,6 +427,7 @@ def leaves_agents_alone(case: LawCase) -> None:
 
     middleware = case.make()
     new_nodes = {*topology_of(agent(middleware)).nodes} - {*topology_of(agent()).nodes}
+    # Its hooks add nodes by design.
     foreign = new_nodes - {bound.definition.node for bound in hooks_of(middleware)}
     if foreign:
         raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(foreign))}.")

@@ -37,6 +37,7 @@ def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
     needs("syrupy")
     from agent_factory.testing.snapshots import TopologyExtension, TopologySnapshot
 
+    # Syrupy's fixture has read the options of the command line.
     plain = request.getfixturevalue("snapshot")
     return TopologySnapshot(
         session=plain.session,
@@ -61,6 +62,7 @@ def agent_stack(request: pytest.FixtureRequest) -> list[object]:
     if not hasattr(request, "param"):
         pytest.fail("agent_stack: decorate the test with @each_stack({...}).", pytrace=False)
     stack = request.param
+    # A function makes new middleware for each test.
     return list(stack() if callable(stack) else stack)
 
 

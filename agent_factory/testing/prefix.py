@@ -44,12 +44,12 @@ class PrefixChanged(AssertionError):
 
 
 def assert_stable_prefix(
-    agent: Any,
-    conversation: Sequence[Any],
+    agent: object,
+    conversation: Sequence[object],
     *,
     allow: Collection[str] = (),
-    context: Any = None,
-    config: Mapping[str, Any] | None = None,
+    context: object = None,
+    config: Mapping[str, object] | None = None,
 ) -> None:
     """Run a conversation, and fail unless each request begins like the one before it.
 
@@ -95,12 +95,12 @@ def assert_stable_prefix(
 
 
 async def aassert_stable_prefix(
-    agent: Any,
-    conversation: Sequence[Any],
+    agent: object,
+    conversation: Sequence[object],
     *,
     allow: Collection[str] = (),
-    context: Any = None,
-    config: Mapping[str, Any] | None = None,
+    context: object = None,
+    config: Mapping[str, object] | None = None,
 ) -> None:
     """`assert_stable_prefix` for agents that run asynchronously."""
     __tracebackhide__ = True
@@ -141,14 +141,16 @@ def _changes(
 
     # With contents, so that the very byte is known.
     recording_agent = with_decisions(agent, DecisionLog(note, contents=True)).bind(context=context)
+    # A new thread each time: with a fixed id, a second check would continue the first one.
     run_config = dict(config or {})
     run_config["configurable"] = {"thread_id": str(uuid4()), **run_config.get("configurable", {})}
     result: Any = {}
     for turn_input in conversation:
         turn += 1
-        run_input: Any = {"messages": turn_input}
+        run_input: object = {"messages": turn_input}
         if isinstance(turn_input, Mapping | Command):
             run_input = turn_input
+        # Without a checkpointer, nothing else keeps the conversation from turn to turn.
         elif not agent.checkpointer:
             run_input = {"messages": [*result.get("messages", ()), turn_input]}
         result = yield Invoke(recording_agent, run_input, run_config)

@@ -14,12 +14,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage, convert_to_messages
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.agent import model_of, rewired, topology_of, with_model
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow
 from agent_factory.hooks.introspection import layers_of
+from agent_factory.testing.harness import Middleware
 from agent_factory.testing.recordings import (
     Cassette,
     RecordingChatModel,
@@ -42,7 +44,7 @@ def record_agent(
     path: str | Path,
     *,
     model: BaseChatModel | None = None,
-    inputs: Sequence[Any] = (),
+    inputs: Sequence[object] = (),
     expect: str = "",
     redact: Redact | None = None,
     redact_keys: Sequence[str] = (),
@@ -106,7 +108,7 @@ def record_agent(
     return with_innermost(copy, _ToolRecorder(recording))
 
 
-def with_innermost(agent: Graph, layer: AgentMiddleware[Any, Any], **options: Any) -> Graph:
+def with_innermost(agent: Graph, layer: Middleware, **options: Any) -> Graph:
     """Return a copy of an agent with one more layer, right around its tools; it is not in the plan.
 
     Args:
@@ -124,7 +126,7 @@ class _ToolRecorder(AgentMiddleware):
     def __init__(self, model: RecordingChatModel) -> None:
         self.model = model
 
-    def around_tool(self, request: Any) -> Flow[Any]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool."""
         try:
             result = yield request
@@ -143,6 +145,7 @@ class RecordedTools(AgentMiddleware):
     def __init__(self, run: Collection[str]) -> None:
         self.run = run
         self.missing = ""
+        # The calls of one turn run in several threads.
         self._lock = Lock()
 
     def load(self, cassette: Cassette, redact: Redact | None) -> None:
@@ -172,9 +175,10 @@ class RecordedTools(AgentMiddleware):
             for call in entry["answer"].get("tool_calls", ()):
                 self._visible_results.setdefault(_key(call["name"], call["args"]), [])
 
-    def around_tool(self, request: Any) -> Flow[Any]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Return the recorded result of a call."""
         call = request.tool_call
+        # The tools node reports an unknown tool to the model, now as it did then.
         if request.tool is None or call["name"] in self.run:
             return (yield request)
         id_, args = str(call["id"]), self._redaction(call["args"])
@@ -198,6 +202,7 @@ class RecordedTools(AgentMiddleware):
             result = self._last[id_] = results[0] if results else self._last[id_]
         if "error" in result:
             raise recorded_error(result)
+        # With the id of this run: those of the recording are others.
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
 
     def _next(self, results: Mapping[str, list[object]], key: str) -> list[Any] | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -76,7 +76,7 @@ class ReplayedError(RuntimeError):
 
 def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
     # The repr of an object would hold its address in memory, which differs from run to run.
-    def default(value: Any) -> str:
+    def default(value: object) -> str:
         return f"<{type(value).__name__}>"
 
     return json.dumps(data, sort_keys=sort_keys, ensure_ascii=False, default=default) + "\n"
@@ -123,7 +123,7 @@ def record(
     *,
     redact: Redact | None = None,
     redact_keys: Sequence[str] = (),
-    inputs: Sequence[Any] = (),
+    inputs: Sequence[object] = (),
     expect: str = "",
 ) -> RecordingChatModel:
     """Wrap a chat model so that its answers are written to a file.
@@ -160,6 +160,8 @@ def record(
             "Record the model itself, and bind tools or settings to what record() returns.",
         )
     secrets = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
+    # LangChain streams by `_stream` where a class has one, and this class has. A model without it
+    # would be asked to stream as well.
     streams = type(model)._stream is not BaseChatModel._stream
     recording = RecordingChatModel(
         inner=model,
@@ -198,12 +200,12 @@ class RecordingChatModel(BaseChatModel):
     path: Path
     _redaction: Redaction = PrivateAttr(default_factory=Redaction)
     _redacted_by: str = PrivateAttr(default="")
-    _more: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _more: dict[str, object] = PrivateAttr(default_factory=dict)
     _records_tools: bool = PrivateAttr(default=False)
     _is_new: bool = PrivateAttr(default=True)
     _count: int = PrivateAttr(default=0)
     _ids: dict[str, str] = PrivateAttr(default_factory=dict)
-    _lock: Any = PrivateAttr(default_factory=Lock)
+    _lock: Lock = PrivateAttr(default_factory=Lock)
 
     @property
     def _llm_type(self) -> str:
@@ -215,7 +217,9 @@ class RecordingChatModel(BaseChatModel):
         name = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
         return name if isinstance(name, str) else None
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer tools in the form in which the recorded model offers them."""
         bound = self.inner.bind_tools(tools, **kwargs)
         if not isinstance(bound, RunnableBinding):
@@ -285,6 +289,7 @@ class RecordingChatModel(BaseChatModel):
         self, messages: Messages, stop: Stop, kwargs: dict[str, object], answer: Any
     ) -> None:
         """Append a request and its answer, a message or an exception, to the file."""
+        # Calls may run in parallel: a line is written whole, and each answer has its own number.
         with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
             data = dict(normalize(answer))
             request = self._redaction(_request_data(messages, stop, kwargs))
@@ -322,6 +327,7 @@ class RecordingChatModel(BaseChatModel):
                 "id": self._ids.get(call["id"]),
                 "result": data,
             }
+            # By way of JSON: redaction reads plain data only.
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
     def _append(self, line: dict[str, object]) -> None:
@@ -338,6 +344,7 @@ class RecordingChatModel(BaseChatModel):
                 **self._redaction(self._more),
             }
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Only the header is sorted: the inputs in it stay as the user has written them.
             text = _json_line(dict(sorted(header.items())), sort_keys=False)
             self.path.write_text(text, encoding="utf-8")
             self._is_new = False
@@ -424,6 +431,7 @@ def read_cassette(path: Path) -> Cassette:
 def recorded_error(data: Mapping[str, Any]) -> Exception:
     """An exception that was written, as an instance of its class where that is a built-in one."""
     kind, text = data["error"], data.get("text", "")
+    # Built-in classes only: a file must not decide what is imported.
     error_type = getattr(builtins, kind, None)
     if isinstance(error_type, type) and issubclass(error_type, Exception):
         with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
@@ -499,6 +507,7 @@ class ReplayChatModel(FakeChatModel):
             request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
             entries = self._left.items()
+            # By content and not by order: subagents of one turn may ask in any order.
             number = next((n for n, entry in entries if entry["request"] == request), None)
             if number is None:
                 reason = "all answers were given, and one more request came."
@@ -540,11 +549,11 @@ class Divergence:
 def replay_with(
     path: str | Path,
     build: Build,
-    input: Any,
+    input: object,
     *,
     recorded: Sequence[Middleware],
     middleware: Sequence[Middleware],
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     redact: Redact | None = None,
     **kwargs: Any,
 ) -> Divergence | None:
@@ -584,11 +593,11 @@ def replay_with(
 async def areplay_with(
     path: str | Path,
     build: Build,
-    input: Any,
+    input: object,
     *,
     recorded: Sequence[Middleware],
     middleware: Sequence[Middleware],
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     redact: Redact | None = None,
     **kwargs: Any,
 ) -> Divergence | None:
@@ -613,7 +622,7 @@ class _Decision:
 
 
 @dataclass
-class _Run(AbstractContextManager[Any]):
+class _Run(AbstractContextManager[object]):
     """The decisions of a run until it ended, failed, or sent a request that was not recorded."""
 
     model: ReplayChatModel
@@ -625,6 +634,7 @@ class _Run(AbstractContextManager[Any]):
         if isinstance(error, Exception):
             self.error = error
             self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))
+        # An error is the last decision of its run. KeyboardInterrupt and the like are raised.
         return isinstance(error, Exception)
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -632,6 +642,7 @@ class _Run(AbstractContextManager[Any]):
         payload, step = event["payload"], event["step"]
         if event["type"] == "task":
             self._current = (step, payload["name"])
+        # What follows a request that was not recorded has no answer to rest on.
         elif event["type"] == "task_result" and not self.model.mismatch:
             update = {
                 **dict(payload["result"] or {}),
@@ -651,6 +662,7 @@ class _Run(AbstractContextManager[Any]):
 
 
 def _divergence(original: _Run, other: _Run) -> Divergence | None:
+    # If the recorded stack does not fit its own cassette, a comparison would mean nothing.
     if original.model.mismatch:
         original.model.assert_done()
     if original.error and not other.error:

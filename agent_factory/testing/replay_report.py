@@ -54,6 +54,7 @@ class ReplayUsage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: ReplayUsage) -> ReplayUsage:
+        # Unknown costs are left out, so that a sum is the least that was spent.
         costs = [cost for cost in (self.usd, other.usd) if cost is not None]
         counts = {
             f.name: getattr(self, f.name) + getattr(other, f.name)
@@ -115,6 +116,7 @@ class ReplayedRun:
 
     def to_data(self) -> dict[str, Any]:
         """The run as plain values for JSON."""
+        # Not by `asdict`, which would take the steps of the trajectory apart.
         data = {f.name: getattr(self, f.name) for f in fields(self)}
         for part in ("recorded", "replayed"):
             data[part] = {f.name: getattr(data[part], f.name) for f in fields(ReplayUsage)}
@@ -141,6 +143,7 @@ class ReplayReport:
     def summary(self) -> str:
         """The verdicts in one line: "200 runs: 3 changed, 197 passed"."""
         counts = Counter(run.verdict for run in self.runs)
+        # The verdicts are listed from the best to the worst.
         text = ", ".join(f"{counts[v]} {v}" for v in reversed(ReplayVerdict) if counts[v])
         return f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}: {text}"
 
@@ -178,6 +181,7 @@ class ReplayReport:
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
+        # From the end, so that earlier rows keep their places.
         for at in range(len(self.runs), 0, -1):
             if reason := self.runs[at - 1].reason:
                 lines.insert(at + 1, f"  {reason}")
@@ -189,6 +193,7 @@ def _changes(usage_before: ReplayUsage, usage_now: ReplayUsage) -> Iterator[str]
         before, after = getattr(usage_before, name), getattr(usage_now, name)
         yield f"{before:,}" if before == after else f"{before:,} -> {after:,}"
     costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (usage_before, usage_now)]
+    # A single value if nothing has changed.
     yield " -> ".join(dict.fromkeys(costs))
 
 
@@ -221,6 +226,7 @@ def _page(report: ReplayReport) -> str:
         )
 
     pairs = [(run, cells) for run, (_, _, *cells) in zip(report.runs, rows, strict=True)]
+    # The sort is stable: each half stays in the order of the folder.
     pairs.sort(key=lambda pair: pair[0].verdict is ReplayVerdict.PASSED)
     heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     return (

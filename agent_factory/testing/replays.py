@@ -34,7 +34,7 @@ from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
 from agent_factory.state.history import is_explanation
 from agent_factory.testing.plugin import needs
-from agent_factory.testing.recorded_tools import EndOfReplay, RecordedTools, with_innermost
+from agent_factory.testing.recorded_tools import EndOfReplay, Graph, RecordedTools, with_innermost
 from agent_factory.testing.recordings import Cassette, CassetteError, ReplayChatModel
 from agent_factory.testing.redaction import Redact
 from agent_factory.testing.replay_report import (
@@ -64,7 +64,7 @@ SUFFIX = ".jsonl"
 EXPECTED = ".trajectory"
 """The suffix of a file that holds the pattern which the recording of the same name must match."""
 
-Agent = CompiledStateGraph[Any, Any, Any, Any] | Callable[[Any], Any]
+Agent = Graph | Callable[[Any], Any]
 """An agent, or a function that builds it from a model."""
 
 Progress = Callable[[list[Path]], Iterable[Path]]
@@ -77,8 +77,8 @@ Price = Callable[[str, UsageMetadata], float | None]
 class ReplayOptions(TypedDict, total=False):
     """The options of `replay_recording`."""
 
-    context: Any
-    config: Mapping[str, Any] | None
+    context: object
+    config: Mapping[str, object] | None
     run_tools: bool | Collection[str]
     price: Price | None
     redact: Redact | None
@@ -187,8 +187,8 @@ def replay_recording(
     agent: Agent,
     path: str | Path,
     *,
-    context: Any = None,
-    config: Mapping[str, Any] | None = None,
+    context: object = None,
+    config: Mapping[str, object] | None = None,
     run_tools: bool | Collection[str] = False,
     price: Price | None = None,
     redact: Redact | None = None,
@@ -218,6 +218,7 @@ def replay_recording(
         ArgumentError: `agent` is neither of both.
     """
     replayer = _Replayer(agent, _Options(context, config, run_tools, price, redact))
+    # The replay has to see EndOfReplay, which is control flow and passes other flows.
     return drive(replayer.replay(Path(path)), throw_signals=True)
 
 
@@ -278,6 +279,7 @@ class _RecordedModel(ReplayChatModel):
             request.get("tools")
         ):
             raise EndOfReplay(reason)
+        # Nobody counts the tokens of this request, so they are scaled by its length.
         self._scales[number] = len(json.dumps(request)) / len(json.dumps(recorded_request))
         return number
 
@@ -289,7 +291,7 @@ class _RecordedModel(ReplayChatModel):
             return file.read_text(encoding="utf-8").strip()
         return str(self._cassette.header.get("expect", ""))
 
-    def inputs(self) -> Iterator[Any]:
+    def inputs(self) -> Iterator[object]:
         """Inputs of the agent, run by run."""
         header, entries, _ = self._cassette
         for item in header.get("inputs", ()):
@@ -309,6 +311,8 @@ class _RecordedModel(ReplayChatModel):
                 yield {"messages": messages}
             elif answer is not None and not answer.get("tool_calls") and "error" not in answer:
                 new = [*takewhile(lambda m: isinstance(m, HumanMessage), reversed(messages))][::-1]
+                # The explanation of an invalid structured answer is a user message, too, and not an
+                # input.
                 if new and not any(map(is_explanation, new)):
                     yield {"messages": new}
             answer = entry["answer"]
@@ -345,7 +349,7 @@ class _Replayer:
         self.options = options
         self.model = _RecordedModel(path=Path())
         if isinstance(agent, CompiledStateGraph):
-            compiled_agent: Any = with_model(agent, self.model)
+            compiled_agent: Graph = with_model(agent, self.model)
         elif callable(agent):
             compiled_agent = agent(self.model)
         else:
@@ -356,6 +360,8 @@ class _Replayer:
                 "Pass what create_agent returned, or lambda model: create_agent(model, ...).",
             )
         plan = topology_of(compiled_agent)  # raises for what create_agent did not build
+        # Tools of middleware do run: they return commands, of which a recording holds messages
+        # only.
         run = {tool.name for tool in plan.tools if tool.owner}
         if options.run_tools is True:
             run |= {tool.name for tool in plan.tools}
@@ -373,8 +379,10 @@ class _Replayer:
         services = {
             "checkpointer": self.saver,
             "store": InMemoryStore() if compiled_agent.store is not None else None,
+            # A hit of a cache would leave out requests that were recorded.
             "cache": None,
         }
+        # Innermost, so that layers around tools do now what they did then.
         self.agent = with_innermost(compiled_agent, self.tools, services=services)
 
     def replay(self, path: Path) -> Flow[ReplayedRun]:
@@ -410,6 +418,7 @@ class _Replayer:
         trajectory = trajectory_of(state) if messages else NO_STEPS
         before = recorded_trajectory(model._cassette.entries)
         calls = [step for step in trajectory.steps if step.kind is StepKind.TOOL]
+        # A call that waits for a person has not run.
         call_count = sum(step.outcome != "pending" for step in calls)
         run = ReplayedRun(
             name,

@@ -88,6 +88,7 @@ class TopologySnapshot(SnapshotAssertion):
             # Raised here, because syrupy shows errors of an extension with their own traceback.
             raise error.with_traceback(None) from None
         finally:
+            # Also after an error: settings are chosen for one comparison only.
             self._settings = False
         return super().__eq__(plan)
 

@@ -25,7 +25,6 @@ from typing import (
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.decorators import (
     after_agent,
     after_model,
@@ -34,6 +33,7 @@ from agent_factory.hooks.decorators import (
     wrap_model_call,
     wrap_tool_call,
 )
+from agent_factory.hooks.flows import Flow
 from agent_factory.testing.harness import Middleware
 from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Phase
@@ -133,8 +133,10 @@ def messages(
                 conversation += [AIMessage(content, tool_calls=tool_calls), *results]
             if end == "answer":
                 conversation.append(AIMessage(draw(text)))
+            # The calls of this phase have no results yet.
             while end == "calls" and isinstance(conversation[-1], ToolMessage):
                 conversation.pop()
+        # Not at random, so that hypothesis can repeat and shrink an example.
         for index, message in enumerate(conversation):
             message.id = f"message-{index}"
         return conversation
@@ -144,11 +146,11 @@ def messages(
 
 
 def states(
-    schema: type[Any] = AgentState,
+    schema: type[object] = AgentState,
     phase: str | None = None,
     *,
     optional: bool = False,
-    **keys: SearchStrategy[Any],
+    **keys: SearchStrategy[object],
 ) -> SearchStrategy[dict[str, Any]]:
     """States that a hook may receive.
 
@@ -170,6 +172,7 @@ def states(
         if key in standard or key in keys:
             continue
         is_required = get_origin(hint) is not NotRequired
+        # They may lie inside each other, in any order.
         while get_origin(hint) in (Required, NotRequired, Annotated):
             hint = get_args(hint)[0]
         if is_required or optional:
@@ -181,10 +184,10 @@ def states(
 
 
 def stacks(
-    members: Mapping[str, Callable[[], AgentMiddleware[Any, Any]]] | None = None,
+    members: Mapping[str, Callable[[], Middleware]] | None = None,
     *,
     max_size: int = 4,
-) -> SearchStrategy[list[AgentMiddleware[Any, Any]]]:
+) -> SearchStrategy[list[Middleware]]:
     """Stacks of middleware in any order, each member at most once.
 
     Args:
@@ -198,7 +201,7 @@ def stacks(
     st = needs("hypothesis", "strategies")
     makers = dict(_IDLE_MEMBERS if members is None else members)
     names = st.lists(st.sampled_from(sorted(makers)), unique=True, max_size=max_size)
-    strategy: SearchStrategy[list[AgentMiddleware[Any, Any]]] = names.map(
+    strategy: SearchStrategy[list[Middleware]] = names.map(
         lambda chosen_names: [makers[name]() for name in chosen_names]
     )
     return strategy
@@ -208,11 +211,11 @@ def _idle_hook(state: object, runtime: object) -> None:
     """Do nothing."""
 
 
-def _idle_layer(request: Any) -> Any:
+def _idle_layer(request: object) -> Flow[Any]:
     return (yield request)
 
 
-_IDLE_MEMBERS: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
+_IDLE_MEMBERS: dict[str, Callable[[], Middleware]] = {
     "opens": lambda: before_agent(name="opens")(_idle_hook),
     "looks": lambda: before_model(name="looks")(_idle_hook),
     "stops": lambda: before_model(name="stops", can_jump_to=["end"])(_idle_hook),

@@ -31,6 +31,7 @@ class TrajectoryMismatch(AssertionError):
             item.reason if item.index is None else f"step {item.index + 1}: {item.reason}"
             for item in breaks_in_order
         ]
+        # A mark behind the last step stands for the end of the run.
         marks = {count if item.index is None else item.index for item in breaks}
         lines = "\n".join(f"- {reason}" for reason in self.reasons)
         super().__init__(
@@ -38,7 +39,7 @@ class TrajectoryMismatch(AssertionError):
         )
 
 
-def assert_trajectory(run: Any, pattern: str, *, agent: Any = None) -> None:
+def assert_trajectory(run: object, pattern: str, *, agent: object = None) -> None:
     """Fail unless the steps of a run match a pattern.
 
     A pattern is a list of rules, separated by commas, and each must hold. A rule looks only at the
@@ -118,9 +119,11 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
         plan = topology_of(agent)
         tools = {*tools_of(agent), *(tool.name for tool in plan.tools)}
         hooks = {hook.node for hook in plan.hooks}
+        # A log names layers as it names hooks.
         hooks |= {f"{layer.owner}.{layer.method}" for layer in plan.layers}
     is_log = trajectory.source == "decisions"
     answers = (StepKind.MODEL, StepKind.ANSWER)
+    # Without tools an agent has no routes, by which a log shows an answer.
     hides_answers = not any(
         step.kind in answers or step.outcome in (Outcome.JUMPED, Outcome.RAISED)
         for step in trajectory.steps
@@ -147,6 +150,7 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
                 "Pass the result of the run, or its messages.",
             )
         names = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind)
+        # Without names to compare with, and for `any`, nothing can be misspelt.
         if not names or not atom.name or atom.name in names:
             continue
         if any(step.name == atom.name for step in trajectory.steps):

@@ -38,6 +38,8 @@ _WORDS: Final = {
 }
 """Names that stand for steps other than one tool's calls."""
 
+# Names of middleware may have brackets, as PIIMiddleware[email], and names of remote tools may
+# have dots, colons and slashes.
 _TOKEN: Final = re.compile(
     r"""\s*(?:
     (?P<name>[^\W\d]\w*(?:\[[^][\n]*\])?(?:[-.:/]\w+)*)
@@ -109,6 +111,7 @@ class Condition:
         return f"{self.key}{self.sign}{json.dumps(self.value, ensure_ascii=False)}"
 
 
+# By identity: a rule may name equal steps in several places.
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPattern:
     """One step that a rule names: `refund(euros<=50) -> ok`. `text` is how it is written."""
@@ -149,23 +152,27 @@ class StepPattern:
 class Ordered:
     """Parts of which each is over before the next begins, in an earlier turn: `a < b`."""
 
-    parts: Sequence[object]
+    parts: Sequence[Node]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Parts of which one is taken: `a | b`."""
 
-    parts: Sequence[object]
+    parts: Sequence[Node]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """A part, so many times; without an upper limit, `most` is None."""
 
-    part: object
+    part: Node
     least: int
     most: int | None
+
+
+Node = StepPattern | Ordered | Choice | Repeat
+"""A part of a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,7 @@ class _Part:
     """Of a part of an automaton: whether it may be empty, and its first and last states."""
 
     nullable: bool
+    # Dicts and not sets, because errors list the steps in the order of the rule.
     first: dict[int, None]
     last: dict[int, None]
 
@@ -195,10 +203,11 @@ class Rule:
     """
 
     text: str
-    tree: Any
+    tree: Node
     forbids: bool = False
     sees_all: bool = False
     atoms: list[StepPattern] = field(default_factory=list)  # each once
+    # The first state is the start, before any step.
     states: list[StepPattern | None] = field(default_factory=lambda: [None])
     follow: list[dict[int, bool]] = field(default_factory=lambda: [{}])
     _final: frozenset[int] = frozenset()
@@ -206,11 +215,12 @@ class Rule:
     def __post_init__(self) -> None:
         self.atoms = list(_atoms(self.tree))
         if not self.forbids:
+            # Glushkov's construction: a state for each step that is named, no empty transitions.
             whole = self._build(self.tree)
             self.follow[0] = dict.fromkeys(whole.first, False)
             self._final = frozenset([*whole.last, *([0] if whole.nullable else [])])
 
-    def _build(self, node: Any) -> _Part:
+    def _build(self, node: Node) -> _Part:
         if isinstance(node, StepPattern):
             self.states.append(node)
             self.follow.append({})
@@ -250,8 +260,8 @@ class Rule:
             for optional in [self._build(node.part) for _ in range(node.most - node.least)][::-1]:
                 whole = self._joined(optional, whole, new_turn=False)
                 whole.nullable = True
-        for part in copies[::-1]:
-            whole = self._joined(part, whole, new_turn=False)
+        for repetition in copies[::-1]:
+            whole = self._joined(repetition, whole, new_turn=False)
         return whole
 
     def _joined(self, first: _Part, other: _Part, *, new_turn: bool) -> _Part:
@@ -266,6 +276,7 @@ class Rule:
     def _connect(self, state: int, others: Mapping[int, None], *, new_turn: bool) -> None:
         followers = self.follow[state]
         for other in others:
+            # Of two transitions to one state, the one that needs no new turn allows more.
             followers[other] = new_turn and followers.get(other, True)
 
     def sees(self, step: TrajectoryStep) -> bool:
@@ -300,6 +311,7 @@ class Rule:
         self, states: set[int], turn: Sequence[TrajectoryStep]
     ) -> tuple[set[int], _Stuck | None]:
         """The states after the steps of one turn, in whichever order one is possible."""
+        # The calls of a turn run in parallel: their order in the message means nothing.
         # Steps that match the same parts of the rule are interchangeable, so they are counted.
         kinds: dict[tuple[bool, ...], list[int]] = {}
         for place, step in enumerate(turn):
@@ -314,6 +326,7 @@ class Rule:
             next_layer = set()
             for state, counts in layer:
                 for other, new_turn in self.follow[state].items():
+                    # A turn has begun, and what `<` separates needs a later one.
                     if new_turn and count:
                         continue
                     for group, fits in enumerate(fitting):
@@ -365,6 +378,7 @@ class Rule:
         if isinstance(self.tree, StepPattern | Repeat) and len(self.atoms) == 1:
             most = self.tree.most if isinstance(self.tree, Repeat) else 1
             return f"{step.event}, and {rule} allows {most}, not {len(earlier) + 1}."
+        # If the rule names the step further on, it came too early; else it does not belong here.
         reachable, todo = set(next_states), list(next_states)
         while todo:
             new = self.follow[todo.pop()].keys() - reachable
@@ -387,7 +401,7 @@ class _Stuck:
     done: int
 
 
-def _atoms(node: Any) -> Iterator[StepPattern]:
+def _atoms(node: Node) -> Iterator[StepPattern]:
     """Each step that a part names."""
     if isinstance(node, StepPattern):
         yield node
@@ -429,6 +443,7 @@ class _Parser:
                 "`-`, `.`, `:` and `/`.",
             )
         self.kind, self.text = match.lastgroup or "", match[match.lastgroup or 0]
+        # The match includes the white space before the token.
         self.start, self.end = match.end() - len(self.text), match.end()
 
     def error(self, reason: str, hint: str) -> PatternError:
@@ -480,25 +495,26 @@ class _Parser:
                     "Write `never delete`, or `never delete | drop`.",
                 )
         try:
+            # The rule knows its own text only, and the error is about the whole pattern.
             return Rule(text, tree, forbids=word == "never", sees_all=word == "only")
         except PatternError as error:
             raise PatternError(self.pattern, start + 1, error.reason, error.hint) from None
 
-    def choice(self) -> Any:
+    def choice(self) -> Node:
         """Orders between `|`."""
         parts = [self.order()]
         while self.takes("|"):
             parts.append(self.order())
         return parts[0] if len(parts) == 1 else Choice(parts)
 
-    def order(self) -> object:
+    def order(self) -> Node:
         """Steps between `<`."""
         parts = [self.repeated()]
         while self.takes("<"):
             parts.append(self.repeated())
         return parts[0] if len(parts) == 1 else Ordered(parts)
 
-    def repeated(self) -> object:
+    def repeated(self) -> Node:
         """A step or a group, with how often it occurs."""
         node = self.step()
         if self.kind == "sign" and self.text in ("*", "+", "?"):
@@ -519,7 +535,7 @@ class _Parser:
         self.advance()
         return Repeat(node, least, most)
 
-    def step(self) -> Any:
+    def step(self) -> Node:
         """A step, or a group in parentheses."""
         opening = self.start
         if self.takes("("):
@@ -585,6 +601,7 @@ class _Parser:
         at = self.end + len(rest) - len(rest.lstrip())
         try:
             value, end = json.JSONDecoder().raw_decode(self.pattern, at)
+        # Texts in single quotes are not JSON.
         except ValueError:
             self.advance()
             if self.kind != "quoted":

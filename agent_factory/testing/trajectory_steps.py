@@ -116,6 +116,8 @@ class Trajectory:
         lines = [*map(str, self.steps), "(the end of the run)"]
         if len(self.steps) not in marked_steps:
             lines.pop()
+        # A screen holds 30 lines. Of a longer run, what led to a mark matters more than what
+        # follows.
         near = {i for mark in marked_steps for i in range(mark - 4, mark + 3)}
         visible = [i for i in range(len(lines)) if len(lines) <= 30 or i < 3 or i in near]
         width = len(str(len(self.steps)))
@@ -133,7 +135,7 @@ class Trajectory:
         return self.numbered()
 
 
-def trajectory_of(run: Any) -> Trajectory:
+def trajectory_of(run: object) -> Trajectory:
     """The steps of a run.
 
     Args:
@@ -167,7 +169,8 @@ def trajectory_of(run: Any) -> Trajectory:
         run = {**run.values, "__interrupt__": run.interrupts}
     interrupts: Sequence[object] = ()
     if isinstance(run, Mapping) and "messages" in run:
-        run, interrupts = run["messages"], run.get("__interrupt__", ())
+        interrupts = run.get("__interrupt__", ())
+        run = run["messages"]
     if isinstance(run, Sequence) and run:
         if all(isinstance(item, Decision) for item in run):
             return Trajectory(tuple(_of_decisions(run)), "decisions")
@@ -295,10 +298,12 @@ def _of_file(path: Path) -> Trajectory:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
         first = json.loads(lines[0])
+    # It is a cassette or neither: `read_cassette` says what is wrong with it.
     except ValueError:
         first = None
     if not isinstance(first, dict) or "outcome" not in first:
         return recorded_trajectory(read_cassette(path).entries)
+    # A log of a newer version may have more fields.
     names = {field.name for field in fields(Decision)}
     decisions = []
     for number, line in enumerate(lines, 1):
@@ -326,6 +331,7 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
     inputs: Counter[str] = Counter()
     for entry in entries:
         request = convert_to_messages(entry["request"].get("messages", ()))
+        # Recordings have no ids of messages, so texts are counted.
         new = Counter(str(m.text) for m in request if isinstance(m, HumanMessage)) - inputs
         inputs += new
         answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent_factory.topology.model import (
     MODEL,
@@ -139,8 +139,8 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
 def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
     """The new names of middleware that are equal in everything else, by their old names."""
 
-    def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[Any, ...], list[str]]:
-        members: list[Any] = [*plan.hooks, *plan.layers, *plan.tools]
+    def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[object, ...], list[str]]:
+        members: list[Hook | Layer | Tool] = [*plan.hooks, *plan.layers, *plan.tools]
         other_owners = {"", *_owners(others)}  # a tool without an owner is the agent's own
         owners_by_shape: dict[tuple[object, ...], list[str]] = {}
         for owner in dict.fromkeys(
@@ -253,6 +253,7 @@ def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:
     # A copy: the loop removes items from the list.
     for source, target in list(old_edges):
         why = was[source, target]
+        # From one node for one reason: the edge is the same, and leads elsewhere.
         instead = [p for p in new_edges if p[0] == source and now[p] == why]
         if instead:
             new_edges.remove(instead[0])

@@ -49,6 +49,7 @@ def load_topology(text: str, source: str = "the file") -> Topology:
         # Strict: pydantic would accept "1" for 1, and the file would no longer be in its one form.
         record = _adapter().validate_json(json_text, strict=True)
     except ValidationError as error:
+        # The input of an error may be a whole plan.
         problems = [
             f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r:.80}"
             for e in error.errors()[:3]

@@ -75,6 +75,7 @@ def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint
             continue
         now = targets[place]
         earlier = {targets[n] for n in old.nodes[: old.nodes.index(node)] if n in targets}
+        # The tools stand before the hooks at the end of a run, and run only if they are called.
         at = new.nodes.index(now)
         skipped = tuple(n for n in new.nodes[:at] if n not in earlier and n != TOOLS)
         repeated = tuple(n for n in new.nodes[at + 1 :] if n in earlier)

@@ -36,6 +36,7 @@ class Topology(TopologyData):
         name: The agent's name, for headings. It is not compared and not stored.
     """
 
+    # Without it, each plan would have a dict in addition to the slots.
     __slots__ = ()
 
     @property
@@ -206,4 +207,5 @@ def plan(shape: Shape) -> Topology:
     ('A.after_model', ('model', 'A.after_model', 'tools'))
     """
     data = decide(shape)
+    # Not by `asdict`, which would make dicts of hooks and edges.
     return Topology(**{field.name: getattr(data, field.name) for field in fields(data)})

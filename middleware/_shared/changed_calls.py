@@ -49,6 +49,7 @@ class Decisions:
     settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
 
 
+# LangGraph runs each task in a copy of the context, so parallel calls have separate dicts.
 _of_task: ContextVar[dict[object, Decisions] | None] = ContextVar("decisions_of_task", default=None)
 
 
@@ -63,6 +64,7 @@ def decisions_of(request: ToolCallRequest, reviewer: str) -> Iterator[Decisions]
     try:
         yield decisions.setdefault(key, Decisions())
     finally:
+        # Only the outermost reviewer has begun the record, so it alone ends it.
         if token is not None:
             _of_task.reset(token)
 

@@ -24,6 +24,6 @@ class EffectRuntime(ToolRuntime[Any, Any]):
     on_unknown: OnUnknown = "fail"
 
 
-def on_unknown(runtime: Any) -> OnUnknown | None:
+def on_unknown(runtime: object) -> OnUnknown | None:
     """Policy for an attempt whose outcome is unknown; None if no effect is recorded."""
     return runtime.on_unknown if isinstance(runtime, EffectRuntime) else None

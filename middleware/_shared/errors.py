@@ -41,6 +41,7 @@ def is_timeout(kind: type[BaseException]) -> bool:
     Types are recognized by name, so that no client library needs to be imported: `TimeoutError`,
     `httpx.ReadTimeout`, `requests.Timeout`, `openai.APITimeoutError`, `subprocess.TimeoutExpired`.
     """
+    # Clients derive their own timeouts from known ones.
     names = [base.__name__ for base in kind.__mro__]
     return any(map(_TIMEOUT.search, names)) and not any(map(_NOT_SENT.match, names))
 
@@ -61,6 +62,7 @@ def outcome_unknown(error: BaseException) -> bool:
 
 def is_async(function: object) -> bool:
     """Return True if calling a function, or an object with `__call__`, returns a coroutine."""
+    # `inspect` sees functions and partials, but not an async `__call__`.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004  # reads the method
     )

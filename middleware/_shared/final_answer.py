@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from agent_factory import Flow, ModelRequest, ModelResponse
+from agent_factory import ContextT, Flow, ModelRequest, ModelResponse
 from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
 
 _INSTRUCTION = (
@@ -24,7 +24,7 @@ _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 """Model settings that providers reject in a request without tools."""
 
 
-def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse]:
+def request_final_answer(request: ModelRequest[ContextT], reason: str) -> Flow[ModelResponse]:
     """Ask the model to answer without tools; tool calls it makes anyway are dropped.
 
     A structured answer may still be given; `asks_for_retry` says whether the model must be asked
@@ -34,7 +34,7 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
     return final_response(request, response, reason)
 
 
-def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
+def final_request(request: ModelRequest[ContextT], reason: str) -> ModelRequest[ContextT]:
     """The request for an answer without tools."""
     messages = request.messages
     # Not written to the thread. A layer further out may have added it already; one is enough.
@@ -53,7 +53,7 @@ def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
 
 
 def final_response(
-    request: ModelRequest[Any], response: ModelResponse, reason: str
+    request: ModelRequest[ContextT], response: ModelResponse, reason: str
 ) -> ModelResponse:
     """The response to a `final_request`, without tool calls; the reason replaces an empty text."""
     # An error result only says that a tool call did not run; the call is dropped with it.
@@ -131,6 +131,7 @@ def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: st
         ]
         if not any(block if isinstance(block, str) else block.get("text") for block in content):
             content = []
+    # Not a copy: `additional_kwargs` repeats the calls in the provider's form.
     return AIMessage(
         content or ("" if has_calls else fallback),
         tool_calls=calls,

@@ -53,6 +53,7 @@ _KEYS = ("stop_reason", "finish_reason", "stopReason", "done_reason")
 _NESTED_KEYS = (("incomplete_details", "reason"), ("prompt_feedback", "block_reason"))
 """Where OpenAI's Responses API, and Gemini for a blocked prompt, put the reason."""
 
+# Gemini's "unspecified" means that nothing was blocked; clients pass it as a number or a name.
 _NOT_BLOCKED = (None, 0, "0", "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
 

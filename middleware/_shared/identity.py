@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import ref
 
 V = TypeVar("V")
@@ -28,18 +28,21 @@ class IdentityMap(Generic[V]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key: Any) -> V | None:
+    def get(self, key: object) -> V | None:
         """Return the value of an object, or None."""
+        # An id passes to another object when its first one is gone, so the object itself is
+        # compared.
         reference, strong_key, value = self._entries.get(id(key), (None, None, None))
         return value if (strong_key if reference is None else reference()) is key else None
 
-    def add(self, key: Any, value: V) -> V:
+    def add(self, key: object, value: V) -> V:
         """Set the value of an object, and return it."""
         try:
             # The reference calls `pop(id, reference)` when the object is gone.
             reference = ref(key, partial(self._entries.pop, id(key)))
             self._entries[id(key)] = reference, None, value
         except TypeError:
+            # A dict takes no weak reference. It is kept until others push it out.
             self._entries[id(key)] = None, key, value
         if len(self._entries) > self._size:
             self._entries.popitem(last=False)

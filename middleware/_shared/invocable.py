@@ -23,12 +23,15 @@ class Called:
 
     function: Callable[..., Any]
 
-    def invoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: tuple[object, ...], config: RunnableConfig | None = None) -> object:
         return self.function(*input)
 
-    async def ainvoke(self, input: tuple[Any, ...], config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(
+        self, input: tuple[object, ...], config: RunnableConfig | None = None
+    ) -> object:
         if is_async(self.function):
             return await self.function(*input)
+        # A plain function may wait, for a database for example, and would hold up all other tasks.
         return await asyncio.to_thread(self.function, *input)
 
 
@@ -38,14 +41,16 @@ class _InOwnGraph:
 
     flow: Callable[[], Flow[object]]
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
+        # A graph that is resumed gets the key of its first call, which may have been for another
+        # flow.
         @entrypoint()
         def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": run(self.flow())} if key == input else {}
 
         return settle.invoke(input, config)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+    async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         @entrypoint()
         async def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": await arun(self.flow())} if key == input else {}

@@ -67,6 +67,7 @@ first of many messages is rarely meant for the present call."""
 _MAX_CHARACTERS: Final = 2000
 """Characters of a message that the user did not write, and of a reason."""
 
+# LangGraph streams the answers of all models in a node, except of those with this tag.
 _MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "auto_mode"}}
 _AUTHORS = {"human": "user", "ai": "assistant"}
 
@@ -105,7 +106,7 @@ class RiskJudge:
         classifier: str | BaseChatModel,
         *,
         instructions: str = DEFAULT_INSTRUCTIONS,
-        criteria: str | Mapping[str, Any] | BaseModel | None = None,
+        criteria: str | Mapping[str, object] | BaseModel | None = None,
         threshold: float = 0.5,
     ) -> None:
         self.classifier = given_model("classifier", classifier)
@@ -166,6 +167,7 @@ def document_of(request: ToolCallRequest) -> str:
         # Middleware marks what it writes as the user, such as a summary.
         if author == "user" and "lc_source" in message.additional_kwargs:
             author = "middleware"
+        # Only the user can ask for an action, so what the user wrote is not cut.
         if author != "user" and len(text) > _MAX_CHARACTERS:
             text = f"{text[:_MAX_CHARACTERS]} [...]"
         conversation.append({"author": author, "text": text})
@@ -174,6 +176,7 @@ def document_of(request: ToolCallRequest) -> str:
         "tool_description": request.tool.description if request.tool else None,
         "conversation": conversation,
     }
+    # In JSON, no text can pose as another part of the document.
     return json.dumps(document, default=str, ensure_ascii=False, indent=1)
 
 

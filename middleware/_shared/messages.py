@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 
@@ -70,6 +76,7 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
     if isinstance(content, list):
         content = [emptied(block) for block in content]
     raw = message.additional_kwargs
+    # OpenAI's integration keeps the calls here as the provider has sent them.
     if isinstance(raw.get("tool_calls"), list):
         raw = {**raw, "tool_calls": [emptied(call) for call in raw["tool_calls"]]}
     return message.model_copy(
@@ -78,6 +85,7 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
 
 
 def _without_input(call: dict[str, object]) -> dict[str, object]:
+    # Arguments come as a dict, or as JSON.
     keys = INPUT_KEYS & call.keys()
     return {**call, **{key: "{}" if isinstance(call[key], str) else {} for key in keys}}
 
@@ -88,6 +96,7 @@ def tool_names(
     """The names of the tools that a user passed as an `argument`; None stands for all tools."""
     if tools is None:
         return None
+    # All three can be iterated, and none of them is a list of tools.
     if isinstance(tools, str | BaseTool | dict) or not isinstance(tools, Iterable):
         raise TypeError(f"{argument} must be a list, got {tools!r}: write {argument}=['search'].")
     names: set[str] = set()
@@ -107,7 +116,9 @@ def tool_names(
     return frozenset(names)
 
 
-def error_result(call: Any, content: str | list[Any], **fields: Any) -> ToolMessage:
+def error_result(
+    call: ToolCall | InvalidToolCall, content: str | list[Any], **fields: Any
+) -> ToolMessage:
     """The result of a call that failed or did not run, for the model to read."""
     return ToolMessage(
         content, tool_call_id=call["id"], name=call["name"], status="error", **fields
@@ -164,7 +175,9 @@ def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage
     """Results for the calls of the last turn that have none because the run ends."""
     message, tail = last_turn(messages)
     answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
+    calls: list[ToolCall | InvalidToolCall] = []
+    if message:
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [
         error_result(call, f"The run ended, and this call has no result. {UNKNOWN_OUTCOME}")
         for call in calls

@@ -26,6 +26,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.types import Command
 
 from agent_factory import (
+    ContextT,
     ExtendedModelResponse,
     ModelCallResult,
     ModelRequest,
@@ -76,7 +77,7 @@ def given_model(argument: str, model: object) -> Any:
     return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
 
 
-def is_model(runnable: Runnable[Any, Any]) -> bool:
+def is_model(runnable: object) -> bool:
     """Return True if it is a chat model, also with retries, fallbacks or bound arguments."""
     if isinstance(runnable, BaseLanguageModel):
         return True
@@ -167,7 +168,7 @@ class AlternateModel:
             error.add_note(f"Raised while making {self._owner}, {self.given!r}.")
             raise
 
-    def request_for(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def request_for(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request to send to this model."""
         if not callable(self._change):
             portable = portable_request(request, self.model)
@@ -183,7 +184,7 @@ class AlternateModel:
         )
 
 
-def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
+def request_to(model: object, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
     """The request to send to the request's own model, or to an AlternateModel."""
     if isinstance(model, AlternateModel):
         return model.request_for(request)
@@ -191,7 +192,7 @@ def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
 
 
 def mark_writer(
-    response: ModelResponse, request: ModelRequest[Any], model: object
+    response: ModelResponse, request: ModelRequest[ContextT], model: object
 ) -> ModelResponse:
     """The response, marked if its model has another provider than the request's own model."""
     if model is request.model:
@@ -200,11 +201,12 @@ def mark_writer(
     if same_provider(request.model, model):
         return response
     writer = provider_of(model) or "unknown"
+    # A layer further in, which knew the model that answered, may have marked it before.
     return with_metadata(response, lambda data: {**data, WRITTEN_BY: data.get(WRITTEN_BY, writer)})
 
 
 def with_update(
-    request: ModelRequest[Any], response: ModelResponse, update: dict[str, Any]
+    request: ModelRequest[ContextT], response: ModelResponse, update: Mapping[str, object]
 ) -> ModelCallResult:
     """The response with a state update; alone if the request is not part of a run."""
     if request.runtime is None:
@@ -213,10 +215,10 @@ def with_update(
 
 
 def with_metadata(
-    response: ModelResponse, change: Callable[[dict[str, Any]], dict[str, Any]]
+    response: ModelResponse, change: Callable[[dict[str, object]], dict[str, object]]
 ) -> ModelResponse:
     """The response with the metadata of its answers changed."""
-    result: list[Any] = []
+    result: list[BaseMessage] = []
     for message in response.result:
         if isinstance(message, AIMessage):
             metadata = change(message.response_metadata)
@@ -225,7 +227,7 @@ def with_metadata(
     return replace(response, result=result)
 
 
-def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any]:
+def portable_request(request: ModelRequest[ContextT], model: object) -> ModelRequest[ContextT]:
     """The request for another model, without what only the first model's provider understands.
 
     docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have
@@ -266,9 +268,11 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
         name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
         names.add(str(name or getattr(tool, "__name__", "")))
     choice = request.tool_choice
+    # Some integrations take True for "any".
     if isinstance(choice, bool):
         choice = "any" if choice else None
     word = forced_tool(choice)
+    # Bedrock has the word as the only key: {"any": {}}.
     if not word and isinstance(choice, Mapping):
         word = choice.get("type") or next(iter(choice), None)
     word = "any" if word == "required" else word
@@ -321,6 +325,7 @@ def _portable_block(block: Any) -> dict[str, object] | None:
     if kind in _DROPPED_BLOCKS or is_server_tool:
         return None
     try:
+        # `content_blocks` of a message reads the forms of all providers.
         (standard,) = HumanMessage([dict(block)]).content_blocks
     except Exception:  # LangChain's readers raise various errors for a malformed block
         return _omitted(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from langchain_core.tools import BaseTool
 
@@ -36,7 +36,7 @@ class MarkedTools:
     SIZE = 1024
     """How many copies are kept."""
 
-    def __init__(self, key: str, value: Any) -> None:
+    def __init__(self, key: str, value: object) -> None:
         self._key = key
         self._value = value
         self._copies: IdentityMap[object] = IdentityMap(self.SIZE)

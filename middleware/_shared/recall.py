@@ -28,6 +28,7 @@ _MAX_LINE = 100  # characters of a message in the list
 def recall_tool(tools: Sequence[BaseTool | dict[str, object]]) -> str | None:
     """The name of the tool that brings messages back, if it is offered."""
     for tool in tools:
+        # By its metadata, because the user may give the tool another name.
         if (
             isinstance(tool, BaseTool)
             and tool.metadata
@@ -51,6 +52,7 @@ def find_message(messages: Sequence[AnyMessage], id_: str) -> AnyMessage | None:
         if isinstance(message, ToolMessage) and message.tool_call_id == id_:
             return message
     number = id_.removeprefix("#")
+    # `isdigit` is true of signs that `int` refuses, such as "²".
     if number.isascii() and number.isdigit() and 1 <= int(number) <= len(messages):
         return messages[int(number) - 1]
     return None

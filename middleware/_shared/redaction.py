@@ -95,11 +95,14 @@ _ADDRESS = re.compile(
     rf"(?:{_PLAIN_LABEL}++[{_STOP}](?={_PLAIN_LABEL}))*+[^\s<>\"`|\\^{{}}{_FOREIGN}]++"
 )
 _WWW = re.compile(rf"(?<![\w.-])www[{_DOT}{_STOP}](?=\w)", re.IGNORECASE)
+# No digits with a dot on either side: 1.2.3.4.5 is a version.
 _IPV4 = re.compile(
     rf"(?<![^\W_])(?<!\d\.)[0-9]{{1,3}}(?:[{_DOT}{_STOP}][0-9]{{1,3}}){{3}}(?![^\W_])(?!\.\d)"
 )
+# Whatever may be an address; `IPv6Address` decides.
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:.]{2,45}+(?![\w:])")
 _ZONE = re.compile(r"%[\w.-]{1,32}")
+# Not within a longer row of pairs, such as the fingerprint of a key.
 _MAC = re.compile(
     r"(?<![0-9A-Za-z])(?<![0-9A-Fa-f]{2}:)"
     r"(?:[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}(?:[0-9A-Fa-f]{2}\1[0-9A-Fa-f]{2}\1)?"
@@ -119,8 +122,10 @@ def detect_email(content: str) -> list[PIIMatch]:
     match = _EMAIL.search(content)
     while match:
         start, end = _skip_escape(content, match.start()), match.end()
+        # Signs that an address may hold, and that a sentence may put before it.
         start += len(content[start:end]) - len(content[start:end].lstrip("'.*-_~+"))
         end -= len(match[0]) - len(match[0].rstrip("-_"))
+        # Otherwise nothing but such signs stood before the at sign.
         if content[start] not in _AT:
             spans.append((start, end))
         match = _NEXT_EMAIL.match(content, match.end()) or _EMAIL.search(content, match.end())
@@ -134,9 +139,11 @@ def detect_url(content: str) -> list[PIIMatch]:
     ['https://example.com/a?b=c', 'www.example.org']
     """
     # Pairs: where the URL begins, and where the part after its scheme begins.
+    # Each sign becomes one sign, so positions hold in the content as well.
     plain = content.translate(_TO_ASCII)
     starts = [match.span() for match in _WWW.finditer(plain)]
     for mark in _AFTER_SCHEME.finditer(content):
+        # The longest scheme that `_SCHEME` matches has 31 characters.
         before = plain[max(0, mark.start() - 31) : mark.start()]
         if scheme := _SCHEME.search(before):
             starts.append((_skip_escape(content, mark.start() - len(scheme[0])), mark.end()))
@@ -308,6 +315,8 @@ def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
             continue
         # The surrounding characters distinguish a number from an amount, a time or part of a word.
         before, after = max(0, start - 1), end + 3
+        # By default, phonenumbers gives up after 65,535 tries, and would pass the rest of a long
+        # text.
         for match in phonenumbers.PhoneNumberMatcher(
             content[before:after], region, max_tries=maxsize
         ):
@@ -342,12 +351,14 @@ def detect_name(content: str, analyzer: Any = None) -> list[PIIMatch]:
     engine = _default_analyzer() if analyzer is None else analyzer
     language = engine.supported_languages[0]
     spans: list[Span] = []
+    # Half of a surrogate pair cannot be encoded for spaCy. Its replacement has the same length.
     for page in _PAGE.finditer(_SURROGATES.sub("\ufffd", content)):
         names = engine.analyze(text=page[0], language=language, entities=["PERSON"])
         spans += sorted((page.start() + name.start, page.start() + name.end) for name in names)
     return _to_matches("name", content, spans)
 
 
+# The language model takes seconds to load.
 @lru_cache(maxsize=1)
 def _default_analyzer() -> Any:
     presidio = require("presidio_analyzer", "detect_name")
@@ -456,6 +467,7 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
                 f"{pii_type!r}. Pass detector=, a regular expression or a function."
             )
         find, settle, package = _BUILT_IN[pii_type]
+        # Not imported yet: that takes seconds for some. `require` says how to install it.
         if package and find_spec(package) is None:
             require(package, find.__name__)
         return Detector(find, settle)
@@ -631,6 +643,7 @@ class RedactionRule:
                 replacement = mask(value) if mask else f"****{last_characters}"
             else:
                 key = _PROCESS_KEY if self.hash_key is None else self.hash_key
+                # A text may hold half of a surrogate pair, which strict UTF-8 refuses.
                 key = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
                 digest = hmac.new(key, value.encode("utf-8", "surrogatepass"), "sha256")
                 replacement = f"<{self._label}_hash:{digest.hexdigest()[:8]}>"

@@ -87,6 +87,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         if isinstance(on_failure, str) and on_failure in _DEPRECATED:
             word = _DEPRECATED[on_failure]
             text = f"on_failure={on_failure!r} is deprecated. Write on_failure={word!r}."
+            # The line of the user, above this constructor and that of the subclass.
             warn(text, DeprecationWarning, stacklevel=3)
             on_failure = word
         is_word = isinstance(on_failure, str) and on_failure in ("continue", "error")
@@ -147,12 +148,14 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                         f"{self.max_delay:g}."
                     )
                 if seconds is None:
+                    # "s" from two on: a slice up to 0 is empty.
                     failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
                     return report(error, self._failure_text(error, failed, reasons, advice))
             yield Sleep(max(seconds, server_delay))
 
     def _delays(self) -> Iterator[float]:
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
+        # With a factor of 0 all waits are equal; tenacity would raise 0 to a power.
         base = self.backoff_factor or 1.0
         # With jitter, half of a wait is fixed and half is drawn: at most `max_delay` together.
         share = 0.5 if self.jitter else 1.0
@@ -205,6 +208,7 @@ def retry_after(error: Exception) -> float:
     response = getattr(error, "response", None)
     headers = getattr(error if response is None else response, "headers", None)
     try:
+        # `headers` may be anything: whatever it lacks is caught below.
         values = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
     except Exception:  # a foreign object without headers, or with others
         return 0.0
@@ -222,6 +226,7 @@ def retry_after(error: Exception) -> float:
             seconds = (
                 until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)
             ).total_seconds()
+        # A header may also say "nan" or "inf".
         if isfinite(seconds) and seconds > 0:
             return seconds
     return 0.0

@@ -49,6 +49,7 @@ def remember_approval(
         for message in request.state["messages"]
         if isinstance(message, AIMessage) and any(c["id"] == call["id"] for c in message.tool_calls)
     ]
+    # The id is the same if the node runs again after a pause, so that the approval is kept once.
     approval = StandingApproval(
         id=digest(thread, sources[-1:], call["id"], call_digest(call, request.tool))[:16],
         tool=call["name"],

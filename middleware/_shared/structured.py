@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:
     """The model with structured output, or the model itself and False if it has none."""
     try:
+        # With the raw message: a model that ignores the structure then raises nothing.
         return model.with_structured_output(schema, include_raw=True), True
     except (AttributeError, NotImplementedError):
         return model, False
@@ -32,5 +33,6 @@ def structured_answer(answer: object, brackets: str) -> Any:
     start, end = text.find(brackets[0]), text.rfind(brackets[1])
     try:
         return json.loads(text[start : end + 1]) if 0 <= start < end else None
+    # `json` recurses, and a model at a loss may write thousands of brackets.
     except (ValueError, RecursionError):
         return None

@@ -12,7 +12,7 @@ from typing import Any, Final
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from typing_extensions import TypedDict
 
-from agent_factory import ModelRequest
+from agent_factory import ContextT, ModelRequest
 
 SOURCE: Final = "summarization"
 """`additional_kwargs["lc_source"]` of a summary message."""
@@ -44,7 +44,7 @@ def content_of(summary: Summary) -> str:
 class Numbers:
     """The number of each message of a thread, which begins with 1."""
 
-    def __init__(self, request: ModelRequest[Any]) -> None:
+    def __init__(self, request: ModelRequest[ContextT]) -> None:
         thread = request.state.get("messages", ())
         # Outside of an agent, messages may have no ids.
         self._positions = {message.id or id(message): at for at, message in enumerate(thread, 1)}
@@ -54,14 +54,14 @@ class Numbers:
         return self._positions.get(message.id or id(message), 0)
 
 
-def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
+def stored_summaries(request: ModelRequest[ContextT]) -> Sequence[Summary]:
     """The summaries of all instances."""
     state: Any = request.state
     summaries: Mapping[str, Summary] = state.get("summaries") or {}
     return [summary for summary in summaries.values() if summary["until"]] if summaries else ()
 
 
-def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
+def with_summaries(request: ModelRequest[ContextT]) -> list[AnyMessage]:
     """The messages of a request, with each stored summary in the place of what it stands for.
 
     A summary has no place where the messages with which it ends are missing: it is in place

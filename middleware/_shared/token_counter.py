@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 from weakref import ref
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -13,7 +12,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agent_factory import ModelRequest
+from agent_factory import ContextT, ModelRequest
 
 from .identity import IdentityMap
 
@@ -37,7 +36,7 @@ def window_of(model: object) -> int | None:
 
 
 def tokens_sent(
-    request: ModelRequest[Any], messages: Sequence[BaseMessage], count: TokenCounter
+    request: ModelRequest[ContextT], messages: Sequence[BaseMessage], count: TokenCounter
 ) -> int:
     """Tokens of a request with these messages, including its system prompt and tool schemas."""
     all_messages: list[BaseMessage] = []

@@ -53,6 +53,7 @@ def _block_text(block: object) -> str:
     kind = block.get("type")
     if kind in REASONING_BLOCKS or kind in CALL_BLOCKS:  # `render` shows the calls itself
         return ""
+    # LangChain wraps a block like this if it does not know its type.
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return _block_text(block["value"])
     if isinstance(block.get("text"), str):
@@ -83,6 +84,7 @@ def pages(
     room = float("inf") if limit is None else limit
     used_room, first = 0.0, 0
     for index, text in enumerate(texts):
+        # Equal parts, so that no page holds a few last words alone.
         parts = max(1, ceil(count(text) / room))
         width = max(1, ceil(len(text) / parts))
         for start in range(0, len(text), width):

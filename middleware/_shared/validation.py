@@ -11,6 +11,7 @@ def check_count(name: str, value: object, least: int = 0, *, required: bool = Fa
     """Check that an argument is a whole number; None passes unless it is required."""
     if value is None and not required:
         return
+    # In Python, True is an int.
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
@@ -22,6 +23,7 @@ def check_number(
     if value is None and not required:
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # NaN is less than no number, so the comparison alone would accept it.
     if not is_number or not math.isfinite(value) or value < least:
         kind = f"a number of {unit}" if unit else "a number"
         raise ValueError(f"{name} must be {kind} of at least {least:g}, got {value!r}.")

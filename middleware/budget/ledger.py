@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 
@@ -114,6 +114,7 @@ class Ledger:
                 # Time counts once while calls run in parallel: from the first of them to the last.
                 self._since = monotonic()
             number = next(self._numbers)
+            # Time is measured, and not reserved.
             self._open[number] = _without_seconds(least)
         return Reservation(self, number, least)
 
@@ -275,12 +276,12 @@ class LedgerHandler(BaseCallbackHandler):
         self._ledger = ledger
         self._needs_price = "usd" in ledger.limited
         self._prices = Prices(prices, needed=self._needs_price)
-        self._calls: dict[Any, tuple[ModelName, list[list[Any]]]] = {}
+        self._calls: dict[object, tuple[ModelName, list[list[BaseMessage]]]] = {}
 
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
-        messages: list[list[Any]],
+        messages: list[list[BaseMessage]],
         *,
         run_id: object,
         metadata: dict[str, Any] | None = None,
@@ -295,6 +296,7 @@ class LedgerHandler(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Record the response; counts of tokens that the model does not report are estimated."""
+        # A handler that was added during a call has not seen its start.
         model, messages = self._calls.pop(run_id, (ModelName("", None), []))
         count = count_tokens_approximately
         for generation in (item for several in response.generations for item in several):

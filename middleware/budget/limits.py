@@ -203,6 +203,7 @@ class Account:
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""
+        # A limit of 0 is used up from the beginning.
         limits = self.limits.amounts.items()
         return {n: self.amount(n) / limit if limit else 1.0 for n, limit in limits if n in names}
 
@@ -258,5 +259,6 @@ class BudgetExceededError(TurnError):
             for name in self.reached.get(account.scope, ())
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    # Exceptions are copied and pickled by `args`, which here is the text alone.
+    def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[tuple[Account, ...], Spent]]:
         return type(self), (self.accounts, self.need)

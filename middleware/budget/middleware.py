@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
+    ContextT,
     ExtendedModelResponse,
     Flow,
     ModelCallResult,
@@ -63,6 +64,7 @@ _WARNING = (
 )
 _ONE_TURN = Spent(turns=1)
 _ONE_TOOL_CALL = Spent(tool_calls=1)
+# It settles nothing, so all calls may share it.
 _ONE_TURN_RESERVED = NO_LEDGER.reserve(_ONE_TURN)
 _ROUNDING = 1e-6
 """Error in tokens that dividing dollars may cause."""
@@ -262,6 +264,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         plan = Plan(self._settings, request, accounting)
         if "over" in accounting.run:
             return self._over(accounting)
+        # Once more after each answer, because raised limits may still be too low.
         while isinstance(call := plan.choose_call(), BudgetExceededError):
             if self.exit_behavior == "error":
                 raise call
@@ -342,6 +345,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 raise
             reservation.commit(_ONE_TOOL_CALL)
         accounting.add({"tool_calls": 1})
+        # LangGraph takes a list of messages and commands as the result of a tool.
         results = result if isinstance(result, list) else [result]
         return [*results, Command(update=accounting.tool_update())]
 
@@ -369,6 +373,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             limits={account.scope: account.limits.given() for account in error.accounts},
             needed=least,
         )
+        # Part of the schema, because LangGraph stores an answer as soon as the schema accepts it.
         schema = Annotated[BudgetResponse, AfterValidator(partial(_checked_answer, least))]
         answer = ask(request, schema, title="BudgetResponse")
         if answer["type"] == "stop":
@@ -517,7 +522,7 @@ class Plan:
         answer = answer or max(self._count([message]), 1)
         return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
 
-    def _request_to(self, model: object, *, last: bool) -> ModelRequest[Any]:
+    def _request_to(self, model: object, *, last: bool) -> ModelRequest[ContextT]:
         """The request to a model; with `cap_output`, its answer is limited to what is left."""
         request = self._request
         if model is not request.model:
@@ -534,9 +539,11 @@ class Plan:
         left = [_output_tokens_left(account, least + keep, price) for account in accounts]
         # The least cost is already reserved in the ledger.
         left.append(_output_tokens_left(ledger, keep, price))
+        # The least cost includes the first token of the answer.
         token_limits = [1 + int(count + _ROUNDING) for count in left if count is not None]
         if not token_limits:
             return request
+        # At least 1, because providers refuse a limit of 0.
         max_tokens = request.model_settings.get("max_tokens", min(token_limits))
         return request.override(
             model_settings={

@@ -57,6 +57,7 @@ class Price:
         """The cost of a usage, in US dollars."""
         details = usage.get("input_token_details") or {}
         cache_reads, cache_writes = tokens(details, "cache_read"), _cache_writes(details)
+        # LangChain counts what was read from the cache, or written to it, among the input tokens.
         fresh_tokens = max(tokens(usage, "input_tokens") - cache_reads - cache_writes, 0)
         total = (
             fresh_tokens * self.input
@@ -67,7 +68,7 @@ class Price:
         return total / _PER_MILLION
 
 
-def tokens(counts: Mapping[str, Any], name: str) -> int:
+def tokens(counts: Mapping[str, object], name: str) -> int:
     """A token count as a model reports it; 0 for anything but a positive integer."""
     value = counts.get(name)
     return value if isinstance(value, int) and value > 0 else 0
@@ -111,7 +112,8 @@ class UnknownPriceError(TurnError, ValueError):
             "for a million tokens.",
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    # Exceptions are copied and pickled by `args`, which here is the text alone.
+    def __reduce__(self) -> tuple[type[UnknownPriceError], tuple[str, str | None]]:
         return type(self), (self.model, self.provider)
 
 
@@ -126,6 +128,7 @@ class Prices:
                 "prices={'model-name': Price(input=0.15, output=0.60)}, or a function of a "
                 "model's name and its usage."
             )
+        # Not imported yet: that is slow, and a run may end before a price is needed.
         if needed and prices is None and find_spec("genai_prices") is None:
             raise ImportError(
                 "A limit in USD needs the prices of models. Run pip install 'agent-factory[cost]', "
@@ -145,6 +148,7 @@ class Prices:
     ) -> float:
         """The cost by the model that the metadata names, or else the one asked; 0 if unknown."""
         models = [requested_model]
+        # Integrations use either key for the model that has answered.
         name = metadata.get("model_name") or metadata.get("model")
         if isinstance(name, str):
             models.insert(
@@ -217,6 +221,7 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
 
 def name_of(model: object, settings: Mapping[str, object] | None = None) -> ModelName:
     """The name that a chat model reports, or that settings of the call choose; else its class."""
+    # Arguments that are bound to a model may name another one.
     while hasattr(model, "bound"):
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}
         model = model.bound

@@ -59,6 +59,7 @@ class Setting(Generic[T]):
 
     def __set__(self, budget: Any, value: T) -> None:
         """Replace the value for the calls that follow."""
+        # The settings are frozen: a call that is running keeps those that it began with.
         budget._settings = replace(budget._settings, **{self._name: value})
 
 
@@ -106,6 +107,7 @@ def checked_settings(
                 "run=Limits(usd=...) or run=Limits(total_tokens=...)."
             )
         if limits_usd:
+            # A price that is not known is an error now, and not in the middle of a run.
             known_prices.cost(name_of(cheaper), usage_of(1, 1))
     return Settings(
         run=run,

@@ -51,6 +51,7 @@ def add_named_records(
     records: dict[str, Record] | None, more: dict[str, Record | None] | None
 ) -> dict[str, Record]:
     """State reducer: adds the records of each middleware; None resets a record."""
+    # A copy: LangGraph passes the state itself to a reducer.
     result = dict(records or {})
     for name, record in (more or {}).items():
         if record is None:
@@ -107,7 +108,7 @@ class LastUpdates:
     def __init__(self) -> None:
         self._updates: dict[str | None, tuple[Record, Record, bool]] = {}
 
-    def keep(self, runtime: Any, before: Record, update: Record, *, is_end: bool) -> None:
+    def keep(self, runtime: object, before: Record, update: Record, *, is_end: bool) -> None:
         """Keep what a node adds to the record that it found; `is_end` unless it was cancelled."""
         info = getattr(runtime, "execution_info", None)
         if info is not None and info.thread_id is not None:
@@ -214,7 +215,7 @@ class CallAccounting:
         """Add some amounts; those that are 0 are left out."""
         self.added = add_records(self.added, amounts)
 
-    def update(self) -> dict[str, Any]:
+    def update(self) -> dict[str, object]:
         """The state update with everything that was added within this node."""
         return {"budget_run": {self._name: self.added}}
 

@@ -88,6 +88,7 @@ class Grep:
         self, pattern: str, files: Iterable[Parts], mode: Mode, deadline: Deadline
     ) -> Generator[Match, None, None]:
         """Yield the matches in the given files, found by `re`."""
+        # In a frozen program, `sys.executable` is the program and not an interpreter.
         if not sys.executable or getattr(sys, "frozen", False):
             raise ValueError("there is neither ripgrep nor a Python interpreter to search with.")
         # -I and -S ignore the environment and site-packages, and save time at the start.
@@ -123,6 +124,7 @@ class Grep:
         is_in_scope = False
         with _start_process(command, deadline, cwd=folder, stdin=subprocess.DEVNULL) as process:
             for path, *rest in _read_records(process.stdout, ends):
+                # ripgrep puts "./" before each path.
                 parts = (*scope.start, *os.fsdecode(path).split("/")[1:])
                 if previous != parts:
                     previous = parts
@@ -135,6 +137,7 @@ class Grep:
                     yield Match(parts, int(number), _format_line(line))
                 elif is_in_scope:
                     yield Match(parts, int(rest[0]) if rest else 0)
+            # A process that was killed in time only ends its output early.
             deadline.check()
 
 
@@ -144,9 +147,11 @@ def _start_process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process that is killed when the time is up or the context ends."""
     deadline.check()
+    # Nobody reads errors, and a pipe that is full of them would block the process.
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **settings
     )
+    # `Timer` raises OverflowError for a longer wait.
     timer = Timer(min(deadline.left, TIMEOUT_MAX), process.kill)
     timer.daemon = True
     timer.start()
@@ -159,6 +164,7 @@ def _start_process(
             with suppress(OSError):  # unwritten input does not matter any more
                 if stream is not None:
                     stream.close()
+        # Reaps the process, which would stay as a zombie.
         process.wait()
 
 

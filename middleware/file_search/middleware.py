@@ -155,6 +155,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
     def _find_files(self, pattern: str, path: str = "/") -> str:
         scope = Scope(pattern, self._resolve(path, "folder"))
         files = _Results(self._tree.walk(scope, Deadline(monotonic() + self.timeout)))
+        # Keeps the newest only, of however many files the walk yields.
         newest = nsmallest(MAX_RESULTS, files, key=lambda file: (-file.changed, file.parts))
         lines = [format_path(file.parts) for file in newest] or ["No files found."]
         notice = f"{MAX_RESULTS} of {files.count} files are shown."
@@ -167,6 +168,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
         include: str | None = None,
         output_mode: Mode = "files_with_matches",
     ) -> str:
+        # Half of a surrogate pair cannot be passed to ripgrep, nor be in a file.
         try:
             pattern.encode()
         except UnicodeEncodeError:
@@ -186,6 +188,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
         lines = []
         with closing(search):  # ends the process that searches
             matches = _Results(search)
+            # One more than is shown tells whether the list is complete.
             for match in islice(matches, MAX_RESULTS + 1):
                 line = format_path(match.parts)
                 if output_mode != "files_with_matches":
@@ -235,15 +238,17 @@ class _Results(Generic[T]):
 def _make_tool(
     name: str, function: Callable[..., str], description: str, arguments: type[BaseModel]
 ) -> StructuredTool:
-    def call(*args: Any, **values: Any) -> str:
+    def call(*args: object, **values: object) -> str:
         try:
             return function(*args, **values)
         except OutOfTime:
             raise ToolException("Error: the search took too long.") from None
         except (ValueError, OSError) as error:
+            # The text of an OSError would show the path on this machine.
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ToolException(f"Error: {reason}") from error
 
+    # With `handle_tool_error`, the model reads a ToolException as the result of its call.
     return StructuredTool.from_function(
         call, name=name, description=description, args_schema=arguments, handle_tool_error=True
     )

@@ -26,6 +26,7 @@ from typing import NamedTuple
 Parts = tuple[str, ...]  # the names in a path, from the root to a file or folder
 States = frozenset[int]  # positions in a pattern that a path has reached; empty: it cannot match
 
+# Windows opens no files relative to a folder.
 HAS_DESCRIPTORS = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -170,6 +171,7 @@ def _expand_braces(pattern: str) -> list[str]:
         else:
             before, after = alternative[: braces.start()], alternative[braces.end() :]
             todo += [f"{before}{choice}{after}" for choice in braces[1].split(",")]
+        # Each pair of braces multiplies the patterns.
         if len(patterns) + len(todo) > _MAX_ALTERNATIVES:
             raise ValueError(
                 f"the braces of the glob pattern stand for more than {_MAX_ALTERNATIVES} patterns."
@@ -181,6 +183,7 @@ class Tree:
     """Folder with everything in it."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
+        # Links on the way to the root are followed here, once; below it none is.
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise ValueError(
@@ -227,6 +230,7 @@ class Tree:
                         elif scope.accepts(after) and entry.is_file(follow_symlinks=False):
                             changed = entry.stat(follow_symlinks=False).st_mtime_ns
                             entries[entry.name] = File(path, changed)
+            # Reversed, because the walk continues at the end of the list.
             todo += [entries[name] for name in sorted(entries, key=os.fsencode, reverse=True)]
 
     def read(self, parts: Parts, max_bytes: int) -> bytes | None:
@@ -235,8 +239,10 @@ class Tree:
             with self._open_parent(parts) as (name, dir_fd):
                 descriptor = os.open(name, _FILE, dir_fd=dir_fd)
             with open(descriptor, "rb") as file:
+                # Of the open file: the path may lead to another one by now.
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
+                # One byte more shows that a file is too large, without reading all of it.
                 content = file.read(max_bytes + 1)
         except OSError:
             return None
@@ -247,6 +253,7 @@ class Tree:
         """Open a folder from the root down: its descriptor, or its path without descriptors."""
         if not HAS_DESCRIPTORS:
             path = str(self.root.joinpath(*parts))
+            # Nothing else keeps such a system from following a link.
             if os.path.realpath(path) != path:
                 raise NotADirectoryError(path)
             yield path
@@ -254,6 +261,7 @@ class Tree:
         descriptor = os.open(self.root, _FOLDER)
         try:
             for part in parts:
+                # Opened before the outer one is closed: if it fails, `finally` closes that.
                 inner = os.open(part, _FOLDER, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner

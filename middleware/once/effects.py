@@ -27,7 +27,7 @@ class EffectError(TurnError):
     code = "AF349"
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """A value as bytes, as checkpoints hold it."""
     # The serializer has special formats for bytes and None, but not for a list with them.
     return _SERIALIZER.dumps_typed([value])[1]
@@ -35,6 +35,7 @@ def dump(value: Any) -> bytes:
 
 def load(data: bytes) -> Any:
     """The value that `dump` was given."""
+    # The format of every list, whatever is in it.
     return _SERIALIZER.loads_typed(("msgpack", data))[0]
 
 
@@ -187,6 +188,7 @@ def stored(operation: Callable[..., object], *args: object) -> Flow[Any]:
     """Call a method of a store; its failure is not one of the tool."""
     try:
         return (yield Invoke(Called(operation), args))
+    # By such an error, a store refuses the start of a tool.
     except AgentFactoryError:
         raise
     except Exception as error:

@@ -40,8 +40,9 @@ def idempotency_key(runtime: ToolRuntime[Any, Any]) -> str:
     return runtime.idempotency_key
 
 
-def run_id(thread: Any, state: Mapping[str, object]) -> str:
+def run_id(thread: object, state: Mapping[str, object]) -> str:
     """The name of a run of a thread that nobody has named."""
+    # The message that began the run tells it from the other runs of its thread.
     return f"{thread}/{state.get('once_run') or ''}"
 
 
@@ -81,5 +82,6 @@ def key_of(request: ToolCallRequest) -> str:
     # That of the graph: the last part is the task of the call, the part before it of a subagent.
     namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
     parts = [configurable["thread_id"], namespace, source, call["id"], call["name"]]
+    # The text is only compared: what JSON lacks may be written as a string.
     text = json.dumps([*parts, call["args"]], default=str, sort_keys=True)
     return sha256(text.encode()).hexdigest()[:32]

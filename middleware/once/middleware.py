@@ -41,7 +41,7 @@ from .keys import configurable_of, key_of, run_id
 from .question import decision_about
 
 Result = ToolMessage | Command[Any]
-Compensation = Callable[[Effect], Any]
+Compensation = Callable[[Effect], object]
 
 _QUESTION: Final = (
     "{unknown}\nRespond with the result that it had, approve to run it again, or reject to leave "
@@ -216,6 +216,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
             yield from stored(store.release, earlier)
             attempt = earlier.attempt
         fields = {"idempotency_key": effect.key, "on_unknown": policy}
+        # A subclass, by which tools and inner layers notice that the effect is recorded.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
         try:
             with effects_of_run(store, effect.run), FailureRecorder() as recorder:
@@ -223,6 +224,8 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
         except GeneratorExit as closed:
             # Control flow closes a flow, which cannot yield then: the store is called at once.
             signal = closed.__context__
+            # A tool that asks runs again from its beginning when the answer comes. Its attempt must
+            # not count as one whose outcome is unknown.
             if isinstance(signal, GraphInterrupt) or (signal and is_invalid_resume(signal)):
                 store.release(effect)
             raise
@@ -233,6 +236,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
         # A layer further in may have reported an exception to the model.
         if (failure := recorder.errors.get(call["id"])) is not None:
             record_failure(call["id"], failure)
+            # Without a stored result, the next attempt goes by the policy.
             if outcome_unknown(failure):
                 return cast("Result", result)
         yield from stored(store.finish, effect, dump(result))
@@ -240,7 +244,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
 
     def _settled(
         self, store: EffectStore, earlier: Effect, call: ToolCall, policy: OnUnknown
-    ) -> Flow[Any]:
+    ) -> Flow[object]:
         """The result of a call that was started before; None to run its tool again."""
         if earlier.is_done:
             set_reason("the result is stored")

@@ -58,6 +58,7 @@ def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
     question_state = Question(request=request, attempt=earlier.attempt)
     while True:
         answer = yield Invoke(ask_person, question_state)
+        # Outside of an agent no task is paused, so the graph ends with its interrupt.
         if "__interrupt__" in answer:
             raise EffectError(
                 call["name"],

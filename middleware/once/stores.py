@@ -137,6 +137,7 @@ class SqliteEffects:
 
     def _select(self, condition: str, value: str) -> list[Effect]:
         query = f"SELECT {_COLUMNS} FROM effects WHERE {condition}"
+        # The rows are read under the lock: a cursor uses the connection that all threads share.
         with self._lock, closing(self._execute(query, value)) as rows:
             return [Effect(*row) for row in rows]
 
@@ -147,7 +148,11 @@ class SqliteEffects:
             # Without an isolation level each statement commits by itself; sqlite3 would begin a
             # transaction before each INSERT and leave it open.
             self._connection = sqlite3.connect(
-                self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
+                # One connection for all threads: the lock lets one at a time use it.
+                self.path,
+                timeout=self.timeout,
+                isolation_level=None,
+                check_same_thread=False,
             )
             # In this mode, readers in other processes do not block the one that writes.
             self._connection.execute("PRAGMA journal_mode = WAL")

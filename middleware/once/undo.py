@@ -104,6 +104,7 @@ def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undon
         repeats = once.effects.get(effect.tool, once.default) == "rerun"
         earlier: Effect | None = yield from stored(store.begin, undo_effect)
         attempt = ""
+        # The process ended during an earlier compensation. This one may be repeated, so it is.
         while earlier is not None and not earlier.is_done and repeats:
             check_released(earlier, attempt)
             yield from stored(store.release, earlier)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -61,19 +61,26 @@ class GuardedChatModel(BaseChatModel):
 
     def __getattr__(self, name: str) -> Any:
         # Called only for attributes that neither pydantic nor this class has.
+        # Without `inner`, as in a copy that pydantic begins, the lookup would not end.
         if name.startswith("_") or "inner" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["inner"], name)
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools to the other model, and keep the guard."""
         bound = self.inner.bind_tools(tools, **kwargs)
-        model: Runnable[Any, AIMessage] = guard_model(bound, self.guard)
+        model: Runnable[LanguageModelInput, AIMessage] = guard_model(bound, self.guard)
         return model
 
-    def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
+    def with_structured_output(
+        self, schema: Any, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
         """Return the other model's own, without the guard: its result is parsed, not text."""
-        structured: Runnable[Any, Any] = self.inner.with_structured_output(schema, **kwargs)
+        structured: Runnable[LanguageModelInput, Any] = self.inner.with_structured_output(
+            schema, **kwargs
+        )
         return structured
 
     def get_token_ids(self, text: str) -> list[int]:
@@ -138,8 +145,10 @@ class GuardedChatModel(BaseChatModel):
         run_manager: RunManager = None,
         **kwargs: Any,
     ) -> ChatResult:
+        # Without the run manager, which would report tokens that are not redacted.
         if isinstance(self.inner, BaseChatModel):
             return self._redact(self.inner._generate(messages, stop=stop, **kwargs))
+        # A runnable that is not a chat model may not know `stop`.
         kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
         answer = self.inner.invoke(messages, _SILENT_CONFIG, **kwargs)
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))

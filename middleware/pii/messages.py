@@ -203,7 +203,7 @@ class Guard:
             return message
         return message.model_copy(update={"name": self.rule.apply(message.name)})
 
-    def redact_result(self, result: Any) -> object:
+    def redact_result(self, result: object) -> object:
         """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
         if isinstance(result, list):
             return [self.redact_result(item) for item in result]
@@ -217,6 +217,7 @@ class Guard:
         def redact_messages(key: str, value: Any) -> object:
             if key != "messages" or value is None:
                 return value
+            # Overwrite replaces the list in the state, instead of adding to it.
             if isinstance(value, Overwrite):
                 return Overwrite(redact_messages(key, value.value))
             return self.redact_result(
@@ -226,6 +227,7 @@ class Guard:
         update: object = result.update
         if isinstance(update, Mapping):
             update = {key: redact_messages(key, value) for key, value in update.items()}
+        # LangGraph also takes an update as a list of pairs.
         elif isinstance(update, Sequence) and not isinstance(update, str):
             update = [(key, redact_messages(key, value)) for key, value in update]
         else:
@@ -288,6 +290,7 @@ class Guard:
                 result[key] = self.rule.apply(arguments)
                 continue
             new = redact_value(value, self.rule.apply)
+            # JSON that holds nothing to redact stays as the model has written it.
             result[key] = arguments if new == value else json.dumps(new, ensure_ascii=False)
         return result
 
@@ -343,6 +346,7 @@ class AnswerStream:
             raise TypeError(
                 f"a chat model must stream AIMessageChunks, got {type(message).__name__}."
             )
+        # Some chunks come without the id, and chunks of held text need it.
         self._id = message.id or self._id
         if message.chunk_position:
             # The position marks the last chunk: keep it for the end.
@@ -358,6 +362,7 @@ class AnswerStream:
                 update["content"] = [b for b in update["content"] if not _is_empty_block(b)]
             message = message.model_copy(update=update)
         chunks, self._ready = self._ready, []
+        # A chunk of which everything is held back is left out.
         if (
             message.content
             or message.tool_call_chunks

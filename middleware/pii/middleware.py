@@ -127,6 +127,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             "after_model": False,
             "around_tool": apply_to_tool_results or apply_to_tool_calls,
         }
+        # An agent leaves these out, and has no nodes for them.
         self.unused = [name for name, is_used in uses.items() if not is_used]
         self._answers = Guard(self.rule, apply_to_output, apply_to_tool_calls)
         self._guards_answers = any(places[1:])
@@ -162,6 +163,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if count and _digest(users[:count]) == digest:
             users = users[count:]
         update = self._redact_input(state, [*users, *self._last_results(state)])
+        # An empty mark says that this hook has run, so that `before_model` reads new messages only.
         if self.apply_to_input and self.name not in marks:
             update["pii_looked_at"] = {**marks, self.name: ["", ""]}
         return update or None
@@ -300,6 +302,7 @@ class _GuardedRequest(ModelRequest[Any]):
         new = cls.__new__(cls)
         guards = (*getattr(request, "guards", ()), (owner, guard))
         model = owner.guarded_model(request.model, guard)
+        # Not by attributes: to set one is deprecated, and warns.
         new.__dict__.update(request.__dict__, guards=guards, model=model)
         return new
 
@@ -311,7 +314,7 @@ class _GuardedRequest(ModelRequest[Any]):
         return super().override(**changes)
 
 
-def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, Any] | None:
+def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, object] | None:
     """The update for messages that were redacted outside of a run, where they may have no ids."""
     same = all(new is old for new, old in zip(messages, state["messages"], strict=True))
     return None if same else {"messages": messages}
@@ -326,6 +329,7 @@ def _raise_if_blocked(state: Any) -> None:
 def _digest(messages: Sequence[AnyMessage]) -> str:
     digest = blake2b(digest_size=16)
     for message in messages:
+        # A message may hold half of a surrogate pair, which strict UTF-8 refuses.
         digest.update(
             f"{message.id} {message.name!r} {message.content!r}\n".encode("utf-8", "surrogatepass")
         )

@@ -15,13 +15,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
-from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ContextT,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -165,7 +166,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         polling_tools: Mapping[str, int] | None = None,
         ignore_tools: Sequence[str | BaseTool] | None = None,
         ignore_arguments: Collection[str] = (),
-        result_key: Callable[[ToolMessage], Any] | None = None,
+        result_key: Callable[[ToolMessage], object] | None = None,
         exit_behavior: Literal["answer", "end", "error"] = "answer",
         name: str | None = None,
     ) -> None:
@@ -224,6 +225,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         """Call the model, unless the run has to end because it repeats itself."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
         reason: str = request.state.get(_KEY, "")  # type: ignore[assignment]
+        # Nearly all calls end here, before any turn is compared.
         if not reason and self._comparison.is_progress(messages):
             response: ModelResponse = yield request
             return response
@@ -262,7 +264,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         set_reason(f"{step}: {repetition}")
         return with_update(request, response, update) if update else response
 
-    def _start(self, request: ModelRequest[Any], count: int) -> int:
+    def _start(self, request: ModelRequest[ContextT], count: int) -> int:
         """Count the messages of the thread when this run first came upon one of the user.
 
         That is its first model call, unless the run was resumed after many turns.
@@ -273,13 +275,14 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         # A subagent has the run of its caller. Its namespace begins with the task that called it.
         info = runtime.execution_info
         start = self._starts(control, info.checkpoint_ns.rpartition("|")[0] if info else "")
+        # The cached list is empty until the first call of the run.
         if not start:
             start.append(count)
         return start[0]
 
     def _remarked(
-        self, request: ModelRequest[Any], repetition: Repetition
-    ) -> tuple[ModelRequest[Any], dict[str, object]]:
+        self, request: ModelRequest[ContextT], repetition: Repetition
+    ) -> tuple[ModelRequest[ContextT], dict[str, object]]:
         """The request with a remark, and the update that keeps it in the thread."""
         last = request.messages[-1] if request.messages else None
         if isinstance(last, ToolMessage) and MARKS in last.response_metadata:
@@ -290,6 +293,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         text = f"[You repeat yourself: {repetition}. {advice}]"
         messages = with_remark(request.messages, text, _KEY)
         changed = messages[-1]
+        # A remark stays in the thread only on a result that the thread holds.
         last_ids = {message.id for message in request.state.get("messages", [])[-1:]} - {None}
         if not isinstance(changed, ToolMessage) or changed.id not in last_ids:
             return request.override(messages=messages), {}
@@ -303,7 +307,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         return has_calls and repetition.excess >= self.withhold_after - self.remark_after
 
     def _refusals(
-        self, request: ModelRequest[Any], response: ModelResponse, repetition: Repetition
+        self, request: ModelRequest[ContextT], response: ModelResponse, repetition: Repetition
     ) -> list[ToolMessage]:
         """Errors as the results of the calls that do not run because they repeat others."""
         if not self._withholds(repetition):
@@ -312,7 +316,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         calls = [call for turn in repetition.cycle for call in turn.calls]
         names, names_in_request = {call["name"] for call in calls}, _names_of(request)
 
-        def is_repeated(call: Any) -> bool:
+        def is_repeated(call: ToolCall) -> bool:
             if repetition.kind == "errors":
                 return call["name"] in names
             if repetition.kind == "unknown":
@@ -330,7 +334,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         ]
 
 
-def _names_of(request: ModelRequest[Any]) -> set[str]:
+def _names_of(request: ModelRequest[ContextT]) -> set[str]:
     """The names of the tools that a request offers."""
     names = set()
     for tool in request.tools:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from typing_extensions import ReadOnly, TypedDict
 
 from agent_factory.structured_output.strategies import EXPLANATION
 
@@ -17,14 +18,22 @@ MARKS = "progress_guard"
 """Key in the response metadata of results: a remark was added, or the call did not run."""
 
 
+class Call(TypedDict):
+    """A call of a turn: of a tool, one that could not be read, or an answer."""
+
+    name: ReadOnly[str | None]
+    args: ReadOnly[object]
+    id: ReadOnly[str | None]
+
+
 class Turn(NamedTuple):
     """The calls of a turn, and where its results are; an answer is a call without a name."""
 
-    calls: Sequence[Any]
+    calls: Sequence[Call]
     messages: Sequence[object]
     at: int
 
-    def result(self, call: Any) -> ToolMessage | None:
+    def result(self, call: Call) -> ToolMessage | None:
         """The result of a call."""
         for index in range(self.at + 1, len(self.messages)):
             message = self.messages[index]
@@ -59,7 +68,7 @@ class Repetition:
         if self.kind == "answers" and len(self.cycle) == 1:
             return f"the same answer was given {self.times} times in a row"
         if self.kind == "unknown":
-            names = dict.fromkeys(call["name"] for turn in self.cycle for call in turn.calls)
+            names = dict.fromkeys(str(call["name"]) for turn in self.cycle for call in turn.calls)
             tools = ", ".join(names)
             return f"tools that are not offered were called {self.times} times in a row ({tools})"
         turns = [
@@ -109,6 +118,8 @@ def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
             if message.invalid_tool_calls:
                 calls = [*calls, *message.invalid_tool_calls]
             if not calls:
+                # A hook that sends an answer back writes as the user: to other words, the same
+                # answer is new.
                 before = messages[at - 1] if at else None
                 words = before.text if isinstance(before, HumanMessage) else ""
                 calls = [{"name": "", "args": [message.text, words], "id": None}]
@@ -136,9 +147,10 @@ class Comparison:
         """
         if not messages or messages[-1].type != "tool" or messages[-1].status == "error":
             return False
+        # Then calls with other arguments may be the same.
         if self.ignored_arguments:
             return False
-        first: Any = None
+        first: Call | None = None
         earlier = 0
         for at in range(len(messages) - 1, -1, -1):
             message = messages[at]
@@ -246,9 +258,11 @@ class Comparison:
 
     def _polling(self, turn: Turn) -> int:
         """Limit of the repetitions of a turn that waits for something."""
-        return max((self.polling_tools.get(call["name"], 0) for call in turn.calls), default=0)
+        return max(
+            (self.polling_tools.get(call["name"] or "", 0) for call in turn.calls), default=0
+        )
 
-    def is_same_call(self, one: Any, other: Any) -> bool:
+    def is_same_call(self, one: Call, other: Call) -> bool:
         """Return True if two calls have the same name, and as JSON the same arguments."""
         mine, theirs = one["args"], other["args"]
         if self.ignored_arguments and isinstance(mine, dict) and isinstance(theirs, dict):
@@ -258,7 +272,7 @@ class Comparison:
             )
         return one["name"] == other["name"] and _is_same_json(mine, theirs)
 
-    def _is_same_result(self, turn: Turn, call: Any, earlier: Turn, earlier_call: Any) -> bool:
+    def _is_same_result(self, turn: Turn, call: Call, earlier: Turn, earlier_call: Call) -> bool:
         last, other = turn.result(call), earlier.result(earlier_call)
         if last is None or other is None:
             return not call["name"] and not earlier_call["name"]  # two answers

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
 from agent_factory.middleware._shared.redaction import RedactionRule
+from agent_factory.middleware.shell_tool.process import ShellProcess
 
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
 from .session import Job, Sessions
@@ -54,6 +55,7 @@ class ShellState(AgentState):
     shell_sessions: NotRequired[Annotated[dict[str, str], operator.or_, PrivateStateAttr]]
 
 
+# A str takes no weak reference, which `finalize` needs; an instance of a subclass does.
 class _Lease(str):
     """Session key in a state that nobody can resume; its finalizer discards the session."""
 
@@ -190,7 +192,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
 
     def _begin(
         self, state: ShellState, runtime: Runtime[Any]
-    ) -> tuple[dict[str, Any], Job[Any] | None]:
+    ) -> tuple[dict[str, object], Job[ShellProcess] | None]:
         """The state update with the session's key, and the start of its shell if it is due."""
         if left := state.get("shell_sessions", {}).get(self.name):
             self._sessions.discard(left)  # of an earlier run of this thread that failed
@@ -201,6 +203,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         if _thread_id(runtime) is None:
             # Without a thread nothing resumes the run: its session ends when its state is gone.
             lease = _Lease(key)
+            # Not at exit: `session` ends all sessions with the process.
             finalize(lease, self._sessions.discard, key).atexit = False
             key = lease
         return {"shell_sessions": {self.name: key}}, start

@@ -127,6 +127,7 @@ class ExecutionPolicy(ABC):
         """A launch on this machine, where the shell itself and this process enforce the limits."""
         limits = []
         if self.memory_bytes is not None:
+            # `ulimit` counts in KiB.
             limits.append(f"ulimit -v {self.memory_bytes // 1024}")
         if self.cpu_time_seconds is not None:
             limits.append(f"ulimit -t {self.cpu_time_seconds}")
@@ -273,6 +274,7 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str
     ) -> Launch:
         """Return the shell wrapped in `bwrap`."""
+        # With a new session, a program cannot push characters into the terminal of this process.
         argv = [self.binary, "--die-with-parent", "--new-session", "--unshare-all"]
         argv += ("--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
         for name, value in {"PATH": _SANDBOX_PATH, **_SANDBOX_ENV, **env}.items():
@@ -281,6 +283,7 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         if self.network_enabled:
             argv.append("--share-net")
             etc_files += _ETC_NETWORK
+        # "try", because machines differ in which of them exist.
         for system_path in (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in etc_files)):
             argv += ("--ro-bind-try", system_path, system_path)
         argv += ("--proc", "/proc", "--dev", "/dev")
@@ -358,6 +361,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
     ) -> Launch:
         """Return the shell wrapped in `docker run`, and the command that removes its container."""
         name = f"agent-factory-{token}"
+        # With an init process, orphans are reaped; a shell with the number 1 would keep them.
         argv = [self.binary, "run", "--interactive", "--init", "--name", name]
         argv += ("--workdir", _WORKSPACE, "--volume", f"{workspace}:{_WORKSPACE}")
         argv += ("--security-opt", "no-new-privileges")
@@ -371,6 +375,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
             argv += ("--user", self.user)
         if self.memory_bytes is not None:
             memory = str(self.memory_bytes)
+            # Docker counts memory and swap together: equal values mean no swap.
             argv += ("--memory", memory, "--memory-swap", memory)
         if self.cpu_time_seconds is not None:
             argv += ("--ulimit", f"cpu={self.cpu_time_seconds}")
@@ -380,6 +385,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
             argv += ("--cpus", str(self.cpus))
         for variable, value in {**_SANDBOX_ENV, **env}.items():
             argv += ("--env", f"{variable}={value}")
+        # A container that stays must be stopped all the same.
         removal = ("rm", "--force") if self.remove_container_on_exit else ("kill",)
         return Launch(
             argv=(*argv, *(self.extra_run_args or ()), self.image, *shell),

@@ -264,6 +264,7 @@ class ShellProcess:
         """Run a command until it ends or has to be ended; in the latter case the shell is gone."""
         token = new_token()
         encoded = encode_command(command, token, self._status)
+        # After what the shell has not taken yet: its setup, at the first command.
         self._to_write = memoryview(bytes(self._to_write) + encoded)
         output, deadline = Output(self._keep), time.monotonic() + timeout
         ending: Ending | None = None
@@ -327,6 +328,7 @@ class ShellProcess:
 
     def _exchange(self) -> bool:
         """Write and read what is possible now; return whether anything was read."""
+        # A pipe that is closed is always ready, so `poll` would not wait.
         if self._output_closed:
             time.sleep(POLL)
             return False
@@ -334,6 +336,7 @@ class ShellProcess:
         poller.register(self._stdout, select.POLLIN)
         if self._to_write:
             poller.register(self._stdin, select.POLLOUT)
+        # `poll` takes milliseconds.
         poller.poll(POLL * 1000)
         if self._to_write:
             try:

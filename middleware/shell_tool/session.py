@@ -39,6 +39,7 @@ class Job(Future[T]):
 
     def run(self, supervisor: ShellSupervisor, abandoned: Cancelled) -> bool:
         """Do the work, in the session's thread; return whether the session can go on."""
+        # False if the job was cancelled before it began.
         if not self.set_running_or_notify_cancel():
             return True
         try:
@@ -70,6 +71,7 @@ class Job(Future[T]):
         """Await the result; a cancelled task returns only when its command is dead."""
         waiting = asyncio.wrap_future(self)
         try:
+            # Shielded, because the end of the command is awaited after a cancellation, too.
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             self.cancel()
@@ -148,6 +150,7 @@ class Sessions:
         self._settings = settings
         self._lock = threading.Lock()
         self._open: dict[str, Session] = {}
+        # Not with `self`, which the finalizer would keep alive.
         finalize(self, _abandon_all, self._open.values()).atexit = False
 
     def submit(self, key: str, work: Work[T]) -> Job[T]:

@@ -110,6 +110,7 @@ class ShellSupervisor:
         if restart:
             self._discard_shell()
         self.ensure(cancelled)
+        # Once only: the model reads it in the result of this call.
         reason, self._restart_reason = self._restart_reason, ""
         notice = ""
         again = " The start-up commands were run again." if self.settings.startup else ""
@@ -149,6 +150,7 @@ class ShellSupervisor:
             self._discard_shell("The shell had ended, so a new one was started")
         if self._shell is None:
             self._shell = self._start(cancelled)
+        # Not known any more: the next command may leave some.
         self._has_background = None
         return self._shell
 
@@ -207,6 +209,8 @@ class ShellSupervisor:
         settings, policy = self.settings, self.settings.policy
         folder = settings.root
         if folder is None:
+            # The next shell of the run gets the same folder, because files are kept. A container
+            # may leave files of root there, which this user cannot remove.
             self._folder = self._folder or TemporaryDirectory(
                 prefix="agent-factory-shell-", ignore_cleanup_errors=True
             )
@@ -219,6 +223,7 @@ class ShellSupervisor:
                 "Pass a workspace_root that this user may write to.",
             ) from error
         launch = policy.launch(settings.shell, folder, settings.env, new_token())
+        # As much as the policy lets the model see.
         keep = max(KEPT_BYTES, policy.max_output_bytes or 0)
         try:
             shell = ShellProcess(launch, policy.startup_timeout, cancelled, keep)

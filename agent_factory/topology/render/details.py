@@ -79,6 +79,7 @@ def overview(plan: TopologyData, figure: Figure) -> Details:
 
 
 def _layers(box: Box, target: str = "") -> Listing:
+    # The layers around a run are drawn where it starts.
     call = {TOOLS: Call.TOOL, MODEL: Call.MODEL}.get(box.kind, Call.AGENT)
     items = tuple(Item(layer.name, target) for layer in box.frames)
     return Listing(f"layers {layer_order(call)}", items, ordered=True)

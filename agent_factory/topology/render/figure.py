@@ -95,6 +95,7 @@ class Box:
     def size(self) -> tuple[float, float]:
         """Width and height with all frames."""
         width, height = self.core
+        # From the innermost frame outward: each is around those before.
         for place, frame in reversed(list(enumerate(self.frames, 1))):
             header = letters(shown(f"{place} {frame.owner}")) * LETTER + 2 * PAD
             width, height = max(width + 2 * INSET, header), height + HEADER + INSET

@@ -114,6 +114,7 @@ def to_json(plan: TopologyData) -> str:
     dump = partial(json.dumps, ensure_ascii=False)
     parts = []
     for key, value in asdict(record).items():
+        # A plan without former names is written as it was before there were any.
         if key == "moved" and not value:
             continue
         # One record a line: a diff of two files then shows records.

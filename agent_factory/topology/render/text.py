@@ -140,6 +140,7 @@ def explain_transition(plan: TopologyData, source: str, target: str) -> str:
         if (edge.source, edge.target) == (source, target):
             return _lines(edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons))
     lines = []
+    # One by one, because where all nodes jump there are millions of paths.
     for path in islice(paths_between(plan, source, target), MOST_PATHS):
         lines.append(path_line(path))
         lines += (f"- {edge.name}: {meaning(r)}" for edge in path for r in edge.reasons)
