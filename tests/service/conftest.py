@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -85,12 +84,6 @@ def until() -> Callable[..., None]:
             time.sleep(0.02)
 
     return wait
-
-
-@pytest.fixture
-def thread() -> str:
-    """The id of a new thread."""
-    return f"t-{uuid4().hex[:8]}"
 
 
 @pytest.fixture
