@@ -106,20 +106,10 @@ class Backend:
         self.log = EventLog(database)
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
-        self._is_created = False
 
     def call(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, repeated for some seconds while there is no database."""
         return self.database.retried(work, seconds=CLIENT_SECONDS)
-
-    def create(self) -> None:
-        """Create the tables that are missing, once."""
-        # Each call of a client comes by here. Looking for the tables each time would cost
-        # transactions.
-        if not self._is_created:
-            self.database.create()
-            self.engine.create()
-            self._is_created = True
 
     def agent(self, name: str) -> RegisteredAgent:
         """A registered agent; NotFound if there is none of this name."""

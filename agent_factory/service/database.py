@@ -93,11 +93,27 @@ class Database:
         self._reading = self.engine.execution_options(**_READS)
         self.writing = SharedTransactions(writing) if self.is_sqlite else writing
         """What begins transactions that may write."""
+        self.setups: list[Callable[[], None]] = [self.create]
+        """What creates tables, before the first transaction."""
+        self._setup_lock, self._is_set_up = Lock(), False
 
     @property
     def direct_url(self) -> str:
         """The URL for the driver alone."""
         return self._direct_url or self.url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    def set_up(self) -> None:
+        """Create the tables that are missing, once; each transaction does it before it begins.
+
+        An error leaves it to the next transaction.
+        """
+        if self._is_set_up:  # without the lock, since each transaction comes by here
+            return
+        with self._setup_lock:
+            if not self._is_set_up:
+                for create in self.setups:
+                    create()
+                self._is_set_up = True
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -107,12 +123,14 @@ class Database:
             DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
                 begun is rolled back.
         """
+        self.set_up()
         with explained(), self.writing.begin() as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads; in SQLite it does not wait for writers."""
+        self.set_up()
         with explained(), self._reading.connect() as connection:
             yield connection
 
@@ -122,7 +140,8 @@ class Database:
             from langgraph.checkpoint.sqlite import SqliteSaver
             from langgraph.store.sqlite import SqliteStore
 
-            with self.begin() as connection:
+            # Not `begin`, which waits for this.
+            with explained(), self.writing.begin() as connection:
                 metadata.create_all(connection)
             path = make_url(self.url).database
             assert path is not None
@@ -152,7 +171,7 @@ class Database:
         with direct:
             # Two workers that start at once would both create them.
             direct.execute("select pg_advisory_lock(%s)", (number_of("create"),))
-            with self.begin() as connection:
+            with explained(), self.writing.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()
             PostgresStore(direct).setup()

@@ -397,14 +397,11 @@ class SharedLedger(Ledger):
                 "Outside of them, write it out, such as SharedLedger(..., scope='tenant:acme').",
             ) from None
 
-    @cached_property
+    @property
     def _database(self) -> Database:
-        """The database, with its tables; it is not needed to build an agent."""
         if self._service is not None:
-            self._service._backend.create()
             return self._service._backend.database
         assert self._own_database is not None
-        self._own_database.create()
         return self._own_database
 
     def _update(self, values: Mapping[Any, object], *conditions: ColumnElement[bool]) -> Update:

@@ -37,7 +37,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     for all runs of a process.
 
     Args:
-        database: Where checkpoints are stored; its tables have to exist.
+        database: Where checkpoints are stored.
         lease: The lease of the run's thread. Without one, nothing can be written.
         job: The job whose questions are noted, so that another worker can continue it.
     """

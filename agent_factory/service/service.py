@@ -194,7 +194,6 @@ class Service(ThreadService):
             concurrency: The most runs at once.
             per_minute: The most runs that begin within a minute.
         """
-        self._backend.create()
         self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
 
     # Messages
@@ -292,7 +291,6 @@ class Service(ThreadService):
             interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
             trace=traceparent(),
         )
-        self._backend.create()
         title = None if inputs is None else title_of(inputs["messages"])
         how = Arrival(busy, waiting_or_busy, by)
         work = partial(submit, self._backend, job, how, run_metadata, title, delay)
@@ -305,7 +303,6 @@ class Service(ThreadService):
         Raises:
             NotFound: There is none, or it belongs to another tenant.
         """
-        self._backend.create()
         query = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
             row = connection.execute(query).first()
@@ -325,7 +322,6 @@ class Service(ThreadService):
             may_decide: Says about a wait whether the one who reads may claim it and decide about
                 it.
         """
-        self._backend.create()
         return Inbox(self._backend, tenant, may_decide)
 
     def decide(
@@ -449,7 +445,6 @@ class Service(ThreadService):
             agent: Only those for this agent.
             active: Only those that are neither revoked nor expired.
         """
-        self._backend.create()
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return [*approvals.list(active=active, agent=agent)]
 
@@ -464,7 +459,6 @@ class Service(ThreadService):
         Raises:
             NotFound: There is no such approval, or it belongs to another tenant.
         """
-        self._backend.create()
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return self._backend.call(partial(approvals.revoke, approval, by))
 
@@ -482,7 +476,6 @@ class Service(ThreadService):
         >>> store.get(("users", "ann"), "likes").value
         {'food': 'pizza'}
         """
-        self._backend.create()
         return TenantStore(self._backend.database, tenant)
 
     def stranded(self, agent: str) -> Iterator[StrandedThread]:
@@ -494,7 +487,6 @@ class Service(ThreadService):
         Args:
             agent: The name of the agent.
         """
-        self._backend.create()
         return stranded_threads(self._backend, agent)
 
     # Schedules
@@ -522,13 +514,11 @@ class Service(ThreadService):
             timezone: Such as "Europe/Berlin"; None is UTC.
         """
         self._backend.agent(agent)
-        self._backend.create()
         arguments = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
         self._backend.engine.schedule(name, cron, timezone, json.dumps({**arguments, "name": name}))
 
     def unschedule(self, name: str) -> None:
         """Delete a schedule."""
-        self._backend.create()
         self._backend.engine.unschedule(name)
 
     def run_scheduled(self, payload: str, due: datetime) -> None:
@@ -556,7 +546,6 @@ class Service(ThreadService):
         """
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
-        self._backend.create()
         worker = Worker(self._backend, self.run_scheduled, slots=slots, dead_after=dead_after)
         worker.start()
         self._worker = worker
@@ -583,7 +572,6 @@ class Service(ThreadService):
 
     def workers(self) -> list[dict[str, Any]]:
         """The workers that are alive: `id`, `host`, `process`, `slots`, `agents`, `draining`."""
-        self._backend.create()
         return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:
@@ -605,7 +593,6 @@ class Service(ThreadService):
         Returns:
             An iterator over the ids of the threads; each one is written when it is read.
         """
-        self._backend.create()
         return reindex(self._backend)
 
     def forget(self, *, older_than: str | float, tenant: str | None = None) -> Iterator[str]:
@@ -618,7 +605,6 @@ class Service(ThreadService):
         Returns:
             An iterator over the ids of the threads; each one is deleted when it is read.
         """
-        self._backend.create()
         seconds = seconds_of("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
@@ -634,7 +620,6 @@ class Service(ThreadService):
             AuditTampered: Entries were changed, removed, inserted or moved.
             ArgumentError: `head` is not a head.
         """
-        self._backend.create()
         return verify_entries(self._backend.database, head)
 
     def close(self) -> None:

@@ -50,7 +50,6 @@ def url(request: pytest.FixtureRequest) -> str:
 def database(url: str) -> Iterator[Database]:
     """A database with its tables."""
     made = Database(url)
-    made.create()
     yield made
     made.close()
 
@@ -59,7 +58,6 @@ def database(url: str) -> Iterator[Database]:
 def backend(url: str) -> Iterator[Backend]:
     """The parts of a service without a worker."""
     made = Backend(Database(url))
-    made.create()
     yield made
     made.close()
 
