@@ -20,7 +20,9 @@ from sqlalchemy import (
     make_url,
     select,
 )
+from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import ArgumentError as UrlError
 from sqlalchemy.exc import DBAPIError
@@ -111,6 +113,7 @@ class Database:
             return
         with self._setup_lock:
             if not self._is_set_up:
+                # Not `explained`, whose error is waited for: a wrong password stays wrong.
                 for create in self.setups:
                     create()
                 self._is_set_up = True
@@ -165,9 +168,7 @@ class Database:
         from psycopg.rows import dict_row
 
         # LangGraph creates an index concurrently, which no transaction may contain.
-        direct: Any = PsycopgConnection.connect(
-            self.direct_url, autocommit=True, row_factory=dict_row
-        )
+        direct = PsycopgConnection.connect(self.direct_url, autocommit=True, row_factory=dict_row)
         with direct:
             # Two workers that start at once would both create them.
             direct.execute("select pg_advisory_lock(%s)", (number_of("create"),))
@@ -186,7 +187,7 @@ class Database:
         # Not `now()`, which in Postgres stays at the time when the transaction began.
         return func.extract("epoch", func.clock_timestamp()).cast(Double)
 
-    def insert(self, table: Table) -> Any:
+    def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
         """An insert of this database's dialect, which knows `on_conflict_do_nothing`."""
         return sqlite_insert(table) if self.is_sqlite else postgres_insert(table)
 
@@ -375,7 +376,7 @@ def _checked(url: str) -> str:
     raise ArgumentError("url", f"must be SQLite or Postgres, got {url!r}.", hint)
 
 
-def set_up_sqlite(connection: Any, _: object) -> None:
+def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     """Set up a connection of the driver."""
     # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
     # the first statement that writes.

@@ -199,6 +199,7 @@ class Engine:
                 "system_database_engine": self._database.engine,
                 "application_version": JOB_FORMAT,
                 "executor_id": worker,
+                # `create` has run them, through the direct URL.
                 "run_migrations": False,
                 "use_listen_notify": False,
                 "log_level": "WARNING",

@@ -32,6 +32,7 @@ from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
+from agent_factory.service.public_state import Graph
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.store import TenantStore
@@ -89,7 +90,7 @@ class Service(ThreadService):
     def add(
         self,
         name: str,
-        agent: CompiledStateGraph[Any, Any, Any, Any],
+        agent: Graph,
         *,
         review_within: str | float | None = None,
         late: Late = "reject",
@@ -158,7 +159,7 @@ class Service(ThreadService):
         )
 
     @property
-    def agents(self) -> dict[str, CompiledStateGraph[Any, Any, Any, Any]]:
+    def agents(self) -> dict[str, Graph]:
         """The agents that were added, by their names."""
         return {name: agent.graph for name, agent in self._backend.agents.items()}
 
@@ -203,7 +204,7 @@ class Service(ThreadService):
         agent: str,
         *,
         thread: str | None = None,
-        message: Any = None,
+        message: object = None,
         checkpoint: str | None = None,
         message_id: str | None = None,
         tenant: str = "",
@@ -211,11 +212,11 @@ class Service(ThreadService):
         busy: Busy | None = None,
         waiting: Waiting | None = None,
         by: str = "api",
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, object] | None = None,
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
         subgraphs: bool = True,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         interrupt_before: Collection[str] | Literal["*"] | None = None,
         interrupt_after: Collection[str] | Literal["*"] | None = None,
         delay: float | None = None,
@@ -327,17 +328,17 @@ class Service(ThreadService):
     def decide(
         self,
         wait_id: str,
-        decision: str | Decision | Mapping[str, Any],
+        decision: str | Decision | Mapping[str, object],
         *,
         by: str,
-        message: Any = None,
-        args: Mapping[str, Any] | None = None,
+        message: object = None,
+        args: Mapping[str, object] | None = None,
         tenant: str | None = None,
         undo: bool = False,
         may_decide: Callable[[Wait], bool] | None = None,
         roles: Collection[str] = (),
         digest: str | None = None,
-        remember: Mapping[str, Any] | None = None,
+        remember: Mapping[str, object] | None = None,
         via: Via = "python",
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
@@ -392,7 +393,7 @@ class Service(ThreadService):
     def resume(
         self,
         thread: str,
-        value: Any,
+        value: object,
         *,
         by: str,
         roles: Collection[str] = (),
@@ -426,6 +427,7 @@ class Service(ThreadService):
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
+        # A digest names the wait as well as the call, so each is there once.
         waits = {wait.digest: wait.id for wait in inbox.waits(thread=thread, limit=1000)}
         waiting_for = pending(self._backend.graph_of(thread, tenant), place)
         decisions = decisions_of(waiting_for, value)
@@ -497,7 +499,7 @@ class Service(ThreadService):
         cron: str,
         *,
         agent: str,
-        message: Any,
+        message: object,
         thread: str | None = None,
         tenant: str = "",
         timezone: str | None = None,

@@ -41,7 +41,7 @@ class ThreadService:
         self,
         thread: str | None = None,
         *,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         tenant: str = "",
     ) -> ThreadInfo:
         """Create a thread before its first message; `submit` does it by itself, too.
@@ -79,7 +79,7 @@ class ThreadService:
         ids: Collection[str] | None = None,
         status: str | Collection[str] | None = None,
         agent: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         text: str | None = None,
         sort_by: ThreadSort = "updated_at",
         descending: bool = True,
@@ -117,7 +117,7 @@ class ThreadService:
         ids: Collection[str] | None = None,
         status: str | Collection[str] | None = None,
         agent: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         text: str | None = None,
     ) -> int:
         """Count the threads that `threads` finds with these arguments and no limit."""
@@ -129,7 +129,7 @@ class ThreadService:
             return int(connection.execute(query).scalar_one())
 
     def change_thread(
-        self, thread: str, *, metadata: Mapping[str, Any], tenant: str | None = None
+        self, thread: str, *, metadata: Mapping[str, object], tenant: str | None = None
     ) -> ThreadInfo:
         """Change keys of a thread's metadata; the others stay.
 
@@ -248,7 +248,7 @@ class ThreadService:
     def update_state(
         self,
         thread: str,
-        values: Any,
+        values: object,
         *,
         as_node: str | None = None,
         checkpoint: str | None = None,
