@@ -81,7 +81,7 @@ def explained(folder: Path, model: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         if model != "local":
-            # Each provider has errors of its own, so all of them are reported.
+            # Providers have different classes of errors, so all are reported.
             hint = "Without --model, the embedded model answers."
             raise DemoError(f"The model {model} failed: {error!r}. {hint}") from error
         if isinstance(error, ImportError | LocalModelError):

@@ -128,7 +128,7 @@ class SecurityHeaders:
                     # Browsers have to ignore it over http (RFC 6797).
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
                 if "csrf_cookie" in state:
-                    # Appended, since an endpoint may set cookies of its own.
+                    # Appended, since an endpoint may set other cookies.
                     headers.append("Set-Cookie", state["csrf_cookie"])
             await send(message)
 

@@ -101,7 +101,7 @@ class Runner:
                 back = partial(self._take_back, what, job, work, text)
             outcome = self._database.retried(back, seconds=math.inf)
         except (Exception, DatabaseLost) as error:
-            # DatabaseLost is no Exception: middleware must not catch it.
+            # DatabaseLost is a BaseException, so that no middleware catches it.
             logger.exception("Run %s of thread %s failed.", work.run, work.thread)
             text = f"{type(error).__name__}: {error}"
             # Without this, the thread would take no other message: as long as it takes.

@@ -105,7 +105,7 @@ class ThreadEvents:
                 thread = await run_in_threadpool(
                     self._service.thread, self._thread, tenant=self._tenant
                 )
-                # The run has changed the thread meanwhile, which is no news to the page.
+                # The run has changed the thread meanwhile, and the page knows it already.
                 last = (thread.status, thread.updated_at, thread.run)
                 if thread.status in AT_WORK:
                     last = None  # the next message has begun

@@ -79,7 +79,7 @@ class ShownWait:
         most = self.wait.remember or 0
         options = [(seconds, text) for seconds, text in SPANS.items() if seconds <= most]
         if most and most not in SPANS:
-            # The policy may allow a time of its own, which is offered as well.
+            # The policy may allow another time, which is offered as well.
             options.append((int(most), f"{most:,.0f} seconds"))
         return options
 
