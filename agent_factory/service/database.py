@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -170,8 +171,11 @@ class Database:
         # LangGraph creates an index concurrently, which no transaction may contain.
         direct = PsycopgConnection.connect(self.direct_url, autocommit=True, row_factory=dict_row)
         with direct:
-            # Two workers that start at once would both create them.
-            direct.execute("select pg_advisory_lock(%s)", (number_of("create"),))
+            # Two workers that start at once would both create them. A statement that waits for the
+            # lock has a snapshot, for which the index of the other worker would wait: a deadlock.
+            lock = "select 1 where pg_try_advisory_lock(%s)"
+            while direct.execute(lock, (number_of("create"),)).fetchone() is None:
+                time.sleep(0.05)
             with explained(), self.writing.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()

@@ -167,8 +167,12 @@ class SharedLedger(Ledger):
                 "Pass such as 'Europe/Berlin'.",
             ) from None
         self._per = "" if per is None else f"{per} {timezone or 'UTC'}"
-        self._service = service if isinstance(service, Service) else None
-        self._own_database = None if isinstance(service, Service) else Database(service)
+        self._service: Service | None = None
+        self._own_database: Database | None = None
+        if isinstance(service, Service):
+            self._service, self._database = service, service._backend.database
+        else:
+            self._own_database = self._database = Database(service)
         # With -inf, the first update changes no row, and `_begin_window` reads the end.
         self._ends = math.inf if per is None else -math.inf  # when the window ends, as last seen
         self._running: dict[int, tuple[str, str]] = {}  # the id and the scope of reservations
@@ -402,13 +406,6 @@ class SharedLedger(Ledger):
                 f"{self.scope!r} can only be used in runs of a service.",
                 "Outside of them, write it out, such as SharedLedger(..., scope='tenant:acme').",
             ) from None
-
-    @property
-    def _database(self) -> Database:
-        if self._service is not None:
-            return self._service._backend.database
-        assert self._own_database is not None
-        return self._own_database
 
     def _update(self, values: Mapping[Any, object], *conditions: ColumnElement[bool]) -> Update:
         """An update of the row of a scope, if its window has not ended."""

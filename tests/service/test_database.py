@@ -191,6 +191,18 @@ def test_any_first_call_creates_the_tables(sqlite_url: str, call: Callable[..., 
     service.close()
 
 
+def test_processes_that_begin_at_once_create_the_tables_together(url: str) -> None:
+    def begin(_: int) -> set[str]:
+        database = Database(url)
+        try:
+            return stored(database)
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert [*pool.map(begin, range(6))] == [set()] * 6
+
+
 def test_tables_are_created_by_the_next_transaction_after_an_error(sqlite_url: str) -> None:
     database = Database(sqlite_url)
     attempts = []
