@@ -191,9 +191,9 @@ def test_any_first_call_creates_the_tables(sqlite_url: str, call: Callable[..., 
     service.close()
 
 
-def test_processes_that_begin_at_once_create_the_tables_together(url: str) -> None:
+def test_processes_that_begin_at_once_create_the_tables_together(postgres_url: str) -> None:
     def begin(_: int) -> set[str]:
-        database = Database(url)
+        database = Database(postgres_url)
         try:
             return stored(database)
         finally:
