@@ -118,7 +118,7 @@ def of_source(files: list[Source]) -> Iterator[Figure]:
 def of_tests(files: list[Source]) -> Iterator[Figure]:
     """The figures of the tests."""
     copies = sum(len(places) - 1 for places in source.copies(files).values())
-    yield Figure("copies of helpers in tests", copies, 60, 84)
+    yield Figure("copies of helpers in tests", copies, 60)
     yield Figure("lines of tests with words of our own", len(words.private_words(files)), 0)
 
 

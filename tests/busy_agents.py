@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from langchain_core.tools import tool
+
 from agent_factory import AgentMiddleware
 from agent_factory.testing import ScriptedChatModel
 
@@ -16,6 +18,9 @@ THREAD: Any = {"configurable": {"thread_id": "one"}}
 def find(query: str) -> str:
     """Find something."""
     return f"found {query}"
+
+
+find_tool = tool(find)
 
 
 class Busy(AgentMiddleware):

@@ -30,6 +30,7 @@ from langgraph.runtime import Runtime
 import agent_factory
 from agent_factory import ToolNode, review
 from agent_factory.testing import ScriptedChatModel
+from samples import new_thread
 
 Run = Callable[..., Any]
 
@@ -253,6 +254,18 @@ def call(request: pytest.FixtureRequest) -> Run:
         return asyncio.run(agent.ainvoke(*args, **kwargs))
 
     return sync if request.param == "sync" else a
+
+
+@pytest.fixture
+def thread() -> str:
+    """The id of a new thread."""
+    return new_thread()
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(params=["batched", "per_call"])

@@ -43,6 +43,7 @@ from agent_factory import (
     hook_config,
 )
 from agent_factory.errors import JumpWithoutCalls
+from busy_agents import find_tool as find
 
 Mode = Literal["sync", "async"]
 PHASES = ("before_agent", "before_model", "after_model", "after_agent")
@@ -283,12 +284,6 @@ def _tool_layer(who: str) -> Any:
 
 
 # What the model and the tools do
-
-
-@tool
-def find(query: str) -> str:
-    """Find something."""
-    return f"found {query}"
 
 
 @tool

@@ -7,16 +7,17 @@ pyproject.toml).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, NotRequired
+from uuid import uuid4
 
 import pytest
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.prebuilt import InjectedStore
+from langgraph.prebuilt import InjectedState, InjectedStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
@@ -190,6 +191,19 @@ def greeting_agent(*middleware: Any, **options: Any) -> Any:
     return create_agent(model, middleware=list(middleware), **options)
 
 
+@dataclass
+class Thread:
+    """A state that is an object."""
+
+    messages: list[Any] = field(default_factory=list)
+
+
+class ThreadModel(BaseModel):
+    """A state that is a model of pydantic."""
+
+    messages: list[Any]
+
+
 class Naming(AgentState):
     """A state with a name."""
 
@@ -361,6 +375,11 @@ def message_count(messages: Sequence[Any]) -> str:
     return f"{len(messages)} messages"
 
 
+def new_thread() -> str:
+    """The id of a new thread."""
+    return f"t-{uuid4().hex[:8]}"
+
+
 def in_memory() -> dict[str, Any]:
     """Options of an agent that keeps its threads."""
     return {"checkpointer": InMemorySaver()}
@@ -378,6 +397,11 @@ def two_stores(
 ) -> str:
     """Look into two stores."""
     return "never"
+
+
+def user(name: Annotated[str, InjectedState("user")]) -> str:
+    """Name the user."""
+    return name
 
 
 def timed(runtime: str) -> str:

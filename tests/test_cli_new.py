@@ -19,10 +19,7 @@ from agent_factory.cli.new import HOOKS, LONGEST_NAME, Skeleton, snake_case
 TYPED = Path(__file__).resolve().parent / "typing"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty current folder."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def new(*words: str) -> Result:

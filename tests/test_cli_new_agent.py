@@ -21,10 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ROOT / "examples" / "product"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty current folder."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def new(*words: str) -> Result:

@@ -27,6 +27,7 @@ from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupport
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
 from agent_factory.testing import ScriptedChatModel
+from samples import through
 
 Flow = Callable[[Any], Any]
 Fold = Callable[..., ModelOutcome]
@@ -73,10 +74,6 @@ def named(flows: Sequence[Flow], drive: Callable[..., Any], lone: bool) -> list[
         (flow.__name__, lambda request, handler, flow=flow: drive(flow(request), handler))
         for flow in flows
     ]
-
-
-def through(request: Any) -> Any:
-    return (yield request)
 
 
 def updates(outcome: ModelOutcome) -> list[Any]:

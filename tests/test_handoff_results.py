@@ -15,7 +15,7 @@ from langgraph.types import Command, Send
 from agent_factory import AgentMiddleware, create_agent, create_react_agent
 from agent_factory.runtime.handoffs import command_to_parent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
-from samples import ask, named_calls
+from samples import ask, named_calls, tool_texts
 
 GO: Any = {"messages": "Go"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -94,10 +94,6 @@ class Team:
         return [m.text for m in request.messages if m.type == "tool"]
 
 
-def results(messages: Any) -> list[str]:
-    return [m.text for m in messages if m.type == "tool"]
-
-
 @pytest.mark.parametrize(
     ("form", "fused", "stored"),
     [
@@ -135,7 +131,7 @@ def test_the_next_agent_reads_the_results_next_to_a_handoff(
     assert len(read) == len(expected)
     assert all(map(str.startswith, read, expected))
     assert_valid_history(out["messages"])
-    assert results(out["messages"]) == read
+    assert tool_texts(out) == read
 
 
 @FORM
@@ -151,7 +147,7 @@ def test_several_handoffs_of_one_turn_pass_on_all_results_once(
         sorted(team.read_by("bob")) == sorted(team.read_by("carol")) == ["3", "to bob", "to carol"]
     )
     assert_valid_history(out["messages"])
-    assert len(results(out["messages"])) == 3
+    assert len(tool_texts(out)) == 3
 
 
 def test_a_handoff_that_passes_on_its_turn_alone_is_completed(call: Any) -> None:
@@ -257,8 +253,8 @@ def test_a_handoff_in_a_team_inside_of_another_graph(call: Any, depth: int) -> N
     out = call(graph, GO)
     read = carol.requests[0].messages
     assert_valid_history(read)
-    assert results(read) == ["3", "to bob", "to carol", "seen"]
-    assert results(out["messages"]) == results(read)
+    assert tool_texts({"messages": read}) == ["3", "to bob", "to carol", "seen"]
+    assert tool_texts(out) == tool_texts({"messages": read})
 
 
 def test_an_agent_that_hands_over_to_the_parent_of_its_team(call: Any) -> None:

@@ -25,7 +25,7 @@ from agent_factory.review import (
 )
 from agent_factory.review.policy import COMPARISONS, condition_text, holds
 from agent_factory.testing import ScriptedChatModel
-from samples import find
+from samples import find, pay
 
 
 def request(name: str, **args: Any) -> ToolCallRequest:
@@ -212,11 +212,6 @@ def test_a_policy_that_cannot_work_is_refused() -> None:
 
 
 # The table of an agent
-
-
-def pay(euros: int) -> str:
-    """Pay."""
-    return "paid"
 
 
 def agent_with(policy: Any, **options: Any) -> Any:

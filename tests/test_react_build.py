@@ -27,7 +27,7 @@ from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
-from samples import nothing, scripted
+from samples import fail, nothing, scripted
 
 ASK = {"messages": [("user", "2 + 3?")]}
 
@@ -339,21 +339,16 @@ class Loud(ToolNode):
     """A node of the user's own."""
 
 
-def broken() -> str:
-    """Break."""
-    raise ValueError("broken")
-
-
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_a_tool_node_is_used_as_it_is(version: Any, call: Any) -> None:
     """B13, B61: with its own way to handle errors; its name is not that of the node."""
-    node = Loud([broken, add], name="my_tools", handle_tool_errors="Oh no.")
-    asked = scripted([{"name": "broken", "args": {}}, *ADD], "Done.")
+    node = Loud([fail, add], name="my_tools", handle_tool_errors="Oh no.")
+    asked = scripted([{"name": "fail", "args": {}}, *ADD], "Done.")
     agent = create_react_agent(asked, node, version=version)
     assert "tools" in agent.nodes
     assert "my_tools" not in agent.nodes
     assert [m.text for m in call(agent, ASK)["messages"][2:4]] == ["Oh no.", "5"]
-    assert sorted(asked.requests[0].tools) == ["add", "broken"]
+    assert sorted(asked.requests[0].tools) == ["add", "fail"]
 
 
 def test_a_tool_that_is_none_is_refused() -> None:

@@ -13,6 +13,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send, interrupt
 
+import samples
 from agent_factory import ToolNode, create_react_agent
 from agent_factory.errors import SpecError, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
@@ -32,10 +33,7 @@ def show(text: str) -> str:
     return f"<{text}>"
 
 
-@tool(return_direct=True)
-def fail() -> str:
-    """Fail."""
-    raise ValueError("failed")
+fail = tool(return_direct=True)(samples.fail)
 
 
 @tool
@@ -165,7 +163,7 @@ def test_unknown_tools_and_invalid_arguments_are_reported_to_the_model(
 def test_what_a_tool_raises_ends_the_run(version: Any, call: Any) -> None:
     """E1"""
     agent = create_react_agent(scripted([called("fail")]), [fail], version=version)
-    with pytest.raises(ValueError, match="failed"):
+    with pytest.raises(ValueError, match="broken"):
         call(agent, ASK)
 
 

@@ -7,7 +7,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from langchain_core.tools import tool
 
 from agent_factory import (
     AgentMiddleware,
@@ -19,17 +18,11 @@ from agent_factory import (
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import AgentStyle, Topology
 from agent_factory.topology.load import TopologyFileError
-from samples import Answer, nothing
+from samples import Answer, nothing, show
 from samples import add_tool as add
 
 START, END = "__start__", "__end__"
 PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structured_response"
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text."""
-    return text
 
 
 def agent(

@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.types import Command, interrupt
 
+import samples
 from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import CommandNotSupported, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
@@ -43,10 +44,7 @@ def tell() -> str:
     return "reported"
 
 
-@tool(return_direct=True)
-def fail() -> str:
-    """Fail to give the answer."""
-    raise ValueError("failed")
+fail = tool(return_direct=True)(samples.fail)
 
 
 @tool(return_direct=True)

@@ -49,28 +49,17 @@ from agent_factory.testing import (
     aassert_stable_prefix,
     assert_stable_prefix,
 )
-from samples import cancel
+from busy_agents import find_tool as find
+from samples import Answer, cancel
 
 LONG = "You answer questions about orders. " * 20
 TURNS = ["Where is order A1?", "And order A2?", "Thank you."]
-
-
-class Answer(BaseModel):
-    """An answer."""
-
-    text: str
 
 
 class Verdict(BaseModel):
     """A verdict."""
 
     good: bool
-
-
-@tool
-def find(query: str) -> str:
-    """Find something."""
-    return f"found {query}"
 
 
 @tool
@@ -252,7 +241,7 @@ def test_a_response_format(check: Any) -> None:
     def asks_for(request: Any) -> Any:
         return (yield request.override(response_format=next(formats)))
 
-    agent = built(asks_for, steps=[Answer(text="x"), Verdict(good=True)])
+    agent = built(asks_for, steps=[Answer(number=5), Verdict(good=True)])
     assert changes(check, agent, TURNS[:2]) == [
         "turn 2: asks_for.around_model changes the response format"
     ]
@@ -622,7 +611,7 @@ def test_sampling_settings_and_equal_objects_are_not_a_change(check: Any) -> Non
             )
         )
 
-    check(built(copies, steps=[CALL, *[Answer(text="x")] * 3]), TURNS)
+    check(built(copies, steps=[CALL, *[Answer(number=5)] * 3]), TURNS)
 
 
 def _copy(tool: BaseTool) -> BaseTool:

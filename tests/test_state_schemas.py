@@ -8,7 +8,6 @@ from typing import Annotated, Any, Generic, NotRequired, Optional
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
@@ -17,7 +16,7 @@ from typing_extensions import TypedDict, TypeVar
 from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, Count, Naming, add_tool, greeting_agent
+from samples import Answer, Count, Naming, add_tool, greeting_agent, show
 
 GO = {"messages": "Go"}
 
@@ -234,12 +233,6 @@ def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
 
 
 # The agent's own keys
-
-
-@tool(return_direct=True)
-def show(text: str) -> str:
-    """Show a text, as the answer."""
-    return text
 
 
 @pytest.mark.parametrize("fused", [False, True, "turn"])

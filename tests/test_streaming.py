@@ -17,7 +17,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.prebuilt import ToolCallTransformer
 from langgraph.types import Command
-from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -30,6 +29,7 @@ from agent_factory import (
 )
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 ADDING: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -39,12 +39,6 @@ def add(a: int, b: int) -> int:
     """Add two numbers."""
     get_stream_writer()({"adding": [a, b]})
     return a + b
-
-
-class Answer(BaseModel):
-    """The answer."""
-
-    value: int
 
 
 def model() -> ScriptedChatModel:
@@ -374,7 +368,7 @@ def test_the_result_shows_no_private_key(call: Any) -> None:
 
 def test_streams_and_states_show_no_private_key(collect: Any) -> None:
     """A run that asks again for its answer, and one whose parallel calls return directly."""
-    answers: Any = [[{"name": "Answer", "args": args}] for args in ({"x": 1}, {"value": 5})]
+    answers: Any = [[{"name": "Answer", "args": args}] for args in ({"x": 1}, {"number": 5})]
 
     @tool(return_direct=True)
     def show() -> str:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from pydantic import BaseModel
 
 from agent_factory import create_agent
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ModelCallRecord, Reply, ScriptedChatModel, ScriptError
-from samples import add_tool
-
-
-class Answer(BaseModel):
-    """The answer."""
-
-    value: int
+from samples import Answer, User, add_tool
 
 
 def streamed(chunks: Any) -> Any:
@@ -291,8 +283,8 @@ def test_two_models_share_nothing() -> None:
 
 
 def test_with_structured_output_works_as_with_any_chat_model(say: Any) -> None:
-    model = ScriptedChatModel([[{"name": "Answer", "args": {"value": 5}}]])
-    assert say(model.with_structured_output(Answer), "2 + 3?") == Answer(value=5)
+    model = ScriptedChatModel([[{"name": "Answer", "args": {"number": 5}}]])
+    assert say(model.with_structured_output(Answer), "2 + 3?") == Answer(number=5)
 
 
 def test_it_drives_an_agent(call: Any) -> None:
@@ -303,13 +295,6 @@ def test_it_drives_an_agent(call: Any) -> None:
 
 
 # --- replies --------------------------------------------------------------------------------------
-
-
-@dataclass
-class Place:
-    """A place."""
-
-    name: str
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -384,14 +369,14 @@ def test_an_error_breaks_a_stream_off_after_its_pieces(pieces: Any) -> None:
 
 @pytest.mark.parametrize("strategy", [ToolStrategy(Answer), ProviderStrategy(Answer)])
 def test_a_structured_answer_is_a_step(strategy: Any, sync_or_async: Any) -> None:
-    agent = create_agent(ScriptedChatModel([Answer(value=5)]), response_format=strategy)
+    agent = create_agent(ScriptedChatModel([Answer(number=5)]), response_format=strategy)
     result = sync_or_async.invoke(agent, {"messages": [("user", "2 + 3?")]})
-    assert result["structured_response"] == Answer(value=5)
+    assert result["structured_response"] == Answer(number=5)
 
 
 def test_a_dataclass_is_an_answer_too() -> None:
-    agent = create_agent(ScriptedChatModel([Place("Bern")]), response_format=ToolStrategy(Place))
-    assert agent.invoke({"messages": [("user", "Where?")]})["structured_response"] == Place("Bern")
+    agent = create_agent(ScriptedChatModel([User("Ada")]), response_format=ToolStrategy(User))
+    assert agent.invoke({"messages": [("user", "Who?")]})["structured_response"] == User("Ada")
 
 
 def test_a_with_block_fails_if_steps_are_left() -> None:

@@ -18,7 +18,6 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.tools import tool
 
 from agent_factory import (
     AgentMiddleware,
@@ -44,7 +43,7 @@ from agent_factory.topology.render.layout import (
     to_dot,
 )
 from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
-from samples import Guard
+from samples import Guard, find, show
 
 # Some jumps here cause warnings when the agent is built; these tests are about their targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -53,21 +52,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</script><img onerror=alert(1) src='x'>&\"]; \x00\ud800{}"
 
 
-@tool
-def find(query: str) -> str:
-    """Find."""
-    return query
-
-
-@tool(return_direct=True)
-def answer(text: str) -> str:
-    """Answer."""
-    return text
-
-
 def full() -> Topology:
     return plan_agent(
-        tools=[find, answer, {"type": "web_search"}],
+        tools=[find, show, {"type": "web_search"}],
         middleware=[Guard(), Guard(name="other")],
         response_format={"title": "Answer", "type": "object"},
     )
@@ -139,7 +126,7 @@ def test_tools_stand_where_they_run_and_are_marked() -> None:
     [tools] = [words(part) for part in drawn.values() if part.get("class") == "node tools"]
     assert "web_search run by the provider" in model
     assert "Answer structured answer" in model
-    assert "answer return_direct" in tools
+    assert "show return_direct" in tools
     assert "web_search" not in tools
 
 
@@ -401,7 +388,7 @@ def test_boxes_stay_apart_and_inside() -> None:
     [
         ([], [find]),
         ([Guard()], [find]),
-        ([Guard(), Guard(name="other")], [find, answer]),
+        ([Guard(), Guard(name="other")], [find, show]),
         ([before_agent(name="Greet")(lambda state, runtime: None)], []),
         ([after_agent(name="Log")(lambda state, runtime: None)], [find]),
     ],
@@ -464,7 +451,7 @@ def stacks(draw_: st.DrawFn) -> list[AgentMiddleware]:
 
 @given(
     stack=stacks(),
-    tools=st.lists(st.sampled_from([find, answer]), unique_by=id),
+    tools=st.lists(st.sampled_from([find, show]), unique_by=id),
     structured=st.booleans(),
 )
 def test_what_langgraph_draws_is_the_plan(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from threading import Barrier
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from pydantic import BaseModel, Field, field_validator
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.validation_node import NothingToValidate, ValidationNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import Thread
 
 Run = Callable[..., Any]
 
@@ -155,14 +155,7 @@ def test_schemas_that_are_not_a_list_are_refused(schemas: Any) -> None:
         ValidationNode(schemas)
 
 
-@dataclass
-class State:
-    """A state that is an object."""
-
-    messages: list[Any] = field(default_factory=list)
-
-
-@pytest.mark.parametrize("empty", [[], {}, {"messages": []}, State(), "text", None])
+@pytest.mark.parametrize("empty", [[], {}, {"messages": []}, Thread(), "text", None])
 def test_d6_an_input_without_messages_is_refused(call: Run, empty: Any) -> None:
     with pytest.raises(NothingToValidate, match="No message found in input"):
         call(ValidationNode(SCHEMAS), empty)
@@ -179,7 +172,7 @@ def test_d9_a_list_gives_a_list_and_a_state_gives_an_update(call: Run) -> None:
     listed = call(node, [asked])
     assert [m.tool_call_id for m in listed] == [f"call_{n}" for n in range(8)]
     assert call(node, {"messages": [asked]}) == {"messages": listed}
-    assert call(node, State([asked])) == {"messages": listed}
+    assert call(node, Thread([asked])) == {"messages": listed}
 
 
 def test_d9_no_calls_give_no_messages(call: Run) -> None:

@@ -65,6 +65,7 @@ def _run_in_child() -> None:
         signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
         with left_to_child():
             _, status = os.waitpid(child, 0)
+        # Nothing was written if the module has ended the process itself.
         with suppress(BlockingIOError):
             if code := os.read(reading, 1):
                 sys.exit(code[0])

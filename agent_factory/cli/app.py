@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import getdoc
 from typing import Annotated, Any
 
@@ -58,7 +59,7 @@ def agent_factory(
     """Agents from middleware: show them, check them, and see one work."""
 
 
-def _add(group: typer.Typer, command: Any, **settings: Any) -> None:
+def _add(group: typer.Typer, command: Callable[..., object], **settings: Any) -> None:
     # Typer keeps line breaks of a docstring: join the lines of each paragraph.
     paragraphs = (getdoc(command) or "").split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

@@ -84,6 +84,7 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
             place = result.place
         except BuildFailed as failed:
             errors = [(error, "error") for error in failed.spec_error.errors]
+            # An exception has `__notes__` only once a note was added.
             for note in getattr(failed.spec_error, "__notes__", ()):
                 if match := _NOTE.fullmatch(note):
                     code, subject, reason = match.groups()
@@ -185,6 +186,7 @@ def check(
         for failure in failures:
             report_error(failure.message)
     if failures:
+        # First: what could not be loaded may have errors, too.
         raise typer.Exit(EXIT_FAILED)
     if counts["error"] or (strict and findings):
         raise typer.Exit(EXIT_FOUND)
@@ -217,6 +219,7 @@ def _annotations(findings: Sequence[Finding], failures: Sequence[Failure]) -> It
     for finding in findings:
         properties = {"title": finding.code}
         if finding.file:
+            # GitHub finds no file by a path with backslashes.
             file = PurePath(finding.file).as_posix()
             properties = {"file": file, "line": str(finding.line), **properties}
         yield annotation(finding.severity, properties, f"{finding.text} ({finding.target})")

@@ -46,6 +46,7 @@ def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Ite
         for item in items:
             yield item
             bar.advance(task)
+            # A bar that goes at once would only flicker.
             if time.monotonic() - start >= delay:
                 bar.start()  # does nothing once it has started
     finally:

@@ -148,6 +148,7 @@ AF373 agent_factory.service.ConfigNotAllowed
 
 ERROR_CODES: Final = {
     code: (path, " ".join(hint.split()))
+    # A code, the path of its class, and the indented lines below them.
     for code, path, hint in re.findall(r"^(AF\d+) (\S+)\n((?: .+\n)+)", _TABLE, re.MULTILINE)
 }
 """For each code: where its class is, and what to do."""

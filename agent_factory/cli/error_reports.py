@@ -9,7 +9,7 @@ from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from itertools import dropwhile
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -36,7 +36,7 @@ class CommandError(Exception):
         super().__init__(message)
 
 
-def reporting_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
     """Wrap a command so that every exception ends it with a sentence and an exit code."""
 
     @wraps(command)
@@ -75,6 +75,7 @@ def report_error(message: str) -> None:
     """Print a message to the error output."""
     console = Console(stderr=True)
     text = Text("\n".join(map(printable, f"agent-factory: {message}".split("\n"))), style="red")
+    # In a file, a message stays one line, so that it can be searched for.
     console.print(text, soft_wrap=not console.is_terminal)
 
 

@@ -232,6 +232,7 @@ def _imported(target: Target) -> Iterator[ModuleType]:
     root, name = root_and_name(target.path) if target.is_file else (Path.cwd(), target.place)
     with (
         importing_from(root, target.folders),
+        # The output is that of the command, which may be JSON.
         redirect_stdout(sys.stderr),
         # The agent keeps its warnings, and commands read them there.
         warnings.catch_warnings(action="ignore", category=AgentFactoryWarning),
@@ -250,6 +251,7 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
     except (CommandError, CtrlC):
         raise
     except BaseException as error:
+        # Also SystemExit: a module may call sys.exit().
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         # The module itself is missing, or a package around it, and not one that it imports.
         if missing and f"{name}.".startswith(f"{missing}."):
@@ -285,7 +287,7 @@ def _attribute(target: Target, module: ModuleType) -> tuple[str, Any]:
             choice = " or ".join(f"{where}:{name}" for name in names)
             raise CommandError(f"{where} has several agents. Write {choice}.")
         attribute = names[0]
-    value: Any = module
+    value: object = module
     for name in attribute.split("."):
         if not hasattr(value, name):
             public = [member for member in dir(value) if not member.startswith("_")]

@@ -62,6 +62,7 @@ def replace_bytes(file: Path, data: bytes) -> None:
     try:
         with open(handle, "wb") as stream:
             stream.write(data)
+        # mkstemp makes a file that only its owner can read.
         shutil.copymode(target, name)
         os.replace(name, target)
     # BaseException: Ctrl-C must not leave the temporary file behind.

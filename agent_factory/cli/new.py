@@ -259,5 +259,6 @@ def snake_case(name: str) -> str:
     >>> snake_case("AuditTrail"), snake_case("HTTPGuard"), snake_case("PIIMask2")
     ('audit_trail', 'http_guard', 'pii_mask2')
     """
+    # Before a capital that ends a small word, and before the last of several capitals.
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return words.lower()

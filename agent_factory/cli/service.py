@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -25,6 +26,8 @@ from agent_factory.cli.loading import root_and_name
 from agent_factory.errors import AgentFactoryError
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from agent_factory.service import Service
 
 Target = Annotated[
@@ -88,6 +91,7 @@ def worker(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     stop = Event()
+    # No exception: what runs may end first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     loaded_service.start(slots=slots)
@@ -145,7 +149,7 @@ def serve(
     run_server(loaded_service, application, host, port, grace)
 
 
-def load_create_app() -> Any:
+def load_create_app() -> Callable[..., Starlette]:
     """Import `create_app`; CommandError if its packages are missing."""
     try:
         import uvicorn  # noqa: F401  # missing packages are reported before anything starts
@@ -159,7 +163,7 @@ def load_create_app() -> Any:
 
 
 def run_server(
-    service: Service, application: Any, host: str, port: int, grace: float, **options: Any
+    service: Service, application: Starlette, host: str, port: int, grace: float, **options: Any
 ) -> None:
     """Serve an application until it is stopped, then end the worker and the service."""
     import uvicorn
@@ -197,6 +201,7 @@ def drain(
         while left and time.monotonic() < end:
             bar.update(task, description=f"{console.counted(len(left), 'worker')} left")
             time.sleep(0.2)
+            # A worker that has ended takes its row with it.
             left = workers & {entry["id"] for entry in loaded_service.workers()}
     if json:
         console.write_json({"drained": sorted(workers - left), "left": sorted(left)})
@@ -274,6 +279,7 @@ def submit(
         elif part["type"] == "messages" and part["data"][0].type == "AIMessageChunk":
             print(part["data"][0].text, end="", flush=True)
             has_text = has_text or bool(part["data"][0].text)
+    # The answer came without the end of its line.
     print("\n" * has_text, end="")
     status = run.status
     if json:

@@ -81,6 +81,7 @@ def _edge(edge: Transition, start: RichText) -> RichText:
 def _named(node: str) -> RichText:
     """The name of a node, styled by its middleware and phase."""
     owner, dot, phase = node.rpartition(".")
+    # As a list: before Python 3.12, `in` of an enum raises TypeError for a string.
     if phase in list(Phase):
         return Text.assemble((owner, _OWNER), (f"{dot}{phase}", ""))
     return Text(node, style=_NODE_STYLES.get(node, _OWNER))

@@ -76,5 +76,6 @@ def studio(
             timer = Timer(1.0, webbrowser.open, [address])
             timer.daemon = True
             timer.start()
+        # With local_principal, which is the default, `create_app` does not warn.
         application = create_app(service, local_principal, rate_limit=None)
         run_server(service, application, host, port, GRACE)

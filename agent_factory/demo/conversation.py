@@ -10,7 +10,6 @@ from contextlib import closing
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,7 +19,7 @@ from rich.prompt import Prompt
 from rich.text import Text
 
 from agent_factory.demo import DemoError
-from agent_factory.demo.desk import DECLINED, THREAD
+from agent_factory.demo.desk import DECLINED, THREAD, Desk
 
 Decide = Callable[[], str]
 """Returns "approve" or "reject" for each review."""
@@ -59,9 +58,7 @@ def decider(console: Console, decide: str | None) -> Decide:
 class Conversation:
     """The thread with an agent, shown on a console."""
 
-    def __init__(
-        self, agent: CompiledStateGraph[Any, Any, Any, Any], console: Console, decide: Decide
-    ) -> None:
+    def __init__(self, agent: Desk, console: Console, decide: Decide) -> None:
         self._agent = agent
         self._console = console
         self._decide = decide

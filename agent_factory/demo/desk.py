@@ -6,6 +6,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 
 from agent_factory import create_agent
@@ -15,6 +16,9 @@ from agent_factory.middleware import (
     ModelCallLimitMiddleware,
     SummarizationMiddleware,
 )
+
+Desk = CompiledStateGraph[Any, Any, Any, Any]
+"""The agent of the demo."""
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "desk"}}
 
@@ -48,9 +52,7 @@ EXAMPLES = {
 """Sample messages that help a very small model to choose among the tools."""
 
 
-def build_desk(
-    model: BaseChatModel, shop: Shop, checkpointer: Any
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+def build_desk(model: BaseChatModel, shop: Shop, checkpointer: BaseCheckpointSaver[str]) -> Desk:
     """The support desk as an agent."""
     return create_agent(
         model,

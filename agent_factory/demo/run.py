@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -81,6 +81,7 @@ def explained(folder: Path, model: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         if model != "local":
+            # Providers have different classes of errors, so all are reported.
             hint = "Without --model, the embedded model answers."
             raise DemoError(f"The model {model} failed: {error!r}. {hint}") from error
         if isinstance(error, ImportError | LocalModelError):
@@ -95,7 +96,7 @@ def _unusable(folder: Path, error: Exception) -> DemoError:
     )
 
 
-def saver_of(folder: Path) -> AbstractContextManager[Any]:
+def saver_of(folder: Path) -> AbstractContextManager[BaseCheckpointSaver[str]]:
     """The saver of a folder's thread, on `thread.sqlite`."""
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 ORDERS = [
     ("A-1001", "Ada", "a desk lamp", 3990, "was delivered on Monday"),
@@ -73,11 +73,13 @@ class Shop:
                 path.write_text(f"{text}\n", encoding="utf-8")
         with self._database() as database:
             database.executescript(_SCHEMA)
+            # A workspace that was kept has them.
             database.executemany("insert or ignore into orders values (?, ?, ?, ?, ?)", ORDERS)
         return self
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
+        # Both: the context of a connection ends its transaction, and does not close it.
         with closing(sqlite3.connect(self.folder / "shop.sqlite")) as database, database:
             yield database
 
@@ -88,7 +90,9 @@ class Shop:
             from orders left join refunds on order_id = id where id = ? group by id
         """
         with self._database() as database:
-            row: Any = database.execute(query, [_key(order_id)]).fetchone()
+            row: tuple[str, str, int, str, int] | None = database.execute(
+                query, [_key(order_id)]
+            ).fetchone()
             return row and Order(*row)
 
     def refund(self, order_id: str, cents: int) -> bool:
@@ -108,6 +112,7 @@ class Shop:
         """The line of the policies with the most words of a query, or None."""
         words = _words(query)
         files = sorted(self.folder.glob("policies/*.txt"))
+        # The user may have saved a text in another encoding.
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
         lines = [line.strip() for text in texts for line in text.splitlines()]
         best = max(lines, key=lambda line: len(words & _words(line)), default="")
@@ -129,7 +134,7 @@ def dollars(cents: int) -> str:
     return f"{cents / 100:.2f} dollars"
 
 
-def tools_of(shop: Shop) -> list[Callable[..., Any]]:
+def tools_of(shop: Shop) -> list[Callable[..., str]]:
     """The tools of the support desk."""
 
     def find_order(order_id: str) -> str:
@@ -153,6 +158,7 @@ def tools_of(shop: Shop) -> list[Callable[..., Any]]:
         order = shop.order(order_id)
         if order is None:
             return f"There is no order {order_id}."
+        # A model may write NaN or Infinity, which `round` refuses.
         cents = round(amount * 100) if isfinite(amount) else 0
         if not shop.refund(order.id, cents):
             return f"Nothing was refunded: order {order.id} has {dollars(order.left)} left."

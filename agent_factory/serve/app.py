@@ -97,12 +97,15 @@ def create_app(
             principal = await principal_of(request, authenticate)
             if isinstance(principal, Response):
                 return principal
+            # The name is known only here; what has none is limited by its address.
             principals.check((principal.tenant, principal.name))
             request.state.principal = principal
+            # None stays None, with which everybody of the tenant may decide.
             request.state.may_decide = may_decide and partial(may_decide, principal)
             response: Response = await route.endpoint(request)
             return response
 
+        # Without methods, Starlette would let a function answer GET alone.
         return Route(route.path, serve, methods=list(route.methods or ()))
 
     async def ok(_: Request) -> Response:
@@ -137,7 +140,7 @@ def create_app(
     )
 
 
-async def _refused(request: Request, error: Any) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     """A request that the service refuses."""
     status = status_of(error)
     if status >= 500:

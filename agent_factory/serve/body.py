@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from starlette.exceptions import HTTPException
@@ -31,13 +31,14 @@ class RequestPart(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _leave_out(cls, value: Any) -> Any:
+    def _leave_out(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
         fields = cls.model_fields
-        empty: tuple[Any, ...] = (None, [], {})
+        # As a tuple: lists and dicts cannot be hashed.
+        empty: tuple[object, ...] = (None, [], {})
 
-        def is_absent(name: str, part: Any) -> bool:
+        def is_absent(name: str, part: object) -> bool:
             if part not in empty:
                 return False
             # A field that is not supported, without a value, asks for nothing.
@@ -48,6 +49,7 @@ class RequestPart(BaseModel):
                 for annotation in fields[name].metadata
                 if isinstance(annotation, Keeps)
             )
+            # A required field stays: its value is the mistake, and not that it is missing.
             return not (fields[name].is_required() or any(part in values for values in exceptions))
 
         return {name: part for name, part in value.items() if not is_absent(name, part)}
@@ -85,6 +87,7 @@ def number(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return default
+    # Bounded, since databases refuse numbers of more than 64 bits.
     if not text.isdecimal() or len(text) > 9:
         raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {text!r:.30}.")
     return int(text)
@@ -99,7 +102,9 @@ def several(request: Request, name: str) -> list[str]:
     values: list[str] = []
     for text in request.query_params.getlist(name):
         try:
+            # The client for JavaScript sends lists as JSON, the one for Python repeats the name.
             values += map(str, json.loads(text)) if text.startswith("[") else [text]
         except ValueError as error:
             raise HTTPException(422, f"{name} must be a list as JSON, got {text!r}.") from error
+    # A name without a value, as in `?select=`, asks for nothing.
     return [value for value in values if value]

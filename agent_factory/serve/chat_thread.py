@@ -36,6 +36,7 @@ class ChatThread:
             info = service.thread(thread, tenant=principal.tenant)
         except NotFound:
             return cls(thread)
+        # A thread without a message has no agent, and so no state that could be read.
         if not info.agent:
             return cls(thread, info)
         state = service.state(thread, tenant=principal.tenant)

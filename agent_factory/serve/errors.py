@@ -59,6 +59,7 @@ def error_response(
     """
     # Starlette's path begins with the prefix under which the application is mounted.
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    # Only routes of OpenAI's API begin so, and its clients read errors in a form of their own.
     if not path.startswith("/v1/"):
         return JsonResponse({"detail": text}, status_code=status, headers=headers)
     kind = "server_error" if status >= 500 else "invalid_request_error"

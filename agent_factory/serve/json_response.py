@@ -51,6 +51,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Interrupt):
         return {"value": value.value, "id": value.id}
     if is_dataclass(value) and not isinstance(value, type):
+        # Not `asdict`: json.dumps asks again for what is inside.
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return dict(value)

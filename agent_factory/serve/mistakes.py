@@ -42,6 +42,7 @@ def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str
         elif field is None or (in_part and any(_models_in(field.annotation))):
             sentence = f"{place}: {mistake['msg']}, got {mistake['input']!r:.100}."
         else:
+            # The value of the whole field: Pydantic tells that of its innermost part.
             value = json.loads(body)
             for part in path:
                 value = value[part]
@@ -49,6 +50,7 @@ def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str
             expected = _expected(field.annotation, field.metadata)
             sentence = f"{name} must be {expected}, got {value!r:.100}."
         sentences.append(sentence)
+    # Once each: Pydantic reports a mistake for each member of a union.
     return " ".join(dict.fromkeys(sentences))
 
 
@@ -62,6 +64,7 @@ def _field_at(
     path: list[int | str] = []
     field: FieldInfo | None = None
     left = list(loc)
+    # A list of models, where a place begins with a number.
     if issubclass(model, RootModel):
         field = model.model_fields["root"]
         if left and isinstance(left[0], int):
@@ -69,6 +72,7 @@ def _field_at(
             model = next(_models_in(field.annotation))
             field = None
     while left:
+        # Pydantic names a place by the alias, if a field has one.
         by_name = {info.alias or name: info for name, info in model.model_fields.items()}
         if left[0] not in by_name:
             break
@@ -99,9 +103,11 @@ def _expected(annotation: Any, metadata: Sequence[object] = ()) -> str:
     if origin is Annotated:
         return _expected(parts[0], parts[1:])
     if origin is Literal:
+        # False as JSON has it: the other choices are texts.
         *words, last = (json.dumps(choice) if choice is False else repr(choice) for choice in parts)
         return f"{', '.join(words)} or {last}" if words else last
     if annotation is list or origin is list:
+        # In the plural, which "true or false" does not have.
         item = _expected(parts[0]) if parts else "a value"
         return f"a list of {item.removeprefix('a ').removeprefix('an ')}" + "s" * (item[0] == "a")
     if parts and origin is not dict:  # a union

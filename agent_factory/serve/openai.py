@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from langchain_core.messages import (
@@ -34,6 +33,7 @@ from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 from agent_factory.service.public_state import INTERRUPT
 
+# In OpenAI's API a model has a time of its creation; an agent has none.
 _START_TIME = int(time.time())
 
 _OF_THE_MODEL = {
@@ -94,11 +94,11 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     model: str
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    messages: list[dict[str, object]] = Field(min_length=1)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, object] | None = None
 
 
 class _Refused(Exception):
@@ -147,6 +147,7 @@ async def complete_chat(service: Service, request: Request) -> Response:
     except HTTPException as error:
         cause = error.__cause__
         place = cause.errors()[0]["loc"] if isinstance(cause, ValidationError) else ()
+        # OpenAI answers 400 to a body that is not valid.
         status = 400 if error.status_code == 422 else error.status_code
         param = ".".join(map(str, place)) or None
         return error_response(request, status, error.detail, param=param)
@@ -221,6 +222,7 @@ def new_messages(
     last = max(
         (at for at, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1
     )
+    # Clients send their system prompt each time, and the thread needs it once.
     prompts = {message.text for message in thread_messages if isinstance(message, SystemMessage)}
     new = [
         message
@@ -232,6 +234,7 @@ def new_messages(
         if isinstance(message, AIMessage) and not message.tool_calls:
             break
         if isinstance(message, HumanMessage):
+            # Back to the last answer: what was said before it is answered.
             open_texts.insert(0, message.text)
     for text in open_texts:
         if not new or new[0].text != text:
@@ -275,6 +278,7 @@ class _Chat:
         keeps = bool(thread or key)
         if not thread:
             name = f"agent_factory:{principal.tenant}:{body.model}:{key}"
+            # By the key, so that a request that is sent again finds the thread of the first.
             thread = str(uuid5(NAMESPACE_URL, name) if key else uuid4())
         chat = ChatThread.read(service, thread, principal)
         waits = chat.waits(service)
@@ -298,6 +302,7 @@ class _Chat:
                     stream={"messages"},
                     metadata={**(body.metadata or {}), **user},
                 )
+            # The thread waits, and the agent was added with waiting="reject".
             except ThreadBusy:
                 if not waits:
                     raise
@@ -337,6 +342,7 @@ class _Chat:
             if not result.done():
                 result.cancel()
                 await self.stop()
+                # No status of HTTP says so; nginx logs this one.
                 raise HTTPException(499, "The client has gone.")
             try:
                 values = result.result()
@@ -365,9 +371,11 @@ class _Chat:
 
         def chunk(delta: Mapping[str, object], reason: str | None = None) -> dict[str, str]:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+            # OpenAI gives the usage in a last chunk without choices, and null in those before.
             more = {"usage": None} if options.include_usage else {}
             return {"data": to_json({**head, "choices": [choice], **more})}
 
+        # As in OpenAI's streams: the role comes first, with no text.
         yield chunk({"role": "assistant", "content": ""})
         try:
             reason = "stop"
@@ -385,6 +393,7 @@ class _Chat:
             failed = {"message": str(error), "type": "server_error", "param": None}
             yield {"data": to_json({"error": {**failed, "code": _CODES.get(type(error))}})}
         await self._delete()
+        # Clients read on until this comes.
         yield {"data": "[DONE]"}
 
     async def _pieces(self) -> AsyncIterator[tuple[str, str]]:

@@ -53,6 +53,7 @@ def local_principal(request: Request) -> Principal:
     Raises:
         HTTPException: 403 if it does not come from this machine.
     """
+    # A server that listens on a Unix socket gives no address, and nobody is served.
     client = request.client.host if request.client else ""
     is_forwarded = not _PROXY_HEADERS.isdisjoint(request.headers)
     if is_forwarded or not all(map(_is_loopback, (client, request.url.hostname or ""))):

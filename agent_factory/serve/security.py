@@ -89,6 +89,7 @@ class RateLimiter:
         if self._per_minute is None:
             return
         now = time.monotonic()
+        # The generic cell rate algorithm: a number for each key, and no list of its requests.
         full_at = max(now, self._full_at.get(key, 0.0)) + _WINDOW / self._per_minute
         excess = full_at - now - _WINDOW
         if excess > 0.001:  # the sums above are not exact
@@ -124,8 +125,10 @@ class SecurityHeaders:
                 if "etag" not in headers:  # static files have one
                     headers.setdefault("Cache-Control", "no-store")
                 if scope["scheme"] == "https":
+                    # Browsers have to ignore it over http (RFC 6797).
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
                 if "csrf_cookie" in state:
+                    # Appended, since an endpoint may set other cookies.
                     headers.append("Set-Cookie", state["csrf_cookie"])
             await send(message)
 
@@ -173,6 +176,7 @@ class RequestGuard:
         try:
             # A server that listens on a Unix socket gives no address.
             if scope["client"]:
+                # Before anything is read or authenticated, which costs more.
                 self._addresses.check(scope["client"][0])
             if scope["method"] not in _SAFE_METHODS:
                 self._check_site(Headers(scope=scope))
@@ -194,6 +198,7 @@ class RequestGuard:
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if origin in self._origins or site in ("same-origin", "none"):
             return
+        # Without the scheme: behind a proxy that ends https, this server sees http.
         if site is not None or (
             origin is not None and origin.partition("://")[2] != headers.get("host")
         ):
@@ -234,7 +239,9 @@ def csrf_token(request: Request) -> str:
     True
     """
     name, secure = _csrf_cookie(request)
+    # The same for all pages of a browser, since several may be open.
     token = request.cookies.get(name) or getattr(request.state, "csrf_token", "")
+    # Once for a response: all forms of a page have the token of its cookie.
     if not token:
         token = request.state.csrf_token = secrets.token_urlsafe(32)
         request.state.csrf_cookie = f"{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
@@ -251,6 +258,7 @@ async def read_form(request: Request) -> FormData:
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != _FORM:
         raise HTTPException(415, f"Send a form as {_FORM}, not as {kind!r}.")
+    # Not `request.form()`, which needs python-multipart.
     text = (await request.body()).decode(errors="replace")
     try:
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)

@@ -118,6 +118,7 @@ class SharedApprovals(Approvals):
         new = self._database.insert(approvals).values(**values).on_conflict_do_nothing()
         with aborting(), self._database.begin() as connection:
             self._lease.check(connection)
+            # No row comes back if the id is known: then the audit has no second entry either.
             row = connection.execute(new.returning(*approvals.c)).first()
             if row is not None:
                 detail = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.service.public_state import Graph
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -30,7 +30,7 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
         raise ArgumentError(name, f"must be one of {expected}, got {value!r}.")
 
 
-def nodes_of(graph: Any, name: str, nodes: Collection[str] | None) -> list[str] | str | None:
+def nodes_of(graph: Graph, name: str, nodes: Collection[str] | None) -> list[str] | str | None:
     """Nodes of an agent as JSON: a list, or "*" for all."""
     if nodes is None or nodes == "*":
         return nodes
@@ -46,6 +46,7 @@ def nodes_of(graph: Any, name: str, nodes: Collection[str] | None) -> list[str] 
 
 def check_name(by: object) -> None:
     """Raise ArgumentError unless it is the name of a person, for the audit."""
+    # A name of blanks would name nobody in the audit.
     if not isinstance(by, str) or not by.strip():
         reason = f"must be the name of the one who does this, got {describe(by)}."
         raise ArgumentError("by", reason, "Pass by='ann'.")

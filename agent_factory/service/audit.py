@@ -67,6 +67,7 @@ def append_entry(database: Database, connection: Connection, **columns: object) 
         connection.execute(select(lock))
     # In another statement: that of the lock does not see what was committed while it waited.
     newest = select(audit.c.id, audit.c.hash).order_by(audit.c.id.desc()).limit(1).subquery()
+    # As scalar subqueries, so that an empty table gives a row too, with None for both.
     number, before, now = connection.execute(
         select(
             select(newest.c.id).scalar_subquery(),
@@ -108,6 +109,7 @@ def verify_entries(database: Database, head: str | None) -> str:
     """
     head_number, head_hash = -1, ""
     if head is not None:
+        # Bounded, since `int` raises ValueError for more than 4,300 digits.
         match = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64})", head)
         if match is None:
             raise ArgumentError(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph.state import CompiledStateGraph
 from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError
@@ -21,16 +20,13 @@ from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
-from agent_factory.service.public_state import INTERRUPT, PublicState
+from agent_factory.service.public_state import INTERRUPT, Graph, PublicState
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
 
 T = TypeVar("T")
-
-Graph = CompiledStateGraph[Any, Any, Any, Any]
-"""An agent: the types of its state and its context are not known here."""
 
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
@@ -78,6 +74,7 @@ class RegisteredAgent:
 
     def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Graph:
         """The agent, with the checkpointer of the service, and with a store if it has none."""
+        # The agent's own store comes first, as `Service.add` says.
         agent_store = self.graph.store or store
         return self.graph.copy(update={"checkpointer": saver, "store": agent_store})
 
@@ -106,20 +103,10 @@ class Backend:
         self.log = EventLog(database)
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
-        self._is_created = False
 
     def call(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, repeated for some seconds while there is no database."""
         return self.database.retried(work, seconds=CLIENT_SECONDS)
-
-    def create(self) -> None:
-        """Create the tables that are missing, once."""
-        # Each call of a client comes by here. Looking for the tables each time would cost
-        # transactions.
-        if not self._is_created:
-            self.database.create()
-            self.engine.create()
-            self._is_created = True
 
     def agent(self, name: str) -> RegisteredAgent:
         """A registered agent; NotFound if there is none of this name."""
@@ -141,6 +128,7 @@ class Backend:
         query = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == thread)
         with self.database.read() as connection:
             row = connection.execute(query).first()
+        # One text for both: a tenant must not learn which ids others use.
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"thread {thread!r}", "does not exist.")
         if not row.agent:
@@ -167,6 +155,7 @@ class Backend:
 
     def close(self) -> None:
         """Write the events that were gathered, and close all connections."""
+        # In this order: the log still writes, and the engine uses the connections.
         self.log.close()
         self.engine.close()
         self.database.close()

@@ -37,6 +37,7 @@ _DIVISORS = ("busiest_over_average", "slots_per_worker")
 class _Numbers:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
+            # A bool is an int, so `one_budget` passes.
             if not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise ArgumentError(name, f"must be a number, 0 or more, got {value!r}.")
             if name in _DIVISORS and value < 1:
@@ -275,11 +276,13 @@ def capacity(load: Load, costs: Costs | None = None, limits: Limits | None = Non
     rate, calls = load.messages_per_second, load.tool_calls
     at_once = rate * load.seconds_per_message
     cpu_seconds = rate * (costs.cpu_ms + calls * costs.cpu_ms_per_call) / 1000
+    # Runs that wait use up slots, and runs that compute the interpreter lock: what comes first.
     minimum = math.ceil(max(at_once / limits.slots_per_worker, cpu_seconds / _CORES_A_WORKER))
     workers = int(limits.workers) or max(1, minimum)
     commits = rate * (costs.commits + calls * costs.commits_per_call) + workers * costs.polls
     wal_kb = rate * (costs.wal_kb + calls * costs.wal_kb_per_call)
     database_cpu_ms = rate * (costs.database_cpu_ms + calls * costs.database_cpu_ms_per_call)
+    # `rate` is that of the busiest hour, and what is stored grows with the average.
     messages = rate / load.busiest_over_average * load.retention_days * 86_400
     stored_kb = messages * (costs.stored_kb + calls * costs.stored_kb_per_call)
     amounts: dict[str, tuple[float, float]] = {
@@ -290,10 +293,12 @@ def capacity(load: Load, costs: Costs | None = None, limits: Limits | None = Non
         "storage": (stored_kb / 1e6, limits.storage_gb),
         "notifications": (workers * _FLUSHES_A_SECOND, limits.notifications_per_second),
     }
+    # Otherwise there are as many workers as these two need.
     if limits.workers:
         amounts["slots"] = (at_once, workers * limits.slots_per_worker)
         amounts["worker CPU"] = (cpu_seconds, workers * _CORES_A_WORKER)
     if load.one_budget:
+        # The model is called once more than tools: for the last answer.
         updates = rate * (calls + 1) * _BUDGET_WRITES
         amounts["budget row"] = (updates, limits.budget_writes_per_second)
     all_limits = [Limit(name, *both, *_KINDS[name]) for name, both in amounts.items()]

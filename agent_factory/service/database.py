@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -20,7 +21,9 @@ from sqlalchemy import (
     make_url,
     select,
 )
+from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import ArgumentError as UrlError
 from sqlalchemy.exc import DBAPIError
@@ -93,11 +96,28 @@ class Database:
         self._reading = self.engine.execution_options(**_READS)
         self.writing = SharedTransactions(writing) if self.is_sqlite else writing
         """What begins transactions that may write."""
+        self.setups: list[Callable[[], None]] = [self.create]
+        """What creates tables, before the first transaction."""
+        self._setup_lock, self._is_set_up = Lock(), False
 
     @property
     def direct_url(self) -> str:
         """The URL for the driver alone."""
         return self._direct_url or self.url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    def set_up(self) -> None:
+        """Create the tables that are missing, once; each transaction does it before it begins.
+
+        An error leaves it to the next transaction.
+        """
+        if self._is_set_up:  # without the lock, since each transaction comes by here
+            return
+        with self._setup_lock:
+            if not self._is_set_up:
+                # Not `explained`, whose error is waited for: a wrong password stays wrong.
+                for create in self.setups:
+                    create()
+                self._is_set_up = True
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -107,12 +127,14 @@ class Database:
             DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
                 begun is rolled back.
         """
+        self.set_up()
         with explained(), self.writing.begin() as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads; in SQLite it does not wait for writers."""
+        self.set_up()
         with explained(), self._reading.connect() as connection:
             yield connection
 
@@ -122,7 +144,8 @@ class Database:
             from langgraph.checkpoint.sqlite import SqliteSaver
             from langgraph.store.sqlite import SqliteStore
 
-            with self.begin() as connection:
+            # Not `begin`, which waits for this.
+            with explained(), self.writing.begin() as connection:
                 metadata.create_all(connection)
             path = make_url(self.url).database
             assert path is not None
@@ -146,13 +169,14 @@ class Database:
         from psycopg.rows import dict_row
 
         # LangGraph creates an index concurrently, which no transaction may contain.
-        direct: Any = PsycopgConnection.connect(
-            self.direct_url, autocommit=True, row_factory=dict_row
-        )
+        direct = PsycopgConnection.connect(self.direct_url, autocommit=True, row_factory=dict_row)
         with direct:
-            # Two workers that start at once would both create them.
-            direct.execute("select pg_advisory_lock(%s)", (number_of("create"),))
-            with self.begin() as connection:
+            # Two workers that start at once would both create them. A statement that waits for the
+            # lock has a snapshot, for which the index of the other worker would wait: a deadlock.
+            lock = "select 1 where pg_try_advisory_lock(%s)"
+            while direct.execute(lock, (number_of("create"),)).fetchone() is None:
+                time.sleep(0.05)
+            with explained(), self.writing.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()
             PostgresStore(direct).setup()
@@ -167,7 +191,7 @@ class Database:
         # Not `now()`, which in Postgres stays at the time when the transaction began.
         return func.extract("epoch", func.clock_timestamp()).cast(Double)
 
-    def insert(self, table: Table) -> Any:
+    def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
         """An insert of this database's dialect, which knows `on_conflict_do_nothing`."""
         return sqlite_insert(table) if self.is_sqlite else postgres_insert(table)
 
@@ -356,7 +380,7 @@ def _checked(url: str) -> str:
     raise ArgumentError("url", f"must be SQLite or Postgres, got {url!r}.", hint)
 
 
-def set_up_sqlite(connection: Any, _: object) -> None:
+def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     """Set up a connection of the driver."""
     # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
     # the first statement that writes.

@@ -84,6 +84,7 @@ class Engine:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        database.setups.append(self.create)
         self._own_client: DBOSClient | None = None
         self._dbos: DBOS | None = None
         self._slots: int | None = None
@@ -93,6 +94,8 @@ class Engine:
     @property
     def _client(self) -> DBOSClient:
         if self._own_client is None:
+            # Calls such as those about schedules begin no transaction of the database before.
+            self._database.set_up()
             self._own_client = DBOSClient(
                 system_database_engine=self._database.engine,
                 application_name=_APPLICATION,
@@ -196,6 +199,7 @@ class Engine:
                 "system_database_engine": self._database.engine,
                 "application_version": JOB_FORMAT,
                 "executor_id": worker,
+                # `create` has run them, through the direct URL.
                 "run_migrations": False,
                 "use_listen_notify": False,
                 "log_level": "WARNING",

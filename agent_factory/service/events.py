@@ -97,6 +97,7 @@ class EventLog:
     def _write_all(self) -> None:
         while not self._stop.is_set():
             self._arrival.wait()
+            # Before the flush: what arrives during it sets the event again.
             self._arrival.clear()
             self.flush()
             self._stop.wait(GATHER_SECONDS)
@@ -112,7 +113,7 @@ class EventLog:
 
     def read(
         self, job: str, after: int, has_ended: Callable[[], bool]
-    ) -> Iterator[tuple[int, list[Any]] | None]:
+    ) -> Iterator[tuple[int, list[dict[str, object]]] | None]:
         """Rows of a job after one of them: their numbers and their parts.
 
         None says that nothing new is there: the caller waits, by `wait` or `await_news`.
@@ -175,15 +176,18 @@ class EventLog:
 
     def _listen(self) -> None:
         with self._lock:
+            # SQLite has no notifications: readers look ten times a second.
             if self._listener is None and not self._database.is_sqlite:
                 self._listener = Thread(target=self._wake, name="agent-factory-listen", daemon=True)
                 self._listener.start()
 
     def _wake(self) -> None:
+        # An installation for SQLite alone does not have it.
         import psycopg
 
         while not self._stop.is_set():
             try:
+                # To listen takes a session: PgBouncer in transaction mode would end it.
                 with psycopg.connect(self._database.direct_url, autocommit=True) as connection:
                     connection.execute(f"listen {_CHANNEL}")
                     while not self._stop.is_set():
@@ -191,6 +195,7 @@ class EventLog:
                         for _ in connection.notifies(timeout=1.0, stop_after=1):
                             self._tell()
             except psycopg.OperationalError:
+                # Readers look again by themselves meanwhile.
                 self._stop.wait(1.0)
 
     def close(self) -> None:
@@ -198,6 +203,7 @@ class EventLog:
         self._stop.set()
         self._arrival.set()
         self.flush()
+        # Not for ever: a thread may wait for a database that does not answer.
         for thread in (self._writer, self._listener):
             if thread is not None:
                 thread.join(timeout=5)

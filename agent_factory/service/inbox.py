@@ -162,6 +162,7 @@ class Inbox:
                 threads.c.title.icontains(text, autoescape=True)
             )
             query = query.where(
+                # Escaped, since a person may look for "%" and "_".
                 waits.c.args.icontains(text, autoescape=True)
                 | waits.c.thread_id.icontains(text, autoescape=True)
                 | waits.c.thread_id.in_(with_title)
@@ -244,7 +245,7 @@ class Inbox:
     def decide(
         self,
         wait_id: str,
-        decision: Mapping[str, Any],
+        decision: Mapping[str, object],
         *,
         by: str,
         roles: Collection[str] = (),
@@ -281,7 +282,7 @@ class Inbox:
 
     def decide_together(
         self,
-        decisions: Mapping[str, Mapping[str, Any]],
+        decisions: Mapping[str, Mapping[str, object]],
         *,
         by: str,
         roles: Collection[str] = (),
@@ -346,6 +347,8 @@ class Inbox:
                         continue
                     raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
                 if isinstance(judgement, ReviewError):
+                    # After the check above: of a wait that is decided, that is the news, whatever
+                    # came now.
                     raise judgement
                 self._write(connection, row, judgement, by, via, continues=not undo, stream=stream)
                 if undo:
@@ -353,7 +356,7 @@ class Inbox:
         return run
 
     def judge(
-        self, wait_id: str, decision: Any, *, by: str, roles: Collection[str] = ()
+        self, wait_id: str, decision: object, *, by: str, roles: Collection[str] = ()
     ) -> Judgement | ReviewError:
         """The judgement about a decision, or why it would be refused. Nothing changes.
 
@@ -416,6 +419,7 @@ class Inbox:
             .where(waits.c.wait_id == row.wait_id)
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
+        # Of this job alone: earlier pauses of the run had other jobs.
         together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
         if continues and all(wait.decided_at is not None for wait in rows):
@@ -449,6 +453,7 @@ class Inbox:
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
         )
         with self._database.read() as connection:
+            # The next call takes the rest: each of them is a transaction.
             ids = connection.execute(query.limit(1000)).scalars().all()
         for wait_id in ids:
             with self._database.begin() as connection:
@@ -471,12 +476,14 @@ class Inbox:
                     )
                     self._queue.record(connection, row, SYSTEM, "escalate")
                     continue
+                # A question has no "reject": there, the text is the answer.
                 text = "Nobody decided about this call in time, so it was not approved."
                 answer = {"reject": {"type": "reject", "message": text}}
                 answer["respond"] = {"type": "respond", "message": text}
                 allowed = row.allowed.split(",")
                 kind = next((kind for kind in answer if kind in allowed), None)
                 if kind is not None:
+                    # At 0 no claim has expired, which does not matter for the call.
                     judgement = judge(_call_of(_read(row, 0)), answer[kind])
                     self._write(connection, row, judgement, SYSTEM, "deadline")
                 else:  # the run was stopped where no call waits: it can go on, or end
@@ -536,6 +543,7 @@ class Inbox:
         lock_thread(connection, self._find(connection, wait_id).thread_id)
         # Again: the wait may have been decided until the thread was locked.
         row = self._find(connection, wait_id)
+        # A decided wait passes, so that the caller says by whom it was decided.
         if by is None or row.claimed_by in (None, by) or row.decided_at is not None:
             return row
         query = select(waits.c.wait_id).where(
@@ -553,6 +561,7 @@ class Inbox:
 def _call_of(wait: Wait) -> PendingCall:
     """The call that a wait is about."""
     return PendingCall(
+        # A pause is about no call.
         wait.call_id or wait.id,
         wait.tool,
         wait.args,

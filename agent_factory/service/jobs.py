@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from langchain_core.runnables import RunnableConfig
 
@@ -66,7 +66,7 @@ class MessageJob(ThreadJob):
 
     input: str
     checkpoint: str | None = None
-    context: Mapping[str, Any] | None = None
+    context: Mapping[str, object] | None = None
     config: RunnableConfig = field(default_factory=RunnableConfig)
     stream: Sequence[str] | None = None
     subgraphs: bool = True
@@ -92,7 +92,7 @@ class DecisionJob(ThreadJob):
 
     kind: ClassVar[str] = "decision"
 
-    decisions: Mapping[str, Any]
+    decisions: Mapping[str, object]
     stream: Sequence[str] | None = None
 
 
@@ -125,5 +125,6 @@ def read_job(text: str) -> ThreadJob | None:
     if not data:
         return None
     kind = _KINDS[data["kind"]]
+    # A newer worker may have stored fields that this one does not know.
     names = [attribute.name for attribute in fields(kind)]
     return kind(**{name: data[name] for name in names if name in data})

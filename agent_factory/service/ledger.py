@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Executable,
     Float,
     String,
     Update,
@@ -159,14 +160,20 @@ class SharedLedger(Ledger):
         try:
             self._zone: tzinfo = UTC if timezone is None else ZoneInfo(timezone)
         except (LookupError, OSError, TypeError, ValueError):
+            # ZoneInfo raises each: for unknown names, folders, values that are not text, and paths.
             raise ArgumentError(
                 "timezone",
                 f"must be the name of a time zone, got {timezone!r}.",
                 "Pass such as 'Europe/Berlin'.",
             ) from None
         self._per = "" if per is None else f"{per} {timezone or 'UTC'}"
-        self._service = service if isinstance(service, Service) else None
-        self._own_database = None if isinstance(service, Service) else Database(service)
+        self._service: Service | None = None
+        self._own_database: Database | None = None
+        if isinstance(service, Service):
+            self._service, self._database = service, service._backend.database
+        else:
+            self._own_database = self._database = Database(service)
+        # With -inf, the first update changes no row, and `_begin_window` reads the end.
         self._ends = math.inf if per is None else -math.inf  # when the window ends, as last seen
         self._running: dict[int, tuple[str, str]] = {}  # the id and the scope of reservations
         self._clocks: dict[str, _Clock] = {}
@@ -324,6 +331,7 @@ class SharedLedger(Ledger):
         """Add what was spent, to the scope and to its breakdown, and give back its reservation."""
         values = {f"add_{name}": getattr(amount, name) for name in AMOUNTS}
         self._change(connection, self._spend, scope, {**values, **reservation})
+        # The second row takes what has no room among the first, and is one more than they.
         for (agent, part), most in ((spender, MAX_PARTS), (("", "other"), MAX_PARTS + 1)):
             place = {"at_scope": scope, "at_per": self._per, "at_agent": agent, "at_part": part}
             if connection.execute(self._share, {**place, **values, "most": most}).first():
@@ -349,6 +357,7 @@ class SharedLedger(Ledger):
             .on_conflict_do_update(
                 index_elements=["scope", "per"],
                 set_={**fresh, "ends": ends},
+                # Of two processes that begin a window at once, the second changes nothing.
                 where=ledger.c.ends < ends,
             )
         )
@@ -372,6 +381,7 @@ class SharedLedger(Ledger):
             query = select(ledger).filter_by(scope=scope, per=self._per)
             row: dict[str, Any] = dict(connection.execute(query).mappings().first() or {})
         reserved, limits, cost = _spent(row, "_reserved"), self._limits, _NOTHING
+        # When a window has ended, nothing is spent; what runs is still reserved.
         if row and row["ends"] >= ends:
             limits = limits.raised({name: row[f"{name}_raised"] for name in limits.given()})
             cost = _spent(row)
@@ -396,16 +406,6 @@ class SharedLedger(Ledger):
                 f"{self.scope!r} can only be used in runs of a service.",
                 "Outside of them, write it out, such as SharedLedger(..., scope='tenant:acme').",
             ) from None
-
-    @cached_property
-    def _database(self) -> Database:
-        """The database, with its tables; it is not needed to build an agent."""
-        if self._service is not None:
-            self._service._backend.create()
-            return self._service._backend.database
-        assert self._own_database is not None
-        self._own_database.create()
-        return self._own_database
 
     def _update(self, values: Mapping[Any, object], *conditions: ColumnElement[bool]) -> Update:
         """An update of the row of a scope, if its window has not ended."""
@@ -454,7 +454,7 @@ class SharedLedger(Ledger):
         return self._update({**more, **GIVE_BACK})
 
     @cached_property
-    def _share(self) -> Any:
+    def _share(self) -> Executable:
         """Add to a row of the breakdown; make a new one if there are not too many."""
         scope, per = bindparam("at_scope", type_=String), bindparam("at_per", type_=String)
         agent, part = bindparam("at_agent", type_=String), bindparam("at_part", type_=String)
@@ -468,6 +468,7 @@ class SharedLedger(Ledger):
         is_room = rows.scalar_subquery() < bindparam("most")
         columns = [breakdown.c[name] for name in AMOUNTS]
         parameters = [bindparam(f"add_{column.name}", type_=column.type) for column in columns]
+        # One statement: between a count and an insert, another process could add a row.
         row = self._database.insert(breakdown).from_select(
             ["scope", "per", "agent", "part", *AMOUNTS],
             select(scope, per, agent, part, *parameters).where(or_(existing.exists(), is_room)),
@@ -506,7 +507,7 @@ def _outage() -> AbstractContextManager[None]:
     return aborting() if RUN_KEY in current_config().get("metadata", {}) else nullcontext()
 
 
-def _fields_of(scope: Any) -> set[str]:
+def _fields_of(scope: str) -> set[str]:
     """The fields of a scope that is a template."""
     hint = f"Write text, which may contain {' and '.join(f'{{{name}}}' for name in _FIELDS)}."
     try:

@@ -79,6 +79,7 @@ def submit(
             now = connection.execute(select(backend.database.now)).scalar_one()
             job = replace(job, begins_at=now + delay)
         row = insert_thread(connection, backend, thread_id, job.tenant, title=title)
+        # With the thread locked, since a client that got no answer may send it again at once.
         again = select(runs.c.run_id).where(runs.c.run_id == job.run)
         if connection.execute(again).first() is not None:
             return
@@ -155,12 +156,14 @@ def as_input(message: object, message_id: str) -> dict[str, Any]:
     try:
         messages = convert_to_messages(content if isinstance(content, list) else [content])
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
+        # What LangChain raises depends on what is wrong with a message.
         raise ArgumentError(
             "message",
             f"must be a string, a message or a list of messages, got {describe(message)}.",
             "Pass message='...' or message={'messages': [...]}.",
         ) from error
     if messages and messages[-1].id is None:
+        # A copy: the message is the caller's.
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
     inputs: dict[str, object] = without_claims({**values, "messages": messages})
     return inputs

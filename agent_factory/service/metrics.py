@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Table, func, select
 
@@ -35,9 +35,10 @@ class Metrics:
         try:
             from agent_factory.telemetry import meter
         except ImportError:
+            # OpenTelemetry comes with an extra.
             self._runs = self._seconds = self._takeovers = None
             return
-        otel_meter: Any = meter()
+        otel_meter = meter()
         name = "agent_factory.service"
         self._runs = otel_meter.create_counter(f"{name}.runs", "{run}", "Jobs that have ended")
         self._seconds = otel_meter.create_histogram(
@@ -66,7 +67,13 @@ class Metrics:
         if self._takeovers is not None:
             self._takeovers.add(jobs)
 
-    def _counted(self, table: Table, label: str, column: ColumnElement[Any], where: Any) -> Measure:
+    def _counted(
+        self,
+        table: Table,
+        label: str,
+        column: ColumnElement[str],
+        where: ColumnElement[bool] | None,
+    ) -> Measure:
         from opentelemetry.metrics import Observation
 
         query = select(column, func.count()).select_from(table).group_by(column)
@@ -78,6 +85,7 @@ class Metrics:
                 with self._database.read() as connection:
                     rows = connection.execute(query).all()
             except DatabaseUnavailable:
+                # A gap in a gauge, rather than an error in the thread of the exporter.
                 return []
             return [Observation(number, {label: value}) for value, number in rows]
 

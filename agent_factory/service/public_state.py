@@ -11,6 +11,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic import BaseModel
 
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+"""An agent: the types of its state and its context are not known here."""
+
 INTERRUPT = "__interrupt__"
 """Key under which LangGraph returns what a run waits for."""
 
@@ -27,7 +30,7 @@ class PublicState:
         graph: The agent. The graphs that are nodes of it have schemas of their own.
     """
 
-    def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._keys: dict[tuple[str, ...], frozenset[str]] = {(): _output_keys(graph)}
         for name, inner in graph.get_subgraphs(recurse=True):
             # LangGraph separates the graphs of a path by "|".
@@ -67,6 +70,7 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
             for node, update in data.items()
         }
     if mode == "debug":
+        # A part of "debug" is one of "tasks" or "checkpoints" in an envelope.
         return {**data, "payload": _shown_data("tasks", data["payload"], keys)}
     if mode not in ("tasks", "checkpoints"):
         return data  # tokens, and what the agent itself sends to its users
@@ -75,6 +79,7 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
         for name, value in data.items()
     }
     if "tasks" in public:
+        # States of inner graphs have keys of other schemas, hence none is shown.
         public["tasks"] = [
             {**_shown_data(mode, task, keys), "state": None} for task in data["tasks"]
         ]
@@ -89,6 +94,7 @@ def _shown(value: object, keys: frozenset[str]) -> object:
         # A node may return a command, whose update is written to the state.
         value = value.update
     elif isinstance(value, BaseMessage | Interrupt):
+        # Before BaseModel, which a message is as well.
         return value
     elif isinstance(value, BaseModel):
         value = dict(value)

@@ -10,7 +10,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.review import Judgement, Pending, PendingCall, judge_answer
 
 
-def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:
+def decisions_of(pending: Pending, value: object) -> dict[str, Any]:
     """Decisions by the digests of the calls, as they came in: the inbox judges them.
 
     Args:
@@ -29,14 +29,15 @@ def decisions_of(pending: Pending, value: Any) -> dict[str, Any]:
     for call in pending.calls:
         by_interrupt[call.interrupt_id].append(call)
     # As in LangGraph: a mapping whose keys are ids of interrupts has an answer for each of them.
-    answers = value
-    if not (isinstance(value, Mapping) and value and by_interrupt.keys() >= value.keys()):
-        if len(by_interrupt) > 1:
-            raise ArgumentError(
-                "resume",
-                f"must say which interrupt it answers: {len(by_interrupt)} wait.",
-                f"Pass a mapping of their ids: {', '.join(by_interrupt)}.",
-            )
+    if isinstance(value, Mapping) and value and by_interrupt.keys() >= value.keys():
+        answers: Mapping[str, object] = value
+    elif len(by_interrupt) > 1:
+        raise ArgumentError(
+            "resume",
+            f"must say which interrupt it answers: {len(by_interrupt)} wait.",
+            f"Pass a mapping of their ids: {', '.join(by_interrupt)}.",
+        )
+    else:
         answers = dict.fromkeys(by_interrupt, value)
     decisions: dict[str, object] = {}
 

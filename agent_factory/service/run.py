@@ -91,6 +91,7 @@ class Run:
         row = self._look()
         status = row.status
         if status == "queued" and row.job is None:
+            # The table has "queued" for both: the thread knows which it is.
             of_thread = select(threads.c.status).where(threads.c.thread_id == self.thread_id)
             with self._backend.database.read() as connection:
                 if connection.execute(of_thread).scalar() == "waiting":
@@ -148,6 +149,7 @@ class Run:
         """Async variant of `result`."""
         attempts, threads = self._outcomes(timeout), self._backend.database.threads
         loop = asyncio.get_running_loop()
+        # Each look in a thread, so that the event loop does not wait for the database.
         while not (outcome := await loop.run_in_executor(threads, next, attempts)):
             await self._backend.log.await_news()
         return outcome[0]
@@ -166,6 +168,7 @@ class Run:
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")
         waits = row.status == "waiting"
         read = partial(self._backend.output, self.thread_id, row.checkpoint_id, waits=waits)
+        # In a tuple, since the output of an agent may be falsy.
         yield (self._backend.call(read),)
 
     def stream(
@@ -246,6 +249,7 @@ class Run:
 
         def has_ended() -> bool:
             run = self._look()
+            # A decision has begun another job: the stream of this one ends.
             return run.job != job or run.status not in ("queued", "running")
 
         # The row of the last part that was seen may have more parts.
@@ -304,6 +308,8 @@ class Run:
             if thread.run == self.id:
                 following = queue.following(connection, self.thread_id)
                 if goes_back and following is not None:
+                    # The next message would begin before this process could go back, so it does it
+                    # itself.
                     job = read_job(following.payload)
                     if isinstance(job, MessageJob):
                         text = replace(job, rollback=self.id).to_text()

@@ -101,6 +101,7 @@ class Runner:
                 back = partial(self._take_back, what, job, work, text)
             outcome = self._database.retried(back, seconds=math.inf)
         except (Exception, DatabaseLost) as error:
+            # DatabaseLost is a BaseException, so that no middleware catches it.
             logger.exception("Run %s of thread %s failed.", work.run, work.thread)
             text = f"{type(error).__name__}: {error}"
             # Without this, the thread would take no other message: as long as it takes.
@@ -178,6 +179,7 @@ class Runner:
             return
 
         async def follow() -> None:
+            # `astream` returns a stream, and `adecide` a coroutine that returns one.
             stream: AsyncIterator[object] = parts if hasattr(parts, "__aiter__") else await parts
             async for part in stream:
                 note(part)
@@ -217,6 +219,7 @@ class Runner:
     def _finish(
         self, job: str, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, object]]
     ) -> dict[str, object]:
+        # Before the transaction: it reads the thread through other connections.
         waiting_for = attempt.pending() if attempt.is_paused else None
         place: dict[str, object] = {"checkpoint_id": attempt.saver.latest}
         with self._database.begin() as connection:
@@ -241,6 +244,7 @@ class Runner:
         run = connection.execute(select(runs).where(runs.c.run_id == work.run)).first()
         if thread is None or run is None or run.job != job or run.status not in _ACTIVE:
             return None
+        # A worker without a row was given up by the others.
         others = select(workers.c.id).where(workers.c.id == thread.owner)
         if thread.owner != self._worker() and connection.execute(others).first() is not None:
             return None
@@ -314,6 +318,7 @@ class _Attempt:
         choices = (getattr(work, "stream", None), message.stream, agent.stream)
         self.modes = {*next(modes for modes in choices if modes is not None)}
         self.subgraphs = message.subgraphs
+        # Recorded for the studio even if the client did not ask: `_follow` marks such parts.
         self.studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = message.context
         self.saver = FencedSaver(backend.database, lease, job)
@@ -387,6 +392,7 @@ class _Attempt:
             self._from = None if work.checkpoint == self.saver.latest else work.checkpoint
         if inputs is None:
             return self._go_on(options)
+        # From the newest back, so that the oldest message is the first.
         for earlier in reversed(unread):
             inputs = {**earlier, **inputs, "messages": [*earlier["messages"], *inputs["messages"]]}
         snapshot = self._graph.get_state(self._place())
@@ -499,7 +505,11 @@ class _Attempt:
         return method(input, self._place(), **options)
 
     def _reviewed(
-        self, act: Any, aact: Any, value: object, options: Mapping[str, object]
+        self,
+        act: Callable[..., object],
+        aact: Callable[..., object],
+        value: object,
+        options: Mapping[str, object],
     ) -> object:
         method = aact if self.agent.asynchronous else act
         arguments = () if value is None else (value,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     for all runs of a process.
 
     Args:
-        database: Where checkpoints are stored; its tables have to exist.
+        database: Where checkpoints are stored.
         lease: The lease of the run's thread. Without one, nothing can be written.
         job: The job whose questions are noted, so that another worker can continue it.
     """
@@ -248,7 +249,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
 class _InTransaction:
     """Connection of SQLite whose transaction another owner commits: SqliteSaver commits its own."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: sqlite3.Connection | None) -> None:
         self.cursor = connection.cursor if connection is not None else None
 
     def commit(self) -> None:

@@ -32,6 +32,7 @@ from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
+from agent_factory.service.public_state import Graph
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.store import TenantStore
@@ -89,7 +90,7 @@ class Service(ThreadService):
     def add(
         self,
         name: str,
-        agent: CompiledStateGraph[Any, Any, Any, Any],
+        agent: Graph,
         *,
         review_within: str | float | None = None,
         late: Late = "reject",
@@ -158,7 +159,7 @@ class Service(ThreadService):
         )
 
     @property
-    def agents(self) -> dict[str, CompiledStateGraph[Any, Any, Any, Any]]:
+    def agents(self) -> dict[str, Graph]:
         """The agents that were added, by their names."""
         return {name: agent.graph for name, agent in self._backend.agents.items()}
 
@@ -194,7 +195,6 @@ class Service(ThreadService):
             concurrency: The most runs at once.
             per_minute: The most runs that begin within a minute.
         """
-        self._backend.create()
         self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
 
     # Messages
@@ -204,7 +204,7 @@ class Service(ThreadService):
         agent: str,
         *,
         thread: str | None = None,
-        message: Any = None,
+        message: object = None,
         checkpoint: str | None = None,
         message_id: str | None = None,
         tenant: str = "",
@@ -212,11 +212,11 @@ class Service(ThreadService):
         busy: Busy | None = None,
         waiting: Waiting | None = None,
         by: str = "api",
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, object] | None = None,
         config: RunnableConfig | None = None,
         stream: Collection[str] | None = None,
         subgraphs: bool = True,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         interrupt_before: Collection[str] | Literal["*"] | None = None,
         interrupt_after: Collection[str] | Literal["*"] | None = None,
         delay: float | None = None,
@@ -292,7 +292,6 @@ class Service(ThreadService):
             interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
             trace=traceparent(),
         )
-        self._backend.create()
         title = None if inputs is None else title_of(inputs["messages"])
         how = Arrival(busy, waiting_or_busy, by)
         work = partial(submit, self._backend, job, how, run_metadata, title, delay)
@@ -305,7 +304,6 @@ class Service(ThreadService):
         Raises:
             NotFound: There is none, or it belongs to another tenant.
         """
-        self._backend.create()
         query = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
             row = connection.execute(query).first()
@@ -325,23 +323,22 @@ class Service(ThreadService):
             may_decide: Says about a wait whether the one who reads may claim it and decide about
                 it.
         """
-        self._backend.create()
         return Inbox(self._backend, tenant, may_decide)
 
     def decide(
         self,
         wait_id: str,
-        decision: str | Decision | Mapping[str, Any],
+        decision: str | Decision | Mapping[str, object],
         *,
         by: str,
-        message: Any = None,
-        args: Mapping[str, Any] | None = None,
+        message: object = None,
+        args: Mapping[str, object] | None = None,
         tenant: str | None = None,
         undo: bool = False,
         may_decide: Callable[[Wait], bool] | None = None,
         roles: Collection[str] = (),
         digest: str | None = None,
-        remember: Mapping[str, Any] | None = None,
+        remember: Mapping[str, object] | None = None,
         via: Via = "python",
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
@@ -396,7 +393,7 @@ class Service(ThreadService):
     def resume(
         self,
         thread: str,
-        value: Any,
+        value: object,
         *,
         by: str,
         roles: Collection[str] = (),
@@ -430,6 +427,7 @@ class Service(ThreadService):
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
+        # A digest names the wait as well as the call, so each is there once.
         waits = {wait.digest: wait.id for wait in inbox.waits(thread=thread, limit=1000)}
         waiting_for = pending(self._backend.graph_of(thread, tenant), place)
         decisions = decisions_of(waiting_for, value)
@@ -449,7 +447,6 @@ class Service(ThreadService):
             agent: Only those for this agent.
             active: Only those that are neither revoked nor expired.
         """
-        self._backend.create()
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return [*approvals.list(active=active, agent=agent)]
 
@@ -464,7 +461,6 @@ class Service(ThreadService):
         Raises:
             NotFound: There is no such approval, or it belongs to another tenant.
         """
-        self._backend.create()
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return self._backend.call(partial(approvals.revoke, approval, by))
 
@@ -482,7 +478,6 @@ class Service(ThreadService):
         >>> store.get(("users", "ann"), "likes").value
         {'food': 'pizza'}
         """
-        self._backend.create()
         return TenantStore(self._backend.database, tenant)
 
     def stranded(self, agent: str) -> Iterator[StrandedThread]:
@@ -494,7 +489,6 @@ class Service(ThreadService):
         Args:
             agent: The name of the agent.
         """
-        self._backend.create()
         return stranded_threads(self._backend, agent)
 
     # Schedules
@@ -505,7 +499,7 @@ class Service(ThreadService):
         cron: str,
         *,
         agent: str,
-        message: Any,
+        message: object,
         thread: str | None = None,
         tenant: str = "",
         timezone: str | None = None,
@@ -522,13 +516,11 @@ class Service(ThreadService):
             timezone: Such as "Europe/Berlin"; None is UTC.
         """
         self._backend.agent(agent)
-        self._backend.create()
         arguments = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
         self._backend.engine.schedule(name, cron, timezone, json.dumps({**arguments, "name": name}))
 
     def unschedule(self, name: str) -> None:
         """Delete a schedule."""
-        self._backend.create()
         self._backend.engine.unschedule(name)
 
     def run_scheduled(self, payload: str, due: datetime) -> None:
@@ -556,7 +548,6 @@ class Service(ThreadService):
         """
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
-        self._backend.create()
         worker = Worker(self._backend, self.run_scheduled, slots=slots, dead_after=dead_after)
         worker.start()
         self._worker = worker
@@ -583,7 +574,6 @@ class Service(ThreadService):
 
     def workers(self) -> list[dict[str, Any]]:
         """The workers that are alive: `id`, `host`, `process`, `slots`, `agents`, `draining`."""
-        self._backend.create()
         return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:
@@ -605,7 +595,6 @@ class Service(ThreadService):
         Returns:
             An iterator over the ids of the threads; each one is written when it is read.
         """
-        self._backend.create()
         return reindex(self._backend)
 
     def forget(self, *, older_than: str | float, tenant: str | None = None) -> Iterator[str]:
@@ -618,7 +607,6 @@ class Service(ThreadService):
         Returns:
             An iterator over the ids of the threads; each one is deleted when it is read.
         """
-        self._backend.create()
         seconds = seconds_of("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
@@ -634,7 +622,6 @@ class Service(ThreadService):
             AuditTampered: Entries were changed, removed, inserted or moved.
             ArgumentError: `head` is not a head.
         """
-        self._backend.create()
         return verify_entries(self._backend.database, head)
 
     def close(self) -> None:

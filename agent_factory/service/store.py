@@ -33,7 +33,7 @@ class TenantStore(BaseStore):
     which callers do not see. Items have no index for semantic search and no time to live.
 
     Args:
-        database: Where items are stored; its tables have to exist.
+        database: Where items are stored.
         tenant: Whose items they are.
         in_run: Whether a run uses it, which aborts if the database is not available.
     """
@@ -59,6 +59,7 @@ class TenantStore(BaseStore):
         if self._database.is_sqlite:
             from langgraph.store.sqlite import SqliteStore
 
+            self._database.set_up()
             path = make_url(self._database.url).database
             assert path is not None
             # SqliteStore begins and commits by itself, so it cannot share a transaction.
@@ -66,8 +67,7 @@ class TenantStore(BaseStore):
                 set_up_sqlite(connection, None)
                 connection.isolation_level = None
                 store = SqliteStore(connection)
-                # `Database.create` has created the tables.
-                store.is_setup = True
+                store.is_setup = True  # `set_up` has created its tables
                 yield store
             return
         from langgraph.store.postgres import PostgresStore

@@ -85,6 +85,7 @@ waits = Table(
 )
 Index("service_waits_thread", waits.c.thread_id)
 Index(
+    # Without the decided ones, which are kept and grow in number.
     "service_waits_open",
     waits.c.tenant,
     waits.c.priority.desc(),

@@ -151,6 +151,7 @@ class ThreadQueue:
             undo: Whether the effects of the run are undone next.
         """
         self.withdraw(connection, row, by)
+        # A worker that runs it can write no more from here on.
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
         if undo:
@@ -181,6 +182,7 @@ class ThreadQueue:
         """End the run of a busy thread and those of the messages behind it, and return them."""
         query = select(runs).where(runs.c.thread_id == thread.thread_id, runs.c.status.in_(BUSY))
         rows = [*connection.execute(query.order_by(runs.c.seq)).all()]
+        # All at first: `settle` queues the next run of the thread that is not cancelled.
         ids = [run.run_id for run in rows]
         cancelled = update(runs).where(runs.c.run_id.in_(ids)).values(status="cancelled")
         connection.execute(cancelled)

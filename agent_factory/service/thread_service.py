@@ -41,7 +41,7 @@ class ThreadService:
         self,
         thread: str | None = None,
         *,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         tenant: str = "",
     ) -> ThreadInfo:
         """Create a thread before its first message; `submit` does it by itself, too.
@@ -54,7 +54,6 @@ class ThreadService:
         Raises:
             NotFound: The thread belongs to another tenant.
         """
-        self._backend.create()
         name = thread or str(uuid4())
         with self._backend.database.begin() as connection:
             row = insert_thread(connection, self._backend, name, tenant, metadata)
@@ -66,7 +65,6 @@ class ThreadService:
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
-        self._backend.create()
         query = select(threads).where(threads.c.thread_id == thread)
         with self._backend.database.read() as connection:
             row = connection.execute(query).first()
@@ -81,7 +79,7 @@ class ThreadService:
         ids: Collection[str] | None = None,
         status: str | Collection[str] | None = None,
         agent: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         text: str | None = None,
         sort_by: ThreadSort = "updated_at",
         descending: bool = True,
@@ -103,7 +101,6 @@ class ThreadService:
             offset: How many to leave out before them.
         """
         check_choice("sort_by", sort_by, get_args(ThreadSort))
-        self._backend.create()
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         query = found_threads(filters, metadata or {}, text)
         sorted_by = threads.c[sort_by]
@@ -120,11 +117,10 @@ class ThreadService:
         ids: Collection[str] | None = None,
         status: str | Collection[str] | None = None,
         agent: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         text: str | None = None,
     ) -> int:
         """Count the threads that `threads` finds with these arguments and no limit."""
-        self._backend.create()
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         query = select(func.count()).select_from(
             found_threads(filters, metadata or {}, text).subquery()
@@ -133,14 +129,13 @@ class ThreadService:
             return int(connection.execute(query).scalar_one())
 
     def change_thread(
-        self, thread: str, *, metadata: Mapping[str, Any], tenant: str | None = None
+        self, thread: str, *, metadata: Mapping[str, object], tenant: str | None = None
     ) -> ThreadInfo:
         """Change keys of a thread's metadata; the others stay.
 
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
-        self._backend.create()
         return change_metadata(self._backend, thread, metadata, tenant)
 
     def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
@@ -154,7 +149,6 @@ class ThreadService:
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
-        self._backend.create()
         delete_thread(self._backend, thread, tenant, by)
 
     def runs(
@@ -182,7 +176,6 @@ class ThreadService:
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
-        self._backend.create()
         return held_messages(self._backend, thread, tenant)
 
     def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
@@ -208,7 +201,6 @@ class ThreadService:
             entries of the audit ("audit"), which grows with each claim and decision, and of runs
             ("runs"), which grows with each message, also with one that is held.
         """
-        self._backend.create()
         return pulse_of(self._backend, tenant)
 
     def state(
@@ -228,7 +220,6 @@ class ThreadService:
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
         if checkpoint is not None:
             place["configurable"]["checkpoint_id"] = checkpoint
-        self._backend.create()
         agent = self._backend.agent_of(thread, tenant)
         graph = agent.stored_in(FencedSaver(self._backend.database))
         return agent.public.of_snapshot(graph.get_state(place))
@@ -252,13 +243,12 @@ class ThreadService:
         Raises:
             NotFound: As in `state`.
         """
-        self._backend.create()
         return history_of(self._backend, thread, tenant, before=before, limit=limit)
 
     def update_state(
         self,
         thread: str,
-        values: Any,
+        values: object,
         *,
         as_node: str | None = None,
         checkpoint: str | None = None,
@@ -286,7 +276,6 @@ class ThreadService:
             ThreadBusy: A run works on the thread, or is queued for it.
             ArgumentError: The agent cannot write this, for example since the node is not known.
         """
-        self._backend.create()
         place = (as_node, checkpoint)
         return change_state(self._backend, thread, values, place, tenant, by)
 
@@ -302,5 +291,4 @@ class ThreadService:
             NotFound: There is no such thread, or it belongs to another tenant.
             ThreadBusy: A run works on the thread, or is queued for it.
         """
-        self._backend.create()
         return copy_thread(self._backend, thread, str(uuid4()), tenant, by)

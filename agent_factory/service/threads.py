@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import shorten
@@ -13,7 +13,19 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.constants import END
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import StateSnapshot
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 
 from agent_factory.errors import ArgumentError
 from agent_factory.review import Pending, pending, without_claims
@@ -87,7 +99,9 @@ class ThreadInfo:
 
 
 def found_threads(
-    filters: Mapping[str, Any], metadata: Mapping[str, object], text: str | None = None
+    filters: Mapping[str, str | Collection[str] | None],
+    metadata: Mapping[str, object],
+    text: str | None = None,
 ) -> Select[Any]:
     """A query for threads.
 
@@ -97,11 +111,11 @@ def found_threads(
         text: What the title contains, or the id begins with.
     """
     query = select(threads)
-    for column, value in filters.items():
-        if isinstance(value, str):
-            query = query.where(threads.c[column] == value)
-        elif value is not None:
-            query = query.where(threads.c[column].in_(value))
+    for column, choice in filters.items():
+        if isinstance(choice, str):
+            query = query.where(threads.c[column] == choice)
+        elif choice is not None:
+            query = query.where(threads.c[column].in_(choice))
     if text:
         # Escaped: a user who writes "%" or "_" looks for that sign.
         has_text = threads.c.title.icontains(text, autoescape=True)
@@ -178,8 +192,8 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
 def pulse_of(backend: Backend, tenant: str | None) -> dict[str, object]:
     """Return numbers that change with the threads and waits of a tenant, or of all."""
 
-    def of(table: Any) -> Any:
-        return True if tenant is None else table.c.tenant == tenant
+    def of(table: Table) -> ColumnElement[bool]:
+        return true() if tenant is None else table.c.tenant == tenant
 
     columns = (
         select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery(),
@@ -302,6 +316,7 @@ def roll_back_thread(backend: Backend, thread: Row[Any], lease: Lease) -> None:
         if before is None:
             saver.delete_thread(thread.thread_id)
         else:
+            # Without values as END, LangGraph drops the tasks of a checkpoint: nothing goes on.
             backend.agent(thread.agent).stored_in(saver).update_state(before.config, None, END)
 
 
@@ -385,5 +400,6 @@ def delete_thread(
         backend.queue.record(connection, row, by, "delete")
         for table in (runs, waits, questions, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
+    # After the commit. A job that a crash leaves here finds no thread, and is lost.
     backend.engine.forget(jobs)
     return True

@@ -42,7 +42,7 @@ class UsageHandler(BaseCallbackHandler):
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
-        messages: list[list[Any]],
+        messages: object,
         *,
         run_id: object,
         metadata: dict[str, Any] | None = None,

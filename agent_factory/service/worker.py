@@ -111,6 +111,7 @@ class Worker:
                 # Another worker has deleted the row, since it saw no sign of life for too long.
                 if row is None:
                     logger.warning("Worker %s was given up; it continues under a new id.", self.id)
+                    # Its runs have lost their threads, so nothing is waited for.
                     self._backend.engine.stop(self.id, 0)
                     self._enter()
                 elif row.draining:
@@ -123,6 +124,7 @@ class Worker:
             except DatabaseUnavailable as error:
                 logger.warning("%s", error)
             except Exception:
+                # The thread goes on: without signs of life, others take over what runs here.
                 logger.exception("Worker %s could not look after the service.", self.id)
 
     def look_after(self) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from pydantic import BaseModel
 
 import agent_factory.middleware as ours
 import agent_factory.structured_output as our_output
 from agent_factory import create_agent
+from samples import Answer, scripted
 from samples import add_tool as add
-from samples import scripted
 
 langchain = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
 theirs = pytest.importorskip("langchain.agents.middleware")
@@ -28,14 +27,8 @@ Build = Callable[[Any, Any, Any], Any]
 """Makes an agent of a factory, a package of middleware and one of strategies."""
 
 
-class Answer(BaseModel):
-    """The answer."""
-
-    value: int
-
-
 def giving(*values: Any) -> list[Any]:
-    return [[{"name": "Answer", "args": {"value": v}, "id": f"{n}"}] for n, v in enumerate(values)]
+    return [[{"name": "Answer", "args": {"number": v}, "id": f"{n}"}] for n, v in enumerate(values)]
 
 
 AGENTS: dict[str, Build] = {
@@ -49,7 +42,7 @@ AGENTS: dict[str, Build] = {
         scripted(*giving("five", 5)), [], response_format=output.ToolStrategy(Answer)
     ),
     "by provider": lambda make, _, output: make(
-        scripted('{"value": 5}'), [], response_format=output.ProviderStrategy(Answer)
+        scripted('{"number": 5}'), [], response_format=output.ProviderStrategy(Answer)
     ),
 }
 

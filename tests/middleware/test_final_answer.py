@@ -7,29 +7,22 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, Flow, ModelRequest, OutputError, create_agent
 from agent_factory.middleware._shared.final_answer import request_final_answer
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import search
+from samples import Answer, search
 
 Ask = Callable[..., Any]
 SEARCH: Any = {"name": "search", "args": {"query": "x"}, "id": "s1", "type": "tool_call"}
-GOOD: Any = {"name": "Answer", "args": {"text": "so"}, "id": "a1", "type": "tool_call"}
+GOOD: Any = {"name": "Answer", "args": {"number": 5}, "id": "a1", "type": "tool_call"}
 
 
 @pytest.fixture
 def ask(call: Callable[..., Any]) -> Ask:
     """Give an agent a message; what is in the thread after it."""
     return lambda agent: call(agent, {"messages": [HumanMessage("Go on")]})
-
-
-class Answer(BaseModel):
-    """The answer."""
-
-    text: str
 
 
 class Ends(AgentMiddleware[Any, Any]):
@@ -127,14 +120,14 @@ def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
     ask: Ask, tools: Any
 ) -> None:
     blocks: Any = [
-        {"type": "tool_use", "id": "a1", "name": "Answer", "input": {"text": "so"}},
+        {"type": "tool_use", "id": "a1", "name": "Answer", "input": {"number": 5}},
         {"type": "tool_use", "id": "s1", "name": "search", "input": {"query": "x"}},
     ]
     for content in ("", blocks):
         message = AIMessage(content, tool_calls=[GOOD, SEARCH] if tools else [GOOD])
         agent, model = ending(message, tools=tools, response_format=ToolStrategy(Answer))
         result = ask(agent)
-        assert result["structured_response"] == Answer(text="so")
+        assert result["structured_response"] == Answer(number=5)
         ai, answer = result["messages"][1:]
         assert [call["name"] for call in ai.tool_calls] == ["Answer"]
         assert answer.tool_call_id == "a1"
@@ -143,17 +136,17 @@ def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
 
 
 def test_a_structured_answer_by_the_provider_is_kept(ask: Ask) -> None:
-    agent, model = ending('{"text": "so"}', response_format=ProviderStrategy(Answer))
-    assert ask(agent)["structured_response"] == Answer(text="so")
+    agent, model = ending('{"number": 5}', response_format=ProviderStrategy(Answer))
+    assert ask(agent)["structured_response"] == Answer(number=5)
     assert "response_format" in model.requests[0].kwargs
 
 
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
 def test_text_instead_of_a_structured_answer_is_retried(ask: Ask, strategy: Any) -> None:
-    last = '{"text": "so"}' if strategy is ProviderStrategy else [GOOD]
+    last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending("In prose.", last, response_format=strategy(Answer))
     result = ask(agent)
-    assert result["structured_response"] == Answer(text="so")
+    assert result["structured_response"] == Answer(number=5)
     assert [request.tools for request in model.requests] == (
         [[], []] if strategy is ProviderStrategy else [["Answer"], ["Answer"]]
     )
@@ -170,7 +163,7 @@ def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> Non
     wrong = AIMessage("", invalid_tool_calls=[unread])
     agent, model = ending(wrong, [GOOD], response_format=ToolStrategy(Answer))
     result = ask(agent)
-    assert result["structured_response"] == Answer(text="so")
+    assert result["structured_response"] == Answer(number=5)
     explained = model.requests[1].messages[-2]
     assert isinstance(explained, ToolMessage)
     assert "not valid JSON" in explained.text
@@ -181,9 +174,9 @@ def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> Non
 def test_a_tool_call_instead_of_a_structured_answer_is_explained(
     ask: Ask, strategy: Any, tools: Any
 ) -> None:
-    last = '{"text": "so"}' if strategy is ProviderStrategy else [GOOD]
+    last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending([SEARCH], last, tools=tools, response_format=strategy(Answer))
-    assert ask(agent)["structured_response"] == Answer(text="so")
+    assert ask(agent)["structured_response"] == Answer(number=5)
     instruction = model.requests[1].messages[-2].text
     assert (
         "tools are no longer available" in instruction

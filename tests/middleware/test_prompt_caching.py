@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import PrivateAttr
 
 from agent_factory import create_agent, dynamic_prompt, wrap_model_call
 from agent_factory.middleware import PromptCachingMiddleware, TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel, assert_stable_prefix, check_middleware
+from busy_agents import find_tool as find
 from samples import cancel
 
 Run = Callable[..., Any]
@@ -47,12 +48,6 @@ class ChatAnthropic(Bound):
 
 class ChatOpenAI(Bound):
     """Named as that of langchain-openai."""
-
-
-@tool
-def find(query: str) -> str:
-    """Find something."""
-    return f"found {query}"
 
 
 CALL: Any = [{"name": "find", "args": {"query": "A1"}}]

@@ -10,7 +10,6 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, Flow, TurnError, create_agent, hook_config
 from agent_factory.middleware import (
@@ -19,7 +18,7 @@ from agent_factory.middleware import (
     ToolCallLimitMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import BackToModel, in_memory, search
+from samples import Answer, BackToModel, in_memory, search
 
 Ask = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -444,18 +443,12 @@ def test_the_limit_still_ends_a_run_that_waited_for_a_person(send: Ask, call: As
     assert messages[-1].text.startswith("I had to stop here: 1 of 1 tool calls")
 
 
-class Answer(BaseModel):
-    """The answer."""
-
-    text: str
-
-
 def test_a_structured_answer_does_not_count_and_may_still_be_given(send: Ask) -> None:
-    final = {"name": "Answer", "args": {"text": "so"}}
+    final = {"name": "Answer", "args": {"number": 5}}
     limit = ToolCallLimitMiddleware(thread_limit=0)
     model = ScriptedChatModel([[s("1")], [final]])
     agent = create_agent(model, [search], middleware=[limit], response_format=Answer, **in_memory())
-    assert send(agent, config=ONE)["structured_response"] == Answer(text="so")
+    assert send(agent, config=ONE)["structured_response"] == Answer(number=5)
     assert counts(agent) == {}
 
 
@@ -468,22 +461,22 @@ class DropsReplies(AgentMiddleware[Any, Any]):
 
 
 def test_a_pending_structured_answer_is_not_a_tool_call(send: Ask) -> None:
-    final = {"name": "Answer", "args": {"text": "so"}}
+    final = {"name": "Answer", "args": {"number": 5}}
     agent = create_agent(
         ScriptedChatModel([[final]]),
         [search],
         middleware=[ToolCallLimitMiddleware(run_limit=0), DropsReplies()],
         response_format=Answer,
     )
-    assert send(agent)["structured_response"] == Answer(text="so")
+    assert send(agent)["structured_response"] == Answer(number=5)
 
 
 def test_a_last_answer_may_be_structured_and_is_asked_for_again(send: Ask) -> None:
-    final = {"name": "Answer", "args": {"text": "so"}}
+    final = {"name": "Answer", "args": {"number": 5}}
     limit = ToolCallLimitMiddleware(run_limit=0, exit_behavior="answer")
     model = ScriptedChatModel([[s("1")], "In prose.", [final]])
     agent = create_agent(model, [search], middleware=[limit], response_format=Answer)
-    assert send(agent)["structured_response"] == Answer(text="so")
+    assert send(agent)["structured_response"] == Answer(number=5)
     assert [request.tools for request in model.requests[1:]] == [["Answer"], ["Answer"]]
 
 

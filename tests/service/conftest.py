@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -51,7 +50,6 @@ def url(request: pytest.FixtureRequest) -> str:
 def database(url: str) -> Iterator[Database]:
     """A database with its tables."""
     made = Database(url)
-    made.create()
     yield made
     made.close()
 
@@ -60,7 +58,6 @@ def database(url: str) -> Iterator[Database]:
 def backend(url: str) -> Iterator[Backend]:
     """The parts of a service without a worker."""
     made = Backend(Database(url))
-    made.create()
     yield made
     made.close()
 
@@ -85,12 +82,6 @@ def until() -> Callable[..., None]:
             time.sleep(0.02)
 
     return wait
-
-
-@pytest.fixture
-def thread() -> str:
-    """The id of a new thread."""
-    return f"t-{uuid4().hex[:8]}"
 
 
 @pytest.fixture

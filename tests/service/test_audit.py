@@ -119,7 +119,7 @@ def test_a_transaction_that_fails_leaves_no_gap(service: Service, backend: Backe
 
 def test_writers_at_once_do_not_fork_the_chain(service: Service, url: str) -> None:
     """Each thread has its own connections, as another process has."""
-    service.inbox()  # creates the tables
+    service.workers()  # creates the tables
     errors: list[BaseException] = []
 
     def write() -> None:
@@ -144,7 +144,7 @@ def test_writers_at_once_do_not_fork_the_chain(service: Service, url: str) -> No
 def test_a_role_that_may_only_add(postgres_url: str) -> None:
     """As docs/service/security.md recommends."""
     owned = Service(postgres_url)
-    owned.inbox()  # creates the tables
+    owned.workers()  # creates the tables
     owned.close()
     role = f"desk_{uuid4().hex[:8]}"
     owner = Database(postgres_url)
@@ -188,7 +188,6 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """Ten entries in a database without triggers, whose changes a test undoes."""
     database = Database(f"sqlite:///{tmp_path_factory.mktemp('audit')}/a.db")
     backend = Backend(database)
-    backend.create()
     record(backend, 10)
     with database.begin() as connection:
         allow_changes(connection)

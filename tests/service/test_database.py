@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,7 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection, event, insert, select
 
+from agent_factory.service import Service
 from agent_factory.service import database as module
 from agent_factory.service.database import Database, SharedTransactions, driver_connection
 from agent_factory.service.errors import DatabaseUnavailable, LeaseLost
@@ -23,7 +25,6 @@ def test_threads_of_a_process_take_turns_to_write_to_sqlite(
 ) -> None:
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0)  # SQLite refuses a second writer at once
     database = Database(sqlite_url)
-    database.create()
 
     with ThreadPoolExecutor(8) as pool:
         assert len([*pool.map(partial(write, database), map(str, range(40)))]) == 40
@@ -84,7 +85,7 @@ class Writers:
 @pytest.fixture
 def writers(sqlite_url: str, until: Callable[..., None]) -> Iterator[Writers]:
     database = Database(sqlite_url)
-    database.create()
+    database.set_up()  # whose transactions are not counted
     made = Writers(database, until)
     yield made
     made.pool.shutdown()
@@ -160,3 +161,62 @@ def test_a_thread_that_was_interrupted_while_it_waited_holds_up_nobody(
         writers.turns.waiting += 1  # a thread that waits, and never comes
         insert_thread(connection, "a")
     assert stored(database) == {"a"}
+
+
+# Tables
+
+
+async def _put(service: Service) -> None:
+    await service.store("acme").aput(("users",), "ann", {"likes": "tea"})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda service: service.drain(),
+        lambda service: service.limit("acme", concurrency=1),
+        lambda service: service.inbox().waits(),
+        lambda service: service.create_thread(),
+        lambda service: [*service.forget(older_than="1d")],
+        lambda service: asyncio.run(_put(service)),
+    ],
+    ids=["drain", "limit", "inbox", "create_thread", "forget", "aput"],
+)
+def test_any_first_call_creates_the_tables(sqlite_url: str, call: Callable[..., object]) -> None:
+    service = Service(sqlite_url)
+    with ThreadPoolExecutor(4) as pool:
+        for result in [pool.submit(call, service) for _ in range(4)]:
+            result.result(timeout=60)
+    assert service.threads(tenant="nobody") == []
+    service.close()
+
+
+def test_processes_that_begin_at_once_create_the_tables_together(postgres_url: str) -> None:
+    def begin(_: int) -> set[str]:
+        database = Database(postgres_url)
+        try:
+            return stored(database)
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert [*pool.map(begin, range(6))] == [set()] * 6
+
+
+def test_tables_are_created_by_the_next_transaction_after_an_error(sqlite_url: str) -> None:
+    database = Database(sqlite_url)
+    attempts = []
+
+    def create() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise OSError("out of order")
+
+    database.setups.append(create)
+    with pytest.raises(OSError, match="out of order"), database.read():
+        pass
+    for _ in range(2):
+        with database.begin() as connection:
+            assert connection.execute(select(threads)).all() == []
+    assert len(attempts) == 2
+    database.close()

@@ -306,7 +306,6 @@ def test_two_reviewers_at_once(service: Service) -> None:
 @pytest.mark.long
 def test_ten_thousand_threads_that_wait(service: Service) -> None:
     """The first page of a tenant takes no longer than with ten."""
-    service._backend.create()
     row = {
         "run": "r", "job": "j", "call_id": "c", "digest": "d", "tool": "pay", "kind": "review",
         "args": "{}", "question": "null", "allowed": "approve", "agent": "desk", "late": "reject",
@@ -518,7 +517,6 @@ class KilledWorker(BaseException):
 
 def work(service: Service, run: Any) -> None:
     """Carry out the job of a run in this thread, as a worker does."""
-    service._backend.create()
     with service._backend.database.read() as connection:
         row = connection.execute(select(runs).where(runs.c.run_id == run.id)).one()
     with suppress(KilledWorker):

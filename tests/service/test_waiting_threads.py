@@ -242,7 +242,6 @@ def test_a_message_is_submitted_while_the_database_restarts(service: Service, th
     other.add("desk", desk())
     other._backend = Backend(FailsOnce(other._backend.database.url))
     other._backend.agents.update(service._backend.agents)
-    other._backend._is_created = True
     run = other.submit("desk", thread=thread, message="Hi", delay=0.01)
     assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
     other.close()

@@ -18,7 +18,7 @@ from agent_factory import (
 )
 from agent_factory.errors import ArgumentError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
-from samples import timed, two_stores
+from samples import timed, two_stores, user
 
 
 class Shop(AgentState[Any]):
@@ -135,18 +135,12 @@ def test_c51_the_model_reads_what_is_wrong_with_its_arguments_together(call: Any
     assert "end is before start" in result_text(ran(call, book, {"start": 2, "end": 1}))
 
 
-@tool
-def user(name: Annotated[str, InjectedState("user")]) -> str:
-    """Name the user."""
-    return name
-
-
 def test_c68_a_layer_may_give_a_tool_another_state(call: Any) -> None:
     class Masks(AgentMiddleware):
         def around_tool(self, request: Any) -> Any:
             return (yield request.override(state={**request.state, "user": "A."}))
 
-    result = ran(call, user, middleware=[Masks()])
+    result = ran(call, tool(user), middleware=[Masks()])
     assert (result_text(result), result["user"]) == ("A.", "Ada")
 
 
@@ -157,7 +151,7 @@ def test_c69_an_exception_of_a_layer_is_reported_if_its_type_is_listed(call: Any
             yield
 
     assert "not today" in result_text(
-        ran(call, user, middleware=[Strict()], handle_tool_errors=PermissionError)
+        ran(call, tool(user), middleware=[Strict()], handle_tool_errors=PermissionError)
     )
     with pytest.raises(PermissionError, match="not today"):
-        ran(call, user, middleware=[Strict()], handle_tool_errors=ValueError)
+        ran(call, tool(user), middleware=[Strict()], handle_tool_errors=ValueError)

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
-from samples import prices, two_stores
+from samples import ThreadModel, prices, two_stores
 
 
 def whole(state: Annotated[Any, InjectedState]) -> str:
@@ -76,10 +76,6 @@ class Thread:
 class Model(BaseModel):
     messages: list[Any]
     user: str
-
-
-class Empty(BaseModel):
-    messages: list[Any]
 
 
 def said(run: Any, ask: Any, node: Any, args: dict[str, Any] | None = None, **known: Any) -> str:
@@ -237,13 +233,13 @@ def test_c31_a_field_that_is_missing_ends_the_run_whatever_is_handled(
         with pytest.raises(KeyError, match="user"):
             run(node, {"messages": calls})
         with pytest.raises(AttributeError, match="user"):
-            run(node, Empty(messages=calls))
+            run(node, ThreadModel(messages=calls))
 
 
 def test_c31_a_parameter_with_a_default_keeps_it(kind: Any, run: Any, ask: Any) -> None:
     """E33"""
     calls = ask(("user_or", {}))
-    for state in ({"messages": calls}, Empty(messages=calls)):
+    for state in ({"messages": calls}, ThreadModel(messages=calls)):
         assert run(kind([user_or]), state)["messages"][0].text == "nobody"
 
 

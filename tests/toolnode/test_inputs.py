@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
@@ -13,7 +12,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory import ToolNode
-from samples import add
+from samples import Thread, add
 
 
 def calling(a: int, id_: str = "1") -> dict[str, Any]:
@@ -22,11 +21,6 @@ def calling(a: int, id_: str = "1") -> dict[str, Any]:
 
 def message(a: int) -> AIMessage:
     return AIMessage("", tool_calls=[calling(a)])
-
-
-@dataclass
-class Thread:
-    messages: list[Any] = field(default_factory=list)
 
 
 class Model(BaseModel):

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import tools_condition as langgraph_tools_condition
-from pydantic import BaseModel
 
 from agent_factory import ToolNode, tools_condition
-from samples import add
+from samples import Thread, ThreadModel, add
 
 CALL = {"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}
 ASKS = AIMessage("", tool_calls=[CALL])
 SAYS = AIMessage("Done.")
-
-
-@dataclass
-class Thread:
-    messages: list[Any]
-
-
-class Model(BaseModel):
-    messages: list[Any]
 
 
 @pytest.fixture(params=[langgraph_tools_condition, tools_condition], ids=["langgraph", "ours"])
@@ -33,7 +22,9 @@ def condition(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-@pytest.mark.parametrize("state", [lambda messages: messages, Thread, lambda m: Model(messages=m)])
+@pytest.mark.parametrize(
+    "state", [lambda messages: messages, Thread, lambda m: ThreadModel(messages=m)]
+)
 def test_d1_d2_the_last_message_decides(condition: Any, state: Any) -> None:
     assert condition(state([ASKS])) == "tools"
     assert condition(state([ASKS, SAYS])) == "__end__"
@@ -46,7 +37,9 @@ def test_d1_the_messages_may_have_another_key(condition: Any) -> None:
     assert condition({"talk": [SAYS], "messages": [ASKS]}, "talk") == "__end__"
 
 
-@pytest.mark.parametrize("state", [{}, {"messages": []}, Thread([]), Model(messages=[]), None, 5])
+@pytest.mark.parametrize(
+    "state", [{}, {"messages": []}, Thread([]), ThreadModel(messages=[]), None, 5]
+)
 def test_d1_without_a_message_there_is_nothing_to_decide(condition: Any, state: Any) -> None:
     """E19"""
     with pytest.raises(ValueError, match="No messages found in input state to tool_edge: "):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from importlib.metadata import version
 from inspect import isawaitable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.errors import GraphInterrupt
-from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.prebuilt import ToolRuntime
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -21,13 +21,7 @@ from packaging.version import Version
 from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
 from error_handlers import values
-from samples import add
-
-
-def user(name: Annotated[str, InjectedState("user")]) -> str:
-    """Name the user."""
-    return name
-
+from samples import add, user
 
 SUM = ("add", {"a": 1, "b": 2})
 

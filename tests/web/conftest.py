@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import uvicorn
@@ -153,9 +152,3 @@ def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
     for context in contexts:
         context.close()
     assert problems == []
-
-
-@pytest.fixture
-def thread() -> str:
-    """The id of a new thread."""
-    return f"t-{uuid4().hex[:8]}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Locator, Page, Request
 
 from agent_factory.service import Service
+from samples import new_thread
 from web.conftest import Desk, NewPage, open_desk
 from web.desk import add_others
 
@@ -45,15 +45,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield made
 
 
-def new() -> str:
-    return f"t-{uuid4().hex[:8]}"
-
-
 def one(path: str, agent: str = "desk", message: str = "It is broken.", **options: Any) -> Any:
     """A page about a thread that waits."""
 
     def make(desk: Desk) -> Made:
-        thread = new()
+        thread = new_thread()
         wait = desk.waiting(thread, message, agent, **options)
         if "held" in path:
             desk.service.submit(agent, thread=thread, message="Wait!", waiting="queue")
@@ -69,7 +65,7 @@ def some(path: str) -> Any:
     """A page about two threads that wait."""
 
     def make(desk: Desk) -> Made:
-        mark = new()
+        mark = new_thread()
         waits = [desk.waiting(f"{mark}-{number}") for number in range(2)]
         chosen = "&".join(f"wait={wait}" for wait in waits)
         return Made(path.format(mark=mark, chosen=chosen), waits)
@@ -78,14 +74,14 @@ def some(path: str) -> Any:
 
 
 def earlier(desk: Desk) -> Made:
-    thread = new()
+    thread = new_thread()
     wait = desk.waiting(thread)
     first = [*desk.service.history(thread)][-2].config["configurable"]["checkpoint_id"]
     return Made(f"/studio/threads/{thread}?at={first}", [wait])
 
 
 def approvals(desk: Desk) -> Made:
-    wait = desk.waiting(new())
+    wait = desk.waiting(new_thread())
     remember = {"seconds": 3600, "thread": True}
     desk.service.decide(wait, "approve", by="ann", remember=remember).result(30)
     return Made("/inbox/approvals", [])

@@ -96,6 +96,7 @@ class _Exchange:
             )
         context = [entry.model_dump() for entry in body.context or ()]
         takes_context = service.agents[self.agent].get_context_jsonschema() is not None
+        # A client that has lost a stream sends no new message, and wants no other try.
         asks = bool(body.messages) and body.messages[-1].role == "user"
         run = before.submit(
             service,
@@ -138,6 +139,7 @@ class _Exchange:
             key: value
             for key, value in state.items()
             if key in takes and key in self._keys
+            # As JSON, in which the client has got it.
             if to_json(value) != to_json(before.values.get(key))
         }
 
@@ -173,6 +175,7 @@ class _Exchange:
         has = {message.id for message in body.messages}
         stored_ids = {str(message.id) for message in before["messages"]}
         events = Events(has | stored_ids, body.state, self._keys)
+        # A client that has a state gets what changes in it.
         if not body.state:
             for event in events.state(before):
                 yield event
@@ -183,7 +186,7 @@ class _Exchange:
             for run in self.runs:
                 outcome = ""
                 while not outcome:
-                    end: Mapping[str, Any] = {}
+                    end: Mapping[str, object] = {}
                     async for part in run.astream():
                         end = part["data"] if part["type"] == "end" else end
                         for event in events.of(part):
@@ -201,6 +204,7 @@ class _Exchange:
             yield event
         after, usage = await run_in_threadpool(lambda: (self._read(), self._usage()))
         if isinstance(outcome, str):
+            # As the service writes it: the type of the error, and its text.
             name, _, text = outcome.partition(": ")
             yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
             return
@@ -240,6 +244,7 @@ class _Exchange:
                 total_tokens=tokens[model, "input_tokens"] + tokens[model, "output_tokens"],
                 cached_input_tokens=tokens[model, "cached_tokens"] or None,
             )
+            # Each model is there three times, once for each kind of tokens.
             for model in dict.fromkeys(model for model, _ in tokens)
             if tokens[model, "input_tokens"] + tokens[model, "output_tokens"] > 0
         ] or None

@@ -46,6 +46,7 @@ class Events:
         # The decision log is for those who run the agent, not for its users.
         elif kind == "custom" and not (isinstance(data, Mapping) and {*data} == {"decision"}):
             plain = _plain(data)
+            # A tool may write a custom event in the form of AG-UI.
             has_name = isinstance(data, Mapping) and {*data} == {"name", "value"}
             event = plain if has_name else {"name": "custom", "value": plain}
             yield ag.CustomEvent(name=str(event["name"]), value=event["value"])
@@ -84,6 +85,7 @@ class Events:
                 yield ag.TextMessageStartEvent(message_id=id, role="assistant")
             yield ag.TextMessageContentEvent(message_id=id, delta=message.text)
         yield from self._tool_calls(message)
+        # A model that does not stream gives a whole message, which has no position.
         if not isinstance(message, AIMessageChunk) or message.chunk_position == "last":
             self._message_ids.add(id)
             yield from self.close()
@@ -107,6 +109,7 @@ class Events:
             # Some providers repeat the id in each piece, and some give no index.
             if id and id not in self._calls.values():
                 yield from self._end_reasoning()
+                # An index that comes again is that of a next call.
                 if index in self._calls:
                     yield ag.ToolCallEndEvent(tool_call_id=self._calls[index])
                 self._calls[index] = id
@@ -129,6 +132,7 @@ class Events:
 
     def _delta(self, values: Mapping[str, object]) -> Iterator[ag.BaseEvent]:
         """Events for the changes of the state."""
+        # As JSON, so that it is compared with what the client has.
         visible = {key: _plain(values[key]) for key in self._keys if key in values}
         changes: list[Any] = []
         for key in self._keys:

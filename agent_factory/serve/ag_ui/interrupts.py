@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Any
 
 from ag_ui.core import Interrupt, ResumeEntry
 
@@ -65,7 +64,7 @@ def _answers(wait: Wait, schema: Mapping[str, object] | None) -> dict[str, objec
     return {"type": "object", "properties": properties}
 
 
-def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, Any] | None:
+def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, object] | None:
     """The decision that an answer makes; None if it ends the run.
 
     Args:
@@ -76,7 +75,7 @@ def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, Any] | None:
         ArgumentError: The answer decides nothing.
     """
     if entry.status == "cancelled":
-        rejection = {"type": "reject", "message": NO_ANSWER}
+        rejection: dict[str, object] = {"type": "reject", "message": NO_ANSWER}
         return rejection if "reject" in wait.allowed else None
     payload = entry.payload
     if wait.kind == "question":
@@ -88,6 +87,7 @@ def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, Any] | None:
     if "edited_action" in parts:
         parts["edited_action"] = {"args": parts["edited_action"]}
     approval = parts.pop("approved", None)
+    # Alone: with an approval, these would be two decisions.
     if answer.keys() == {"response"}:
         return {"type": "respond", **parts}
     if isinstance(approval, bool) and "response" not in answer:

@@ -49,6 +49,7 @@ def _to_langchain(message: types.Message) -> BaseMessage | None:
     if isinstance(message, types.SystemMessage | types.DeveloperMessage):
         return SystemMessage(message.content, id=message.id)
     if isinstance(message, types.AssistantMessage) and message.content:
+        # Its text alone: calls would stay without a result.
         return AIMessage(message.content, id=message.id)
     return None
 
@@ -106,6 +107,7 @@ def _content(message: HumanMessage) -> str | list[types.ContentPart]:
             parts.append(types.TextPart(text=fields["text"]))
         elif kind in _PARTS:
             if "base64" in fields:
+                # AG-UI wants a type for data, and LangChain does not.
                 source = types.DataSource(
                     value=fields["base64"], mime_type=mime_type or "application/octet-stream"
                 )

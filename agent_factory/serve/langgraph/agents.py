@@ -14,6 +14,7 @@ from agent_factory.serve.body import number, read_body
 from agent_factory.serve.json_response import JsonResponse, selected, time_text
 from agent_factory.serve.langgraph.requests import AgentSearch
 from agent_factory.service import Service
+from agent_factory.service.public_state import Graph
 
 _START_TIME = time.time()
 
@@ -55,6 +56,7 @@ class Agents:
 
     async def _found(self, request: Request) -> tuple[AgentSearch, list[dict[str, object]]]:
         body = await read_body(request, AgentSearch)
+        # An agent is a graph and an assistant at once, so both are its name.
         filters = [name for name in (body.graph_id, body.name) if name is not None]
         names = (name for name in self._service.agents if all(name == value for value in filters))
         agents = [
@@ -73,6 +75,7 @@ class Agents:
     async def graph(self, request: Request) -> JsonResponse:
         """`GET /assistants/{assistant}/graph`."""
         inner = request.query_params.get("xray", "false")
+        # LangGraph takes a depth, or True for all.
         xray: int | bool = inner.lower() == "true"
         if inner.isdecimal():
             xray = number(request, "xray", 0)
@@ -92,7 +95,7 @@ class Agents:
             {name: {"graph_id": name, **_schemas(graph)} for name, graph in subgraphs}
         )
 
-    def _agent(self, request: Request) -> Any:
+    def _agent(self, request: Request) -> Graph:
         return self._service.agents[self.name(request.path_params["assistant"])]
 
 
@@ -106,6 +109,7 @@ def _schemas(graph: Any) -> dict[str, object]:
     return {
         "input_schema": graph.get_input_jsonschema(),
         "output_schema": graph.get_output_jsonschema(),
+        # The same: the schema of the whole state has private keys.
         "state_schema": graph.get_output_jsonschema(),
         "config_schema": None,
         "context_schema": graph.get_context_jsonschema(),

@@ -18,14 +18,14 @@ class NewThread(StrictBody):
     """A thread to create."""
 
     thread_id: str | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, object] = Field(default_factory=dict)
     if_exists: Literal["raise", "do_nothing"] = "raise"
 
 
 class ThreadChange(StrictBody):
     """A change of a thread."""
 
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, object] = Field(default_factory=dict)
 
 
 class ThreadSearch(StrictBody):
@@ -56,7 +56,7 @@ class Checkpoint(RequestPart):
     thread_id: str | None = None
     checkpoint_ns: Literal[""] | None = ""
     checkpoint_id: str | None = None
-    checkpoint_map: dict[str, Any] | None = None
+    checkpoint_map: dict[str, object] | None = None
     configurable: dict[str, Any] = Field(default_factory=dict)
 
     @property
@@ -68,7 +68,7 @@ class Checkpoint(RequestPart):
 class StateChange(StrictBody):
     """Values to write to the state of a thread."""
 
-    values: dict[str, Any] | list[dict[str, Any]] | None
+    values: dict[str, object] | list[dict[str, object]] | None
     as_node: str | None = None
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
@@ -85,7 +85,7 @@ class StateSearch(StrictBody):
 
     limit: int = Field(10, ge=1, le=1000)
     before: str | Checkpoint | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, object] = Field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     select: list[str] | None = None
 
@@ -103,8 +103,8 @@ class Command(StrictBody):
 
     resume: Annotated[Any, Keeps(None, [], {})] = None  # each value is an answer, None too
     goto: Literal["__end__"] | list[Literal["__end__"]] | None = None
-    update: Any = None
-    graph: Any = None
+    update: object = None
+    graph: object = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -125,11 +125,12 @@ class NewRun(StrictBody):
     """A message for an agent, or the answer to what its thread waits for."""
 
     assistant_id: str
-    input: Annotated[dict[str, Any] | None, Keeps({})] = None
+    # `{}` is refused with a hint, and not taken for null, which goes on without a message.
+    input: Annotated[dict[str, object] | None, Keeps({})] = None
     command: Command | None = None
-    config: dict[str, Any] | None = None
-    context: Annotated[dict[str, Any] | None, Keeps({})] = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, object] | None = None
+    context: Annotated[dict[str, object] | None, Keeps({})] = None
+    metadata: dict[str, object] = Field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
     stream_mode: StreamMode | list[StreamMode] = "values"
@@ -149,6 +150,7 @@ class NewRun(StrictBody):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        # A command without a field asks for nothing.
         if self.command is not None and not self.command.model_fields_set:
             self.command = None
         if self.command is not None and self.input:
@@ -187,6 +189,7 @@ class RunOfBatch(NewRun):
     """One of several messages."""
 
     thread_id: str | None = None
+    # The client for JavaScript sends it in addition to assistant_id.
     assistantId: str | None = None
 
 
@@ -207,7 +210,7 @@ class AgentSearch(StrictBody):
 
     graph_id: str | None = None
     name: str | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, object] = Field(default_factory=dict)
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
     sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
@@ -220,7 +223,7 @@ class NewItem(StrictBody):
 
     namespace: list[str]
     key: str
-    value: dict[str, Any]
+    value: dict[str, object]
     index: Literal[False] | None = None
 
 
@@ -235,7 +238,7 @@ class ItemSearch(StrictBody):
     """Search for items of the store."""
 
     namespace_prefix: list[str] = Field(default_factory=list)
-    filter: dict[str, Any] | None = None
+    filter: dict[str, object] | None = None
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
     refresh_ttl: bool | None = None  # items have no time to live here

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -91,6 +90,7 @@ class Runs:
             return
 
         def work() -> None:
+            # Somebody may have deleted it meanwhile.
             with suppress(NotFound):
                 if run.status in ("done", "failed", "cancelled"):
                     self._service.delete_thread(run.thread_id)
@@ -147,12 +147,14 @@ class Runs:
         body, tenant = await read_body(request, Cancelled), request.state.principal.tenant
         if (body.run_ids is None) == (body.status is None):
             raise HTTPException(422, "Pass run_ids, or the status of the runs.")
+        # Runs that have ended cannot be cancelled, so "all" leaves them out.
         statuses = _ACTIVE if body.status in ("all", None) else (body.status,)
 
         def work() -> list[Run]:
             if body.run_ids is not None:
                 runs = [self._service.run(run_id, tenant=tenant) for run_id in body.run_ids]
                 for run in runs:
+                    # Before any is cancelled: a list with a wrong id changes nothing.
                     _check_thread(run, body.thread_id or run.thread_id)
                 return runs
             ids = None if body.thread_id is None else [body.thread_id]
@@ -179,7 +181,9 @@ class Runs:
         _check_thread(run, thread or run.thread_id)
         return run
 
-    def _waited(self, run: Run, *, cancels: bool, finally_: Any = None) -> StreamingResponse:
+    def _waited(
+        self, run: Run, *, cancels: bool, finally_: Callable[[], Awaitable[None]] | None = None
+    ) -> StreamingResponse:
         """The result of a run, as JSON that comes once it is there."""
 
         async def content() -> AsyncIterator[str]:
@@ -189,6 +193,7 @@ class Runs:
                     yield "\n"  # JSON allows it, and no proxy takes the connection for dead
                 yield to_json(result.result())
             except (RunFailed, RunCancelled) as error:
+                # The status was sent before: clients of LangGraph look for this key.
                 failed = {"error": type(error).__name__, "message": str(error)}
                 yield to_json({"__error__": failed})
             except asyncio.CancelledError:
@@ -201,6 +206,7 @@ class Runs:
                 if finally_ is not None:
                     await finally_()
 
+        # Clients that are cut off ask there for the result.
         headers = {"Content-Location": _place(run), "Location": f"{_place(run)}/join"}
         return StreamingResponse(content(), headers=headers, media_type="application/json")
 
@@ -221,6 +227,7 @@ def _shown(info: RunInfo) -> dict[str, object]:
         "thread_id": info.thread_id,
         "assistant_id": assistant_id(info.agent),
         "created_at": created,
+        # A run has no other time.
         "updated_at": created,
         "status": _STATUS[info.status],
         "metadata": info.metadata,

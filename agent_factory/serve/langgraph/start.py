@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from langgraph.constants import END
@@ -17,7 +16,7 @@ from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
 from agent_factory.service import Run, Service, ThreadBusy, Wait
-from agent_factory.service.public_state import INTERRUPT
+from agent_factory.service.public_state import INTERRUPT, Graph
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
@@ -72,6 +71,7 @@ def start_run(
         _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
             return resume(thread, body.command.resume)
+        # The thread waits for nothing then, so the run that follows ends at once.
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
         return submit(subgraphs=body.stream_subgraphs, metadata=body.metadata)
     message = None
@@ -98,9 +98,11 @@ def start_run(
             delay=body.after_seconds,
         )
     except ThreadBusy as error:
+        # The hint of the service is about arguments in Python.
         hint = 'Send it when the run has ended, or with multitask_strategy "enqueue".'
         raise ThreadBusy(error.subject, error.reason, hint) from error
     except ArgumentError as error:
+        # The API calls the message an input.
         if error.subject != "message":
             raise
         raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
@@ -123,9 +125,7 @@ def _check_command(service: Service, agent: str, thread: str, body: NewRun, tena
         )
 
 
-def checked_input(
-    graph: object, agent: str, inputs: Mapping[str, object], *, waits: bool
-) -> object:
+def checked_input(graph: Graph, agent: str, inputs: Mapping[str, object], *, waits: bool) -> object:
     """An input of an agent, without keys that its schema does not have.
 
     Args:
@@ -162,11 +162,11 @@ def checked_input(
     return {key: value for key, value in inputs.items() if key in keys} or inputs
 
 
-_keys: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
+_keys: WeakKeyDictionary[Graph, tuple[str, ...]] = WeakKeyDictionary()
 """The keys of inputs by agent: LangGraph makes the schema again each time."""
 
 
-def input_keys(graph: Any) -> tuple[str, ...]:
+def input_keys(graph: Graph) -> tuple[str, ...]:
     """The keys of an agent's input; none if it takes any."""
     if graph not in _keys:
         _keys[graph] = tuple(graph.get_input_jsonschema().get("properties", ()))

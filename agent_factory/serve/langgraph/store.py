@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.store.base import BaseStore, InvalidNamespaceError, Item
 from starlette.concurrency import run_in_threadpool
@@ -20,6 +20,8 @@ from agent_factory.serve.langgraph.requests import (
     NewItem,
 )
 from agent_factory.service import Service
+
+T = TypeVar("T")
 
 
 class Store:
@@ -67,7 +69,7 @@ class Store:
         namespaces = await self._do(request, lambda store: store.list_namespaces(**which))
         return JsonResponse({"namespaces": namespaces})
 
-    async def _do(self, request: Request, work: Callable[[BaseStore], object]) -> Any:
+    async def _do(self, request: Request, work: Callable[[BaseStore], T]) -> T:
         """Run `work` with the store of the caller's tenant, and return its result."""
         tenant = request.state.principal.tenant
         try:

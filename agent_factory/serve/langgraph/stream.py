@@ -45,6 +45,7 @@ class Events:
     async def follow(self, after: str | None = None) -> AsyncIterator[ServerSentEvent]:
         """The events, until the run has ended or pauses."""
         if after is None:
+            # LangGraph's streams begin with this event.
             run = {"run_id": self._run.id, "attempt": self._attempt}
             yield ServerSentEvent(to_json(run), event="metadata")
         begin = after
@@ -138,6 +139,7 @@ async def follow_thread(
     def begun() -> list[tuple[Run, RunInfo]]:
         """The newest runs of the thread, if it has changed, the oldest first."""
         nonlocal changed
+        # Before the runs are read: what changes meanwhile is seen the next time.
         since, changed = changed, service.thread(thread, tenant=tenant).updated_at
         if since == changed:
             return []

@@ -128,6 +128,7 @@ class Threads:
             )
 
         threads = await run_in_threadpool(work)
+        # A state takes time to read, so only if the client asks for it.
         fields = set(body.select or ("values", "interrupts"))
         show = self._with_values if fields & {"values", "interrupts"} else _shown
         rows = await run_in_threadpool(lambda: [show(thread) for thread in threads])
@@ -190,6 +191,7 @@ class Threads:
             if not info.agent:
                 raise NotFound(f"thread {info.id!r}", "has no message yet.", "Send one first.")
             agent = self._service.agents.get(info.agent)
+            # Keys that no state shows cannot be written either.
             private = agent and {key for key in body.keys if key not in PublicState(agent)}
             if private:
                 names = ", ".join(sorted(private))
@@ -216,7 +218,9 @@ class Threads:
             info = self._info(request)
             if not info.agent:
                 return []
+            # Metadata are compared here, so more states may have to be read.
             most = None if body.metadata else body.limit
+            # Without a tenant, which `_info` has checked.
             states = self._service.history(info.id, before=before, limit=most)
             conditions = body.metadata.items()
             fitting = (
@@ -275,6 +279,7 @@ def state_shown(state: StateSnapshot) -> dict[str, object]:
                 "id": task.id,
                 "name": task.name,
                 "path": task.path,
+                # Clients of LangGraph expect a text.
                 "error": None if task.error is None else str(task.error),
                 "interrupts": list(task.interrupts),
                 "checkpoint": None,

@@ -66,6 +66,7 @@ class BulkPages:
                 options = {"message": message, "digest": digest}
                 try:
                     decide(self._service, request, item.wait.id, kind, options)
+                # Each on its own: one that somebody else has decided stops none of the others.
                 except AgentFactoryError as error:
                     results.append((item, str(error)))
                 else:

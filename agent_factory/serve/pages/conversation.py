@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from langchain_core.messages import (
     AIMessage,
@@ -49,6 +49,7 @@ class Result:
     def of(cls, message: ToolMessage) -> Result:
         """The result in a message."""
         text = str(message.text)
+        # Only these gain by indentation.
         if text[:1] in ("{", "["):
             with suppress(ValueError):
                 text = pretty(json.loads(text))
@@ -61,7 +62,7 @@ class Call:
 
     id: str
     name: str
-    args: Mapping[str, Any]
+    args: Mapping[str, object]
     result: Result | None = None
     verdicts: Sequence[str] = ()
 
@@ -122,6 +123,7 @@ def entries_of(
 
 def entry_of(message: BaseMessage, number: int = 0) -> Entry:
     """One message as a page shows it."""
+    # Set where a middleware has written the message, such as a summary.
     source = message.additional_kwargs.get("lc_source")
     entry = Entry(message.id or f"message-{number}", "other", message.text)
     blocks = message.content_blocks
@@ -133,6 +135,7 @@ def entry_of(message: BaseMessage, number: int = 0) -> Entry:
         entry.calls = [
             *(Call(str(call["id"]), call["name"], call["args"]) for call in message.tool_calls),
             *(
+                # Their arguments are a text, since they are not valid JSON.
                 Call(str(call["id"]), call["name"] or "?", {"invalid": call["args"]})
                 for call in message.invalid_tool_calls
             ),

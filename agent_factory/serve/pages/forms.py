@@ -112,6 +112,7 @@ def read_args(
     return values | {name.removeprefix(_PREFIX): form[name] for name in others}
 
 
+# None is a value that an argument may have.
 _MISSING = object()
 
 
@@ -140,6 +141,7 @@ def _kind(part: Mapping[str, Any], value: object) -> tuple[Kind, tuple[str, ...]
     if part.get("type") == "string" or (not part and isinstance(value, str)):
         is_long = isinstance(value, str) and (len(value) > 60 or len(value.splitlines()) > 1)
         return "lines" if is_long else "text", ()
+    # Before numbers, since True and False are ints.
     if not part and isinstance(value, bool):
         return "boolean", ()
     if not part and isinstance(value, int | float):
@@ -151,6 +153,7 @@ def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str
     """A part of a schema without references, and without the variant of null."""
     name = str(part.get("$ref", "")).rpartition("/")[2]
     if name and name in (schema.get("$defs") or {}):
+        # What stands next to a reference, such as a description, is about this argument.
         part = {**schema["$defs"][name], **part}
     # Pydantic writes `X | None` as a union with null.
     variants = [variant for variant in part.get("anyOf", ()) if variant.get("type") != "null"]
@@ -182,6 +185,7 @@ def _value(field: Field) -> object:
             number = float(text)
         except ValueError:
             raise ValueError(f"Enter a number, not {text!r}.") from None
+        # A whole number stays one, as the model wrote it: 5 is not 5.0 to a tool.
         return int(number) if number.is_integer() and "." not in text else number
     try:
         return json.loads(text)
@@ -196,6 +200,7 @@ def _checked(
     errors: dict[str, str] = {}
     # Pydantic writes schemas of this draft.
     for error in Draft202012Validator(schema).iter_errors(args):
+        # An error about the whole has no path, and is shown at the first field.
         place = str(error.absolute_path[0]) if error.absolute_path else fields[0].name
         errors.setdefault(place, f"{error.message}.")
     for field in fields:

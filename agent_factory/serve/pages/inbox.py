@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -93,10 +94,11 @@ class InboxPages:
         wait = self._wait(request)
         tenant = request.state.principal.tenant
         agent = self._service.agents.get(wait.agent)
-        messages: list[Any] = []
+        messages: list[BaseMessage] = []
         now = ""
         picture = None if agent is None else picture_of(agent)
         if agent is not None:
+            # As it was when the question came up: the thread may have gone on.
             state = self._service.state(wait.thread_id, checkpoint=wait.checkpoint_id)
             messages = state.values.get("messages") or []
             if picture is not None and state.next:
@@ -160,8 +162,10 @@ class InboxPages:
             await run_in_threadpool(lambda: decide(self._service, request, wait.id, kind, options))
         except (ReviewError, AlreadyDecided, ClaimedByOther) as error:
             return await self._page(request, error, drafts=drafts)
+        # htmx puts the answer into the page.
         if is_partial(request):
             return await self._page(request)
+        # With 303, a reload of the page does not send the form again.
         return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
 
     @with_error_page

@@ -77,6 +77,7 @@ class ThreadEvents:
                 return
             now = (thread.status, thread.updated_at, thread.run)
             if now != last and thread.run is not None:
+                # A page that was just loaded knows the status of a thread at rest.
                 if last is not None or thread.status in AT_WORK:
                     yield _event("status", {"status": thread.status})
                 run = self._service.run(thread.run, tenant=self._tenant)
@@ -104,6 +105,7 @@ class ThreadEvents:
                 thread = await run_in_threadpool(
                     self._service.thread, self._thread, tenant=self._tenant
                 )
+                # The run has changed the thread meanwhile, and the page knows it already.
                 last = (thread.status, thread.updated_at, thread.run)
                 if thread.status in AT_WORK:
                     last = None  # the next message has begun
@@ -165,11 +167,13 @@ def submitted_with(run: Run) -> list[BaseMessage]:
 
 def _messages_of(update: object) -> Iterator[tuple[str, dict[str, object]]]:
     """The messages that a node has written, ready for the page."""
+    # LangGraph gives a list if a node has written several updates.
     for part in update if isinstance(update, list) else [update]:
         content = part.get("messages") if isinstance(part, Mapping) else None
         messages = content if isinstance(content, list) else [content]
         for message in messages:
             if isinstance(message, ToolMessage):
+                # Rendered here, so that live and loaded pages look the same.
                 html = render("result.html", result=Result.of(message))
                 yield "result", {"call": message.tool_call_id, "html": html}
             elif isinstance(message, BaseMessage) and message.type != "remove":

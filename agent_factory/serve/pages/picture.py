@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import topology_of
+from agent_factory.service.public_state import Graph
 from agent_factory.topology import TOOLS
 from agent_factory.topology.render.details import details_of
 from agent_factory.topology.render.figure import figure_of
@@ -61,17 +62,18 @@ class Picture:
         return [name for name in names if name in self.nodes]
 
 
-_pictures: WeakKeyDictionary[Any, Picture | None] = WeakKeyDictionary()
+# A picture takes a while to lay out. Weakly, so that an agent that is dropped can go.
+_pictures: WeakKeyDictionary[Graph, Picture | None] = WeakKeyDictionary()
 
 
-def picture_of(agent: object) -> Picture | None:
+def picture_of(agent: Graph) -> Picture | None:
     """The picture of an agent; None if another library has built it."""
     if agent not in _pictures:
         _pictures[agent] = _draw(agent)
     return _pictures[agent]
 
 
-def _draw(agent: Any) -> Picture | None:
+def _draw(agent: Graph) -> Picture | None:
     try:
         plan = topology_of(agent)
     except ArgumentError:

@@ -10,7 +10,7 @@ from functools import cache, wraps
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
@@ -25,10 +25,12 @@ from agent_factory.serve.security import csrf_token, logged_failure
 from agent_factory.topology.render.html import page_css, script, themes
 from agent_factory.topology.render.svg import style
 
-Endpoint = Callable[[Any, Request], Awaitable[Response]]
+Pages = TypeVar("Pages")
+Endpoint = Callable[[Pages, Request], Awaitable[Response]]
 
 _FOLDER = Path(str(files("agent_factory.serve.pages")))
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+# No HTML, and no images: a model could name an address that learns of the conversation.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 
 
@@ -68,18 +70,20 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
 
 def is_partial(request: Request) -> bool:
     """Return True if a script asks for a part of a page."""
+    # htmx sends it with each of its requests.
     return request.headers.get("hx-request") == "true"
 
 
-def with_error_page(endpoint: Endpoint) -> Endpoint:
+def with_error_page(endpoint: Endpoint[Pages]) -> Endpoint[Pages]:
     """Let an endpoint answer errors of the service with a page that says what to do."""
 
     @wraps(endpoint)
-    async def serve(pages: object, request: Request) -> Response:
+    async def serve(pages: Pages, request: Request) -> Response:
         try:
             return await endpoint(pages, request)
         except HTTPException as error:
             status, text = error.status_code, error.detail
+        # Nobody reads a page: RequestGuard ends the request.
         except ClientDisconnect:
             raise
         except Exception as error:
@@ -132,6 +136,7 @@ def _content(name: str) -> bytes | None:
     texts = {"plan.css": f"{style()}\n{themes()}", "plan-page.css": page_css(), "plan.js": script()}
     if name in texts:
         return texts[name].encode()
+    # By the names that exist: a path in a request leads to no other folder.
     paths = {path.name: path for path in (_FOLDER / "static").iterdir()}
     return paths[name].read_bytes() if name in paths else None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from langgraph.checkpoint.base import CheckpointMetadata
 from langgraph.types import StateSnapshot
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -274,6 +275,7 @@ class StudioPages:
 
     def _state(self, info: ThreadInfo, checkpoint: str | None) -> StateSnapshot:
         state = self._service.state(info.id, checkpoint=checkpoint)
+        # LangGraph returns an empty state for a checkpoint that does not exist.
         if checkpoint is not None and state.created_at is None:
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         return state
@@ -286,14 +288,16 @@ def _moments(states: Iterator[StateSnapshot]) -> Iterator[Moment]:
         id = state.config["configurable"]["checkpoint_id"]
         is_on_path = number_ == 0 or id == path
         if is_on_path:
+            # The path goes from the newest back to each parent; the rest was forked away.
             parent = state.parent_config
             path = None if parent is None else parent["configurable"]["checkpoint_id"]
-        metadata: Mapping[str, Any] = state.metadata or {}
+        metadata: CheckpointMetadata = state.metadata or {}
         yield Moment(
             id=id,
             at=state.created_at or "",
             step=metadata.get("step", 0),
             source=str(metadata.get("source", "")),
+            # Without nodes of LangGraph, such as `__start__`.
             next=tuple(name for name in state.next if not name.startswith("__")),
             messages=len(state.values.get("messages") or ()),
             is_on_path=is_on_path,

@@ -79,6 +79,7 @@ class ShownWait:
         most = self.wait.remember or 0
         options = [(seconds, text) for seconds, text in SPANS.items() if seconds <= most]
         if most and most not in SPANS:
+            # The policy may allow another time, which is offered as well.
             options.append((int(most), f"{most:,.0f} seconds"))
         return options
 
@@ -185,6 +186,7 @@ def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None
     # Without injected arguments, which no model writes and no person edits.
     schema: Any = tool.tool_call_schema
     about = tool.description.partition("\n\n")[0]
+    # Tools of MCP servers have a JSON schema, and others a model of Pydantic.
     return (schema if isinstance(schema, dict) else schema.model_json_schema()), about
 
 
