@@ -6,7 +6,16 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired, Required
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NotRequired,
+    Required,
+    TypeAlias,
+)
 
 from langchain_core.messages import (
     AIMessage,
@@ -19,6 +28,7 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import StructuredTool
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import CachePolicy, RetryPolicy, TimeoutPolicy
 from langgraph.typing import ContextT as ContextT
 from typing_extensions import TypedDict, TypeVar
@@ -38,6 +48,9 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from agent_factory.structured_output.strategies import ResponseFormat
+
+Graph: TypeAlias = CompiledStateGraph[Any, Any, Any, Any]
+"""Compiled graph, such as an agent, with any state, context, input and output."""
 
 JumpTo = Literal["tools", "model", "end"]
 """Where a hook may jump: to the pending tool calls, back to the model, or to the end."""

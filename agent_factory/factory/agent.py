@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, Unpack, cast, overload
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -31,6 +31,7 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.model import AgentStyle
 from agent_factory.topology.topology import Topology
+from agent_factory.types import Graph
 from agent_factory.upstream import SubagentTransformer
 
 if TYPE_CHECKING:
@@ -66,9 +67,6 @@ CONFIG: RunnableConfig = {
     "metadata": {"ls_integration": "agent_factory"},
 }
 """Default config of the runs of an agent."""
-
-Agent: TypeAlias = CompiledStateGraph[Any, Any, Any, Any]
-"""Agent with any state, context, input and output."""
 
 PROJECTIONS = (ToolCallTransformer, SubagentTransformer)
 """Stream transformers of every agent: `tool_calls` and `subagents` in the event protocol."""
@@ -380,7 +378,7 @@ def plan_agent(
     return _plan_of(spec, settings)
 
 
-def topology_of(agent: Agent, *, settings: bool = False) -> Topology:
+def topology_of(agent: Graph, *, settings: bool = False) -> Topology:
     """Return the plan of an agent.
 
     Args:
@@ -401,7 +399,7 @@ def topology_of(agent: Agent, *, settings: bool = False) -> Topology:
 
 
 def middleware_of(
-    agent: Agent,
+    agent: Graph,
 ) -> tuple[Middleware, ...]:
     """Return the middleware of an agent, in order.
 
@@ -420,7 +418,7 @@ def middleware_of(
     return _spec_of(agent).middleware
 
 
-def tools_of(agent: Agent) -> dict[str, BaseTool]:
+def tools_of(agent: Graph) -> dict[str, BaseTool]:
     """Return the tools that an agent runs, by name, with those that its middleware bring.
 
     Args:
@@ -436,7 +434,7 @@ def tools_of(agent: Agent) -> dict[str, BaseTool]:
     return dict(_spec_of(agent).toolbox.client)
 
 
-def with_decisions(agent: Agent, decisions: object = True) -> Agent:
+def with_decisions(agent: Graph, decisions: object = True) -> Graph:
     """Return a copy of an agent that also records its decisions.
 
     Args:
@@ -459,7 +457,7 @@ def with_decisions(agent: Agent, decisions: object = True) -> Agent:
     return rewired(agent, decisions=log or previous)
 
 
-def with_model(agent: Agent, model: str | BaseChatModel) -> Agent:
+def with_model(agent: Graph, model: str | BaseChatModel) -> Graph:
     """Return a copy of an agent that asks another model, for example one that follows a script.
 
     Models that its middleware were made with stay.
@@ -481,7 +479,7 @@ def with_model(agent: Agent, model: str | BaseChatModel) -> Agent:
     return rewired(agent, model=chat_model_of(model))
 
 
-def model_of(agent: Agent) -> Any:
+def model_of(agent: Graph) -> Any:
     """Return the model of an agent.
 
     Raises:
@@ -498,11 +496,11 @@ def model_of(agent: Agent) -> Any:
 
 
 def rewired(
-    agent: Agent,
+    agent: Graph,
     *,
     services: Mapping[str, object] | None = None,
     **changes: Any,
-) -> Agent:
+) -> Graph:
     """Return a copy of an agent whose spec has other fields, and that has other services.
 
     Args:
@@ -525,7 +523,7 @@ def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
     return replace(spec.topology, name=spec.name or "", settings=middleware_settings)
 
 
-def warnings_of(agent: Agent) -> tuple[SpecError, ...]:
+def warnings_of(agent: Graph) -> tuple[SpecError, ...]:
     """Return the warnings of an agent's build, except for ignored ones.
 
     Raises:

@@ -13,7 +13,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.warnings import LangGraphDeprecatedSinceV10
 
 from agent_factory.errors import raise_all
-from agent_factory.factory.agent import CONFIG, Agent, check_services, node_names
+from agent_factory.factory.agent import CONFIG, check_services, node_names
 from agent_factory.factory.arguments import unknown_nodes, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
@@ -31,6 +31,7 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.registry import Toolbox, ToolLike, sort_tools
 from agent_factory.topology.model import AgentStyle, Hook, Shape
 from agent_factory.topology.topology import plan
+from agent_factory.types import Graph
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -144,7 +145,7 @@ def create_react_agent(
     name: str | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
     **deprecated_kwargs: Any,
-) -> Agent:
+) -> Graph:
     """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
 
     It is for code that uses langgraph's. New code should use `create_agent`, where middleware

@@ -26,7 +26,7 @@ from agent_factory.hooks.flows import is_awaitable
 from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
-from agent_factory.runtime.step import RUN, Run, Watch, run_of
+from agent_factory.runtime.step import RUN, Run, run_of
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
 from agent_factory.runtime.watching import (
     CUSTOM,
@@ -37,6 +37,7 @@ from agent_factory.runtime.watching import (
     EventStream,
     Handover,
     Reader,
+    Watch,
     observes_nodes,
 )
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE

@@ -30,13 +30,13 @@ from agent_factory.runtime.watching import (
     AsyncSpans,
     Event,
     Events,
-    Reader,
+    Watch,
     as_written,
     call_in_span,
 )
 from agent_factory.state.channels import DeltaMessages, ViewedChannel, random_id
 from agent_factory.state.schema import LAST_NODE, RETRIES, TOOL_SIGNALS
-from agent_factory.state.updates import Pair, Preview, StateView, pairs_of
+from agent_factory.state.updates import Pair, Preview, StateView, pairs_of_result, parts_of
 from agent_factory.tools.tool_node import CallsWithState, with_state
 from agent_factory.topology.model import END, TOOLS
 from agent_factory.upstream import (
@@ -67,22 +67,6 @@ RUN = "__agent_factory_run"
 # One run
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Observers of the nodes of a run."""
-
-    is_traced: bool = False  # callbacks listen to nodes, so each node is a traced run
-    messages: bool = False  # LangGraph streams the messages that nodes return
-    shows_names: bool = False  # callbacks or streams show under which node something happens
-    events: Events | None = None  # what the caller of a stream sees of nodes
-    reader: Reader | None = None  # of a stream, if the run waits for it
-
-    @property
-    def nodes(self) -> bool:
-        """True if somebody observes single nodes."""
-        return self.is_traced or self.messages or self.events is not None
-
-
 class Result(NamedTuple):
     """Result of a node in the middle of a step, to be taken in a separate step."""
 
@@ -98,7 +82,7 @@ Outcome = Exception | Interrupt[Any] | Result
 class Run:
     """A fused run: what it remembers from one step to the next, in addition to the state."""
 
-    watch: Watch = Watch()
+    watch: Watch = field(default_factory=Watch)
     depth: int = 0  # how many graphs are around it
     # Nothing is stored between the steps, and no caller needs them, so the run takes one step.
     single_step: bool = False
@@ -523,7 +507,7 @@ class Step:
             writes, notes = self._split(self._node_writes)
             self._node_writes.clear()
             self._node_writes.extend(notes)
-            result = [Command(update=writes), *_parts(result)] if writes else result
+            result = [Command(update=writes), *parts_of(result)] if writes else result
         # Fast path: most hooks return None and have one next node.
         if (
             result is None
@@ -538,7 +522,7 @@ class Step:
         if self._is_stored and result is not None and not self._begin_next_step():
             self._defer_result(result)
             return
-        pairs = _pairs(result)
+        pairs = pairs_of_result(result)
         preview = None if pairs is None else self._preview(pairs, outcomes)
         if pairs is None or preview is None:
             self._leave_to_langgraph(result, node_result)
@@ -648,7 +632,7 @@ class Step:
         """
         route, watch = self.stage.route, self._run.watch
         by_edge = watch.is_traced and not isinstance(route, str)
-        pairs = _pairs(result) if by_edge or watch.messages else None
+        pairs = pairs_of_result(result) if by_edge or watch.messages else None
         preview = None if pairs is None else self._preview(pairs)
         self._leave_to_own_step(Result(result, preview.persistent if preview else {}))
         # An edge that records its decision is called once.
@@ -796,26 +780,6 @@ class Step:
             return []
         pending, self._events = self._events, []
         return [(event, events) for event in pending]
-
-
-def _pairs(result: Any) -> list[Pair] | None:
-    """Return what a node writes, from what it has returned; None if that leaves the graph."""
-    if type(result) is dict:  # nearly always, if the node has written something
-        return [*result.items()]
-    pairs: list[Pair] = []
-    for part in _parts(result):
-        if isinstance(part, Command):
-            if part.graph or part.goto:
-                return None
-            pairs += pairs_of(part, "a node")
-        else:
-            pairs += part.items()
-    return pairs
-
-
-def _parts(result: Any) -> list[Any]:
-    parts = result if isinstance(result, list) else [result]
-    return [part for part in parts if part is not None]
 
 
 def _unnamed(config: RunnableConfig) -> RunnableConfig:

@@ -277,6 +277,25 @@ class Handover:
                 self._next_part.set_result(_END)
 
 
+# What a run is watched by
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Observers of the nodes of a run."""
+
+    is_traced: bool = False  # callbacks listen to nodes, so each node is a traced run
+    messages: bool = False  # LangGraph streams the messages that nodes return
+    shows_names: bool = False  # callbacks or streams show under which node something happens
+    events: Events | None = None  # what the caller of a stream sees of nodes
+    reader: Reader | None = None  # of a stream, if the run waits for it
+
+    @property
+    def nodes(self) -> bool:
+        """True if somebody observes single nodes."""
+        return self.is_traced or self.messages or self.events is not None
+
+
 # Spans
 
 Take = Callable[[Any], Any]

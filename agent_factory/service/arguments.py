@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.service.public_state import Graph
+from agent_factory.types import Graph
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -20,11 +20,12 @@ from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
-from agent_factory.service.public_state import INTERRUPT, Graph, PublicState
+from agent_factory.service.public_state import INTERRUPT, PublicState
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
+from agent_factory.types import Graph
 
 T = TypeVar("T")
 

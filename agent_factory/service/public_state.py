@@ -7,12 +7,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic import BaseModel
 
-Graph = CompiledStateGraph[Any, Any, Any, Any]
-"""An agent: the types of its state and its context are not known here."""
+from agent_factory.types import Graph
 
 INTERRUPT = "__interrupt__"
 """Key under which LangGraph returns what a run waits for."""

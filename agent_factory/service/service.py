@@ -32,7 +32,6 @@ from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
-from agent_factory.service.public_state import Graph
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.store import TenantStore
@@ -42,6 +41,7 @@ from agent_factory.service.thread_service import ThreadService
 from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import forget, reindex, stranded_threads
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
+from agent_factory.types import Graph
 from agent_factory.upstream import is_reserved
 
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)

@@ -94,6 +94,27 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
     raise BadReturn(owner, reason, "Pass a dict: Command(update={...}).")
 
 
+def pairs_of_result(result: Any) -> list[Pair] | None:
+    """Return what a node writes, from what it has returned; None if that leaves the graph."""
+    if type(result) is dict:  # nearly always, if the node has written something
+        return [*result.items()]
+    pairs: list[Pair] = []
+    for part in parts_of(result):
+        if isinstance(part, Command):
+            if part.graph or part.goto:
+                return None
+            pairs += pairs_of(part, "a node")
+        else:
+            pairs += part.items()
+    return pairs
+
+
+def parts_of(result: Any) -> list[Any]:
+    """Return the updates and commands of which the result of a node consists."""
+    parts = result if isinstance(result, list) else [result]
+    return [part for part in parts if part is not None]
+
+
 def check_keys(keys: Iterable[str], state_keys: Collection[str], owner: str) -> None:
     """Check that the state has the keys that are to be written."""
     if unknown_keys := set(keys).difference(state_keys):

@@ -31,8 +31,7 @@ from agent_factory.testing.recordings import (
 from agent_factory.testing.redaction import Redact, Redaction
 from agent_factory.testing.trajectory_patterns import parse
 from agent_factory.testing.trajectory_steps import StepKind, TrajectoryStep, calls_with_results
-
-Graph = CompiledStateGraph[Any, Any, Any, Any]
+from agent_factory.types import Graph
 
 
 class EndOfReplay(GraphBubbleUp):

@@ -34,7 +34,7 @@ from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
 from agent_factory.state.history import is_explanation
 from agent_factory.testing.plugin import needs
-from agent_factory.testing.recorded_tools import EndOfReplay, Graph, RecordedTools, with_innermost
+from agent_factory.testing.recorded_tools import EndOfReplay, RecordedTools, with_innermost
 from agent_factory.testing.recordings import Cassette, CassetteError, ReplayChatModel
 from agent_factory.testing.redaction import Redact
 from agent_factory.testing.replay_report import (
@@ -53,6 +53,7 @@ from agent_factory.testing.trajectory_steps import (
     recorded_trajectory,
     trajectory_of,
 )
+from agent_factory.types import Graph
 
 if TYPE_CHECKING:
     import pytest

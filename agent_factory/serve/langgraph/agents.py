@@ -14,7 +14,7 @@ from agent_factory.serve.body import number, read_body
 from agent_factory.serve.json_response import JsonResponse, selected, time_text
 from agent_factory.serve.langgraph.requests import AgentSearch
 from agent_factory.service import Service
-from agent_factory.service.public_state import Graph
+from agent_factory.types import Graph
 
 _START_TIME = time.time()
 

@@ -16,7 +16,8 @@ from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
 from agent_factory.service import Run, Service, ThreadBusy, Wait
-from agent_factory.service.public_state import INTERRUPT, Graph
+from agent_factory.service.public_state import INTERRUPT
+from agent_factory.types import Graph
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 

@@ -11,13 +11,13 @@ from markupsafe import Markup
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import topology_of
-from agent_factory.service.public_state import Graph
 from agent_factory.topology import TOOLS
 from agent_factory.topology.render.details import details_of
 from agent_factory.topology.render.figure import figure_of
 from agent_factory.topology.render.html import body
 from agent_factory.topology.render.layout import lay_out
 from agent_factory.topology.render.svg import draw
+from agent_factory.types import Graph
 
 
 @dataclass(frozen=True, slots=True)
