@@ -215,7 +215,14 @@ def test_a_fused_run_shows_what_it_shows_hook_by_hook(forms: str, mode: Mode) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("tool", dict.fromkeys(ALL_CALLED))
+@pytest.mark.parametrize(
+    "tool",
+    [
+        # It waits, fails and answers; others take as long again for each mode.
+        pytest.param(tool, marks=[] if tool in ("ask", "fail", "find") else [pytest.mark.long])
+        for tool in dict.fromkeys(ALL_CALLED)
+    ],
+)
 def test_a_call_in_the_one_step_of_a_run_looks_the_same(
     tool: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
