@@ -294,6 +294,8 @@ def reading_after(
         every, direct = writes(pending if fresh else ()), [*pending]
         if not every:
             return read(select, fresh)
+        # In place: LangGraph's `local_read` looks into this very deque. What the node has written
+        # goes back into it, because a read changes nothing.
         pending.clear()
         pending.extend(every)
         try:
@@ -314,6 +316,7 @@ def at_step(config: RunnableConfig, ahead: int, run_id: UUID | None) -> Runnable
     traced gets `run_id` for that, and another one None.
     """
     manager: Any = config["callbacks"]
+    # The nodes of a step share the manager of the task.
     own = manager.copy()
     step = (before := super_step(config)) + ahead
     old, new = f"graph:step:{before}", "seq:step:1" if run_id else f"graph:step:{step}"

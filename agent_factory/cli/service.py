@@ -174,6 +174,7 @@ def run_server(
             host=host,
             port=port,
             log_level="warning",
+            # uvicorn takes whole seconds.
             timeout_graceful_shutdown=int(grace),
             **options,
         )

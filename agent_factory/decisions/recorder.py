@@ -115,6 +115,7 @@ def _observe(
             result = call(*arguments)
         finally:
             _enter(*before)  # not by a token: see `setting`
+    # Also a cancellation, which ends a call as an error does.
     except BaseException as error:
         on_end(None, error)
         raise

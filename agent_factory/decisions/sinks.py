@@ -47,6 +47,7 @@ class DecisionFile:
                 "Use a directory that exists.",
             ) from error
         self._lock = Lock()
+        # It is called once, also if nobody does: when the sink is collected, or the program ends.
         self.close = finalize(self, self._file.close)
         """Close the file. Later decisions are lost, with a RuntimeWarning."""
 
@@ -118,6 +119,7 @@ class DecisionSpanEvents:
             **{f"agent_factory.{field}": data.get(field) for field in _OWN},
             **{f"agent_factory.tokens.{what}": count for what, count in decision.tokens.items()},
         }
+        # OpenTelemetry logs a warning for an attribute that is None.
         non_empty = {
             name: value for name, value in attributes.items() if value not in (None, "", [])
         }

@@ -203,6 +203,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                     continue
                 yield from run.view.take()
                 parts: Any = self._stream(run.input, run.config, {**run.options})
+                # A caller may stop reading. Then the run ends now, and not when the generator is
+                # collected.
                 with closing(parts):
                     for part in parts:
                         yield from run.view.see(part)
@@ -232,6 +234,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 for part in run.view.take():
                     yield part
                 parts: Any = self._astream(run.input, run.config, {**run.options})
+                # Without it, a run whose caller stops reading would end when the event loop gets to
+                # it.
                 async with aclosing(parts):
                     async for part in parts:
                         for visible_part in run.view.see(part):
@@ -592,6 +596,7 @@ def _thread_note() -> Iterator[None]:
     """Add a note to an error that a missing `thread_id` causes, in LangGraph or in a saver."""
     try:
         yield
+    # LangGraph raises a ValueError if the config has no keys at all, and savers a KeyError.
     except (KeyError, ValueError) as error:
         if "thread_id" in str(error):
             error.add_note(

@@ -80,6 +80,7 @@ class Events:
         visible = [(key, value) for key, value in pairs if key in self.keys]
         if UPDATES in self.modes:
             update: Any = dict(visible) or None
+            # As LangGraph shows it: a list, if a key is written several times.
             if len(visible) > 1 and max(Counter(key for key, _ in visible).values()) > 1:
                 update = [{key: value} for key, value in visible]
             yield Event(namespace, UPDATES, {node: update})
@@ -128,6 +129,8 @@ class EventStream:
             for part in parts:
                 yield from self._early_parts()
                 yield from self._shown(part)
+        # What nodes have emitted comes before their error, as hook by hook. Not in `finally`: a
+        # generator that is closed may not yield.
         except Exception:
             yield from self._early_parts()
             raise
@@ -263,6 +266,7 @@ class Handover:
                     self._receipt.set_result(None)
             await run
         finally:
+            # The run has ended when its stream has: nobody would wait for its tasks later.
             run.cancel()
             with suppress(asyncio.CancelledError):
                 await run
@@ -272,6 +276,7 @@ class Handover:
             async with aclosing(parts):
                 async for part in parts:
                     await self.offer(part)
+        # Also after an error, which `merge` raises: it waits for a part.
         finally:
             if not self._next_part.done():
                 self._next_part.set_result(_END)
@@ -314,6 +319,8 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
             current_config.set(node_config)
             result = node.invoke(input, node_config)
         outputs = take(result)
+    # As LangGraph does, also for interrupts and cancellations: tracers keep a span open that has no
+    # end.
     except BaseException as error:
         span.on_chain_error(error)
         raise
@@ -348,6 +355,7 @@ class AsyncSpans:
             for handler in handlers
             if not handler.run_inline and _runs_in_thread(type(handler))
         ]
+        # At each event, LangChain would call each of them in a thread, and wait for it.
         manager.handlers = [handler for handler in handlers if handler not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None

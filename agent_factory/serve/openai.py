@@ -174,6 +174,7 @@ async def complete_chat(service: Service, request: Request) -> Response:
     return EventSourceResponse(
         chat.chunks(body.stream_options or StreamOptions()),
         headers=headers,
+        # As OpenAI sends it. The default of sse-starlette is "\r\n", which not all clients take.
         sep="\n",
         client_close_handler_callable=stop,
     )

@@ -244,6 +244,7 @@ def csrf_token(request: Request) -> str:
     # Once for a response: all forms of a page have the token of its cookie.
     if not token:
         token = request.state.csrf_token = secrets.token_urlsafe(32)
+        # HttpOnly: a page has the token in its forms, so no script has to read the cookie.
         request.state.csrf_cookie = f"{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
     return str(token)
 
