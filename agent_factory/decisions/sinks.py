@@ -119,7 +119,6 @@ class DecisionSpanEvents:
             **{f"agent_factory.{field}": data.get(field) for field in _OWN},
             **{f"agent_factory.tokens.{what}": count for what, count in decision.tokens.items()},
         }
-        # OpenTelemetry logs a warning for an attribute that is None.
         non_empty = {
             name: value for name, value in attributes.items() if value not in (None, "", [])
         }
