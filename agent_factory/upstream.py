@@ -260,6 +260,7 @@ def stored_writes(
     the next checkpoint is stored, a run that is resumed goes to `target` alone.
     """
     info = config["configurable"]["__pregel_runtime"].execution_info
+    # The checkpoint is one of the graph, and the config has the namespace of a task in it.
     namespace = "|".join(graph_namespace(config))
     own = {
         **config["configurable"],
@@ -511,6 +512,7 @@ def named_interrupts(resume: Any) -> set[str]:
 
     langgraph/pregel/_loop.py, 1.2: a dict whose keys are all such ids has an answer for each.
     """
+    # LangGraph makes the ids with xxh3_128, whose digest in hex is this long.
     is_map = isinstance(resume, dict) and all(
         isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) for key in resume
     )

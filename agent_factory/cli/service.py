@@ -178,6 +178,7 @@ def run_server(
             timeout_graceful_shutdown=int(grace),
             **options,
         )
+    # Also if the port is taken: uvicorn exits then, and a worker is running already.
     finally:
         service.stop(seconds=grace)
         service.close()

@@ -286,6 +286,7 @@ def place_in_run(runtime: Runtime[Any] | None) -> tuple[str, str | None, tuple[s
     run, info = _run_id(runtime), runtime.execution_info if runtime else None
     if info is None:
         return run, None, ()
+    # The last part is the task of this node itself.
     return run, info.thread_id, tuple(info.checkpoint_ns.split("|")[:-1])
 
 

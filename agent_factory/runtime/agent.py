@@ -354,6 +354,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         has_unknown_keys = (
             self.has_unknown_keys(input) and not self.builder.spec.run_layers
         )  # they checked it
+        # Before the configs are merged, which takes time: most runs have nothing to check.
         if not (
             resumes
             or has_unknown_keys
@@ -411,6 +412,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if self.builder.fusion is None or options.get("version") != "v3":
             return config
         transformers: list[Any] = [*self.stream_transformers, *(options.get("transformers") or ())]
+        # A function that makes a transformer does not say which modes that needs.
         hidden = all(
             isinstance(transformer, type)
             and (
@@ -477,6 +479,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         )
         if run is None or not (of_nodes or (run.single_step and reader)):
             return config, None
+        # LangGraph's stream writer drops what it gets, unless the mode is asked for.
         options["stream_mode"] = [*modes, CUSTOM] if in_stream and CUSTOM not in modes else modes
         return config, event_stream
 

@@ -194,6 +194,7 @@ class ModelNode(Runnable[Any, Any]):
     def _ended(self, turn: Turn) -> ModelOutcome | None:
         """Return a message in place of an answer if the last turns brought only errors."""
         messages = turn[0].get("messages") or [None]
+        # First, because it is rarely an error, and the search through the turns takes longer.
         if getattr(messages[-1], "status", None) != "error" or not self._spec.repairs_history:
             return None
         if (why := why_to_end(messages, self._spec.rules.known)) is None:
@@ -244,6 +245,7 @@ class ModelNode(Runnable[Any, Any]):
             return ()
         tools = [*request.tools, *(request.model_settings.get("tools") or ())]
         model: Any = request.model
+        # A layer may replace the model by one that has tools bound to it already.
         while isinstance(model, RunnableBinding):
             tools += model.kwargs.get("tools") or ()
             model = model.bound

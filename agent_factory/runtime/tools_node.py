@@ -289,6 +289,7 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
         """Return True if one of parallel calls ran a tool whose result ends the run."""
+        # The input may be a state as well: then these are its keys.
         if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
         # A layer may have redirected the call: the name of the result is the tool that ran.

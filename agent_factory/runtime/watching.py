@@ -94,6 +94,7 @@ class Events:
                 "interrupts": [],
             }
             yield Event(namespace, TASKS, task_result)
+        # LangGraph emits no values after a step that wrote none of the keys that are shown.
         if VALUES in self.modes and visible and preview:
             state = preview.state()
             values = {key: state[key] for key in self.keys if key in state}
@@ -171,6 +172,7 @@ class EventStream:
                 self._replacements[mode] = part.namespace
                 return
             part = self.form(part)
+        # Without `subgraphs`, parts have no namespace, and all of them are of this graph.
         elif mode in self._replacements and namespace in (None, self._replacements[mode]):
             del self._replacements[mode]
             return
@@ -192,6 +194,7 @@ class EventStream:
         """Return an event in the form of LangGraph's stream."""
         namespace, mode, data = event
         if self._version == "v2":
+            # Of LangGraph's parts in this version, only those with values have the key.
             interrupts = {"interrupts": ()} if mode == VALUES else {}
             return {"type": mode, "ns": namespace, "data": data, **interrupts}
         prefix: list[Any] = [namespace] * self._subgraphs + [mode] * (not self._single)
@@ -312,6 +315,7 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
     span = _manager(config).on_chain_start(_NOTHING, input, name=name)
     try:
         node_config = _inside(config, span)
+        # `set_config_context` sets LangSmith's context as well, in a copy, which takes longer.
         if _traces_functions(span.handlers):
             with set_config_context(node_config) as context:
                 result = context.run(node.invoke, input, node_config)
@@ -366,6 +370,7 @@ class AsyncSpans:
                 tags=manager.tags,
                 metadata=manager.metadata,
             )
+            # The same id for all handlers: what the node calls names it as its parent.
             start = partial(
                 manager_there.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id
             )

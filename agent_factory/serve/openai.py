@@ -391,6 +391,7 @@ class _Chat:
             if options.include_usage:
                 yield {"data": to_json({**head, "choices": [], "usage": await self._usage()})}
         except AgentFactoryError as error:
+            # The status was sent before the first piece, so the error is an event.
             failed = {"message": str(error), "type": "server_error", "param": None}
             yield {"data": to_json({"error": {**failed, "code": _CODES.get(type(error))}})}
         await self._delete()

@@ -262,6 +262,7 @@ async def read_form(request: Request) -> FormData:
     # Not `request.form()`, which needs python-multipart.
     text = (await request.body()).decode(errors="replace")
     try:
+        # With blank values: an argument that was emptied is not one that the form leaves out.
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None

@@ -49,6 +49,7 @@ class UpdateMerger:
         for command in commands:
             for key, value in (new := pairs_of(command, _LAYER)):
                 if key not in self._keys:
+                    # All keys of the command, so that one error names each that is unknown.
                     check_keys([key for key, _ in new], self._keys, _LAYER)
                 if key == "jump_to" and value:
                     raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
