@@ -203,8 +203,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                     continue
                 yield from run.view.take()
                 parts: Any = self._stream(run.input, run.config, {**run.options})
-                # A caller may stop reading. Then the run ends now, and not when the generator is
-                # collected.
+                # If the caller stops reading, the run ends now, and not when this is collected.
                 with closing(parts):
                     for part in parts:
                         yield from run.view.see(part)
@@ -234,8 +233,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 for part in run.view.take():
                     yield part
                 parts: Any = self._astream(run.input, run.config, {**run.options})
-                # Without it, a run whose caller stops reading would end when the event loop gets to
-                # it.
+                # If the caller stops reading, the run ends before this does, and not some time later.
                 async with aclosing(parts):
                     async for part in parts:
                         for visible_part in run.view.see(part):

@@ -269,8 +269,7 @@ class Stage(Runnable[Any, Any]):
         if (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
         step = Step(self, input, config, run)
-        # In a copy of the context: `enter` sets the current config, and what LangGraph runs after
-        # the step needs its own.
+        # In a copy: `enter` sets a config, and what LangGraph runs after the step needs its own.
         copy_context().run(self._take_nodes, step)
         return step.write(config)
 
@@ -343,8 +342,7 @@ class Stage(Runnable[Any, Any]):
                 elif step.stage.has_trace_policy:
                     # A handler must learn of the end of the last span before the start of this one.
                     await step.spans.finish()
-                    # Not `ainvoke`: handlers of `astream_events` are shown what a node yields only
-                    # by `astream`.
+                    # `ainvoke` would not show handlers of `astream_events` what the node yields.
                     async for _ in step.stage.traced.astream(state, config):
                         pass
                 else:
@@ -712,8 +710,7 @@ class Step:
         saver, channels = saver_of(self._config), self._first.fusion.channels
         if saver is None or stores_at_exit(self._config):
             return None
-        # LangGraph does not store writes to these channels either, which may hold what no saver
-        # can.
+        # LangGraph stores no writes to these channels either: they may hold what no saver can.
         stored_pairs = [
             pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue
         ]
