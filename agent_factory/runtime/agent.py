@@ -233,7 +233,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 for part in run.view.take():
                     yield part
                 parts: Any = self._astream(run.input, run.config, {**run.options})
-                # If the caller stops reading, the run ends before this does, and not some time later.
+                # If the caller stops reading, the run ends before this generator does.
                 async with aclosing(parts):
                     async for part in parts:
                         for visible_part in run.view.see(part):
