@@ -260,6 +260,7 @@ def stored_writes(
     the next checkpoint is stored, a run that is resumed goes to `target` alone.
     """
     info = config["configurable"]["__pregel_runtime"].execution_info
+    # The checkpoint is one of the graph, and the config has the namespace of a task in it.
     namespace = "|".join(graph_namespace(config))
     own = {
         **config["configurable"],
@@ -294,6 +295,8 @@ def reading_after(
         every, direct = writes(pending if fresh else ()), [*pending]
         if not every:
             return read(select, fresh)
+        # In place: LangGraph's `local_read` looks into this very deque. What the node has written
+        # goes back into it, because a read changes nothing.
         pending.clear()
         pending.extend(every)
         try:
@@ -314,6 +317,7 @@ def at_step(config: RunnableConfig, ahead: int, run_id: UUID | None) -> Runnable
     traced gets `run_id` for that, and another one None.
     """
     manager: Any = config["callbacks"]
+    # The nodes of a step share the manager of the task.
     own = manager.copy()
     step = (before := super_step(config)) + ahead
     old, new = f"graph:step:{before}", "seq:step:1" if run_id else f"graph:step:{step}"
@@ -508,6 +512,7 @@ def named_interrupts(resume: Any) -> set[str]:
 
     langgraph/pregel/_loop.py, 1.2: a dict whose keys are all such ids has an answer for each.
     """
+    # LangGraph makes the ids with xxh3_128, whose digest in hex is this long.
     is_map = isinstance(resume, dict) and all(
         isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) for key in resume
     )

@@ -84,6 +84,7 @@ def import_file(path: Path, name: str) -> ModuleType:
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported as a module")
+    # Before its code runs: a dataclass with annotations as strings looks for its module there.
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -122,6 +123,7 @@ def find_definition(file: Path, name: str) -> SourceLocation | None:
     # The code of a module holds its own statements and blocks; functions have code of their own.
     bound = (i for i in dis.get_instructions(code) if i.opname == "STORE_NAME" and i.argval == name)
     lines = [step.positions.lineno or 0 for step in bound if step.positions]
+    # Of several assignments, the last one has made what was loaded.
     return SourceLocation(file, max(lines)) if lines else None
 
 

@@ -174,9 +174,11 @@ def run_server(
             host=host,
             port=port,
             log_level="warning",
+            # uvicorn takes whole seconds.
             timeout_graceful_shutdown=int(grace),
             **options,
         )
+    # Also if the port is taken: uvicorn exits then, and a worker is running already.
     finally:
         service.stop(seconds=grace)
         service.close()

@@ -55,6 +55,7 @@ def decision_fields(
 
 
 def _failed(error: BaseException) -> tuple[Outcome, str]:
+    # First: it is a GraphBubbleUp as well, as a command to the parent graph is.
     if isinstance(error, GraphInterrupt):
         return Outcome.INTERRUPTED, ""
     if isinstance(error, GraphBubbleUp):
@@ -251,6 +252,7 @@ def classify_tool(
 
 def classify_repair(before: Sequence[object], after: Sequence[object]) -> DecisionFields:
     """Return how a history was repaired."""
+    # By identity: a message may have no id, and a repair keeps those that it does not change.
     old, new = ({id(message) for message in messages} for messages in (before, after))
     counts = Counter(added=len(new - old), removed=len(old - new))
     detail = ", ".join(f"{count} {what}" for what, count in counts.items() if count)

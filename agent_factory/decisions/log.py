@@ -228,6 +228,7 @@ class DecisionLog:
                 problem = "is not callable"
             elif isinstance(sink, type):
                 problem = "is a class, and each decision would create an instance"
+            # Of an object, `iscoroutinefunction` does not look at `__call__`.
             elif inspect.iscoroutinefunction(sink) or inspect.iscoroutinefunction(
                 type(sink).__call__
             ):
@@ -240,6 +241,7 @@ class DecisionLog:
                 )
         self.sinks = sinks or (to_stream,)
         self.contents = contents
+        # By the index: a sink need not have a hash.
         self._failed: set[int] = set()
 
     def record(self, decision: Decision, runtime: Runtime[Any] | None, **known: Any) -> None:
@@ -284,6 +286,7 @@ def place_in_run(runtime: Runtime[Any] | None) -> tuple[str, str | None, tuple[s
     run, info = _run_id(runtime), runtime.execution_info if runtime else None
     if info is None:
         return run, None, ()
+    # The last part is the task of this node itself.
     return run, info.thread_id, tuple(info.checkpoint_ns.split("|")[:-1])
 
 
@@ -301,6 +304,7 @@ def _run_id(runtime: Runtime[Any] | None) -> str:
     run_id = runtime.execution_info.run_id if runtime and runtime.execution_info else None
     if runtime is None or (run := run_identity(runtime)) is None:
         return run_id or ""
+    # Parallel tool calls are in several threads, and their run has one id.
     with _lock:
         ids = _ids_of(run)
         if not ids:
@@ -320,6 +324,7 @@ def decision_log(value: Any) -> DecisionLog | None:
         return DecisionLog()
     if isinstance(value, DecisionLog):
         return value
+    # A sink may be iterable as well. A string is a mistake, which DecisionLog explains.
     if isinstance(value, Iterable) and not callable(value) and not isinstance(value, str):
         return DecisionLog(*sinks) if (sinks := list(value)) else None
     return DecisionLog(value)

@@ -115,6 +115,7 @@ def _observe(
             result = call(*arguments)
         finally:
             _enter(*before)  # not by a token: see `setting`
+    # Also a cancellation, which ends a call as an error does.
     except BaseException as error:
         on_end(None, error)
         raise
@@ -270,6 +271,7 @@ class Recorder:
 
         def recorded(method: Method, state: object, runtime: Any) -> object:
             config = current_config.get()
+            # A hook has its runtime at hand, which `_here` would look up for each call.
             place = _Place(runtime, super_step(config), config) if config else _here(runtime)
             return self._recorded(partial(classify, state, place), place, method, state, runtime)
 
@@ -321,6 +323,7 @@ class Recorder:
                 if is_model and (trail := _trail.get()) is not None:
                     trail.passed[index] = request
                 calls.requests.append(fields_of(request))
+                # Without a list: a reason that is set further in is not that of this layer.
                 return _observe(place, None, calls.ended, handler, request)
 
             def classify(result: object, error: BaseException | None) -> DecisionFields:

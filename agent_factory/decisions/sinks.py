@@ -47,6 +47,7 @@ class DecisionFile:
                 "Use a directory that exists.",
             ) from error
         self._lock = Lock()
+        # It is called once, also if nobody does: when the sink is collected, or the program ends.
         self.close = finalize(self, self._file.close)
         """Close the file. Later decisions are lost, with a RuntimeWarning."""
 

@@ -38,6 +38,7 @@ def end_on_ctrl_c() -> None:
 @contextmanager
 def left_to_child() -> Iterator[None]:
     """Leave Ctrl-C to the child process that is waited for, like a shell."""
+    # Not SIG_IGN, which a child process inherits: it would never get the Ctrl-C.
     ours = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

@@ -106,6 +106,7 @@ class Shop:
     def refunds(self) -> list[tuple[str, int]]:
         """Every refund, oldest first: the order and the amount in cents."""
         with self._database() as database:
+            # The table has no time, and SQLite counts `rowid` up with each row.
             return database.execute("select order_id, cents from refunds order by rowid").fetchall()
 
     def search(self, query: str) -> str | None:

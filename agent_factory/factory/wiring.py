@@ -28,6 +28,7 @@ from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES, Schemas
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import empty_graph, run_in_place
 
+# Weak, because an agent that is built for one request may have its own schemas.
 _empty_graphs: WeakKeyDictionary[Schemas, Callable[[], dict[str, Any]]] = WeakKeyDictionary()
 """Graphs without nodes, by schemas: agents with the same schemas have the same channels."""
 

@@ -124,6 +124,7 @@ def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
     # The size holds for all threads that start from now on, so it is restored in any case.
     usual = threading.stack_size(STACK)
     try:
+        # A daemon: after Ctrl-C, the program does not wait for the rest of the work.
         threading.Thread(target=migrate, daemon=True).start()
     finally:
         threading.stack_size(usual)

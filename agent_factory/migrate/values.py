@@ -83,6 +83,7 @@ class Migration:
 def apply(data: bytes, edits: Iterable[Edit]) -> bytes:
     """Apply edits to bytes."""
     parts, at = [], 0
+    # Several bindings may lead to one use, which is then edited alike for each.
     for edit in sorted(set(edits)):
         parts += [data[at : edit.start], edit.text.encode()]
         at = edit.end

@@ -25,6 +25,8 @@ class ReactArgumentError(ArgumentError):
 class ModelTakesNoTools(ArgumentError, NotImplementedError, AttributeError):
     """There are tools, and the model of `create_react_agent` has no `bind_tools`."""
 
+    # The errors of `bind_tools` itself: of a chat model that cannot call tools, and of a runnable
+    # that has no such method. Code that was written for langgraph may catch either.
     code = "AF141"
     __str__ = _reason_alone
 

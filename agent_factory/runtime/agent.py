@@ -204,6 +204,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                     continue
                 yield from run.view.take()
                 parts: Any = self._stream(run.input, run.config, {**run.options})
+                # If the caller stops reading, the run ends now, and not when this is collected.
                 with closing(parts):
                     for part in parts:
                         yield from run.view.see(part)
@@ -233,6 +234,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 for part in run.view.take():
                     yield part
                 parts: Any = self._astream(run.input, run.config, {**run.options})
+                # If the caller stops reading, the run ends before this generator does.
                 async with aclosing(parts):
                     async for part in parts:
                         for visible_part in run.view.see(part):
@@ -351,6 +353,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         has_unknown_keys = (
             self.has_unknown_keys(input) and not self.builder.spec.run_layers
         )  # they checked it
+        # Before the configs are merged, which takes time: most runs have nothing to check.
         if not (
             resumes
             or has_unknown_keys
@@ -408,6 +411,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if self.builder.fusion is None or options.get("version") != "v3":
             return config
         transformers: list[Any] = [*self.stream_transformers, *(options.get("transformers") or ())]
+        # A function that makes a transformer does not say which modes that needs.
         hidden = all(
             isinstance(transformer, type)
             and (
@@ -474,6 +478,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         )
         if run is None or not (of_nodes or (run.single_step and reader)):
             return config, None
+        # LangGraph's stream writer drops what it gets, unless the mode is asked for.
         options["stream_mode"] = [*modes, CUSTOM] if in_stream and CUSTOM not in modes else modes
         return config, event_stream
 
@@ -593,6 +598,7 @@ def _thread_note() -> Iterator[None]:
     """Add a note to an error that a missing `thread_id` causes, in LangGraph or in a saver."""
     try:
         yield
+    # LangGraph raises a ValueError if the config has no keys at all, and savers a KeyError.
     except (KeyError, ValueError) as error:
         if "thread_id" in str(error):
             error.add_note(

@@ -179,6 +179,8 @@ class ModelNode(Runnable[Any, Any]):
             model=spec.model,
             messages=layer_state.get("messages", []),
             system_message=spec.system_message,
+            # A copy: a layer may change the list in place, and the next call offers all tools
+            # again.
             tools=list(self._offered_tools),
             response_format=spec.response_format,
             state=layer_state,  # type: ignore[arg-type]  # the merged schema extends AgentState
@@ -192,6 +194,7 @@ class ModelNode(Runnable[Any, Any]):
     def _ended(self, turn: Turn) -> ModelOutcome | None:
         """Return a message in place of an answer if the last turns brought only errors."""
         messages = turn[0].get("messages") or [None]
+        # First, because it is rarely an error, and the search through the turns takes longer.
         if getattr(messages[-1], "status", None) != "error" or not self._spec.repairs_history:
             return None
         if (why := why_to_end(messages, self._spec.rules.known)) is None:
@@ -242,6 +245,7 @@ class ModelNode(Runnable[Any, Any]):
             return ()
         tools = [*request.tools, *(request.model_settings.get("tools") or ())]
         model: Any = request.model
+        # A layer may replace the model by one that has tools bound to it already.
         while isinstance(model, RunnableBinding):
             tools += model.kwargs.get("tools") or ()
             model = model.bound
@@ -309,6 +313,7 @@ class ModelNode(Runnable[Any, Any]):
             self._recorder.explained(retries + 1)
         answers = [m for m in response.result if isinstance(m, AIMessage)]
         if not any(answer.tool_calls or answer.invalid_tool_calls for answer in answers):
+            # The run is likely over, and what is remembered of it holds its messages.
             self._prefix.forget(run_identity(runtime))
         merged = self._merge(update, outcome.commands) if outcome.commands else update
         if isinstance(merged, Command) or self._spec.topology.style is not AgentStyle.CREATE_AGENT:
@@ -344,6 +349,7 @@ class _BoundModels:
     def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
         """Return the request's model with its tools, tool choice, strategy and settings."""
         parts, choice = (request.model, strategy, *request.tools), request.tool_choice
+        # Settings and a tool choice as a dict have no hash, so these models are bound each time.
         if request.model_settings or not isinstance(choice, str | None):
             return self._bind(parts, choice, request.model_settings)
         key = *map(id, parts), choice
@@ -377,6 +383,8 @@ class _BoundModels:
         if choice is not None:
             settings["tool_choice"] = choice
         try:
+            # A chat model without tools has the method of BaseChatModel, which raises this error.
+            # Other runnables have none.
             if not hasattr(model, "bind_tools"):
                 raise NotImplementedError
             return _with_tools(model, tools, settings)

@@ -253,6 +253,7 @@ class Stage(Runnable[Any, Any]):
         if (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
         step = Step(self, input, config, run)
+        # In a copy: `enter` sets a config, and what LangGraph runs after the step needs its own.
         copy_context().run(self._take_nodes, step)
         return step.write(config)
 
@@ -275,6 +276,7 @@ class Stage(Runnable[Any, Any]):
 
     async def _atake(self, step: Step, config: RunnableConfig, *, streaming: bool) -> Any:
         nodes = self._atake_nodes(step, streaming=streaming)
+        # A task, because a coroutine runs in another context only as one.
         await asyncio.create_task(nodes, context=copy_context())
         return step.write(config)
 
@@ -292,6 +294,7 @@ class Stage(Runnable[Any, Any]):
             try:
                 if not step.is_traced:
                     step.take(node.invoke(state, config))
+                # A policy decides what a span shows, and only LangGraph's own span follows it.
                 elif step.stage.has_trace_policy:
                     step.stage.traced.invoke(state, config)  # calls `take_in_span`
                 else:
@@ -321,7 +324,9 @@ class Stage(Runnable[Any, Any]):
                 if not step.is_traced:
                     step.take(await node.ainvoke(state, config))
                 elif step.stage.has_trace_policy:
+                    # A handler must learn of the end of the last span before the start of this one.
                     await step.spans.finish()
+                    # `ainvoke` would not show handlers of `astream_events` what the node yields.
                     async for _ in step.stage.traced.astream(state, config):
                         pass
                 else:
@@ -414,6 +419,7 @@ class Step:
             return None
         if isinstance(outcome, Exception):
             return outcome
+        # The node does not run again, but its edge and its question need its config.
         self.enter()
         try:
             self.take(repeat(outcome), outcome.outcomes if isinstance(outcome, Result) else {})
@@ -566,6 +572,7 @@ class Step:
         """Leave an error to a separate step; return False if this is its own step."""
         if self._is_first:
             return False
+        # Of a task that fails or is interrupted, LangGraph drops what it has written directly.
         self._node_writes.clear()
         if self.is_done:
             return True  # an edge has failed in a span
@@ -587,6 +594,8 @@ class Step:
         ]
         manager = CallbackManager(handlers, metadata=config["metadata"])
         name = config["metadata"]["langgraph_node"]
+        # LangGraph's handler takes a span for a node if it is called as the metadata call the node.
+        # Messages of the start are not streamed: they are in the state already.
         manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
 
     def write(self, config: RunnableConfig) -> Any:
@@ -685,6 +694,7 @@ class Step:
         saver, channels = saver_of(self._config), self._first.fusion.channels
         if saver is None or stores_at_exit(self._config):
             return None
+        # LangGraph stores no writes to these channels either: they may hold what no saver can.
         stored_pairs = [
             pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue
         ]
@@ -728,6 +738,7 @@ class Step:
             fusion.batches_calls
             and not (watch.nodes or watch.shows_names)
             and not self._has_saver
+            # The limit is one of tasks: in one task, asynchronous calls would all run at once.
             and self._config.get("max_concurrency") is None
             # A batch knows its results by the ids of their calls.
             and None not in ids
@@ -785,6 +796,7 @@ class Step:
 def _unnamed(config: RunnableConfig) -> RunnableConfig:
     """Return a config for what a node calls, without the name of the node."""
     anonymous = config.copy()
+    # What a node calls would inherit them, and two runs of a tracer would have one id.
     anonymous.pop("run_name", None)
     anonymous.pop("run_id", None)
     return anonymous

@@ -153,6 +153,7 @@ class ToolsNode(Runnable[Any, Any]):
         self.name = TOOLS
         self._context_schema = context_schema
         layers = spec.tool_layers
+        # For sync and async: `asynchronous` is its index.
         self._first_unsupported = [
             first_without_mode(layers, asynchronous=a) for a in (False, True)
         ]
@@ -226,6 +227,8 @@ class ToolsNode(Runnable[Any, Any]):
         calls = input if isinstance(input, list) else []
         results = {call["id"]: call[RESULT] for call in calls if RESULT in call}
         batch = _Batch(run_of(config) or Run(), config, asynchronous, len(calls) < 2, results)
+        # Never reset: LangGraph runs each task in a copy of the context, and ToolNode's threads
+        # copy that.
         _batch.set(batch)
         return batch
 
@@ -286,6 +289,7 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
         """Return True if one of parallel calls ran a tool whose result ends the run."""
+        # The input may be a state as well: then these are its keys.
         if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
         # A layer may have redirected the call: the name of the result is the tool that ran.
@@ -325,6 +329,7 @@ def _compose(
         assert batch is not None  # the node has begun it
         if batch.asynchronous and (task := asyncio.current_task()):
             batch.tasks.add(task)
+        # It has run in the task from which the calls were sent again.
         if call_id in batch.results:
             return batch.results[call_id]
         if (outcome := batch.run.deferred_outcomes.pop(call_id, None)) is not None:
@@ -369,6 +374,7 @@ class ToolsStage(Stage):
             step = self._step_after_calls(config, run)
             copy_context().run(self._take_nodes, step)
             return step.write(config)
+        # LangGraph traces this node itself, so `first_config` makes no id of a run.
         return self._leading.invoke(input, run.first_config(config, is_traced=True))
 
     async def ainvoke(
@@ -504,6 +510,7 @@ def pending_exit(state: State, rules: Rules) -> Command[Any] | dict[str, str] | 
         return None
     if commands := [signal for signal in signals if isinstance(signal, Command)]:
         info = get_runtime().execution_info
+        # LangGraph itself ends such a run with a bare ParentCommand, far from the tool.
         if info is not None and NAMESPACE_MARK not in info.checkpoint_ns:
             raise CommandNotSupported(
                 "a tool",

@@ -80,6 +80,7 @@ class Events:
         visible = [(key, value) for key, value in pairs if key in self.keys]
         if UPDATES in self.modes:
             update: Any = dict(visible) or None
+            # As LangGraph shows it: a list, if a key is written several times.
             if len(visible) > 1 and max(Counter(key for key, _ in visible).values()) > 1:
                 update = [{key: value} for key, value in visible]
             yield Event(namespace, UPDATES, {node: update})
@@ -93,6 +94,7 @@ class Events:
                 "interrupts": [],
             }
             yield Event(namespace, TASKS, task_result)
+        # LangGraph emits no values after a step that wrote none of the keys that are shown.
         if VALUES in self.modes and visible and preview:
             state = preview.state()
             values = {key: state[key] for key in self.keys if key in state}
@@ -128,6 +130,8 @@ class EventStream:
             for part in parts:
                 yield from self._early_parts()
                 yield from self._shown(part)
+        # What nodes have emitted comes before their error, as hook by hook. Not in `finally`: a
+        # generator that is closed may not yield.
         except Exception:
             yield from self._early_parts()
             raise
@@ -168,6 +172,7 @@ class EventStream:
                 self._replacements[mode] = part.namespace
                 return
             part = self.form(part)
+        # Without `subgraphs`, parts have no namespace, and all of them are of this graph.
         elif mode in self._replacements and namespace in (None, self._replacements[mode]):
             del self._replacements[mode]
             return
@@ -189,6 +194,7 @@ class EventStream:
         """Return an event in the form of LangGraph's stream."""
         namespace, mode, data = event
         if self._version == "v2":
+            # Of LangGraph's parts in this version, only those with values have the key.
             interrupts = {"interrupts": ()} if mode == VALUES else {}
             return {"type": mode, "ns": namespace, "data": data, **interrupts}
         prefix: list[Any] = [namespace] * self._subgraphs + [mode] * (not self._single)
@@ -263,6 +269,7 @@ class Handover:
                     self._receipt.set_result(None)
             await run
         finally:
+            # The run has ended when its stream has: nobody would wait for its tasks later.
             run.cancel()
             with suppress(asyncio.CancelledError):
                 await run
@@ -272,6 +279,7 @@ class Handover:
             async with aclosing(parts):
                 async for part in parts:
                     await self.offer(part)
+        # Also after an error, which `merge` raises: it waits for a part.
         finally:
             if not self._next_part.done():
                 self._next_part.set_result(_END)
@@ -326,6 +334,7 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
     span = _manager(config).on_chain_start(_NOTHING, input, name=name)
     try:
         node_config = _inside(config, span)
+        # `set_config_context` sets LangSmith's context as well, in a copy, which takes longer.
         if _traces_functions(span.handlers):
             with set_config_context(node_config) as context:
                 result = context.run(node.invoke, input, node_config)
@@ -333,6 +342,8 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
             current_config.set(node_config)
             result = node.invoke(input, node_config)
         outputs = take(result)
+    # As LangGraph does, also for interrupts and cancellations: tracers keep a span open that has no
+    # end.
     except BaseException as error:
         span.on_chain_error(error)
         raise
@@ -367,6 +378,7 @@ class AsyncSpans:
             for handler in handlers
             if not handler.run_inline and _runs_in_thread(type(handler))
         ]
+        # At each event, LangChain would call each of them in a thread, and wait for it.
         manager.handlers = [handler for handler in handlers if handler not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None
@@ -377,6 +389,7 @@ class AsyncSpans:
                 tags=manager.tags,
                 metadata=manager.metadata,
             )
+            # The same id for all handlers: what the node calls names it as its parent.
             start = partial(
                 manager_there.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id
             )

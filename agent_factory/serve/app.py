@@ -128,10 +128,12 @@ def create_app(
             # The outermost: what the other two refuse gets the headers as well.
             Middleware(SecurityHeaders),
             Middleware(
+                # Around the guard: without these headers, a page cannot read why it was refused.
                 CORSMiddleware,
                 allow_origins=origins,
                 allow_methods=["*"],
                 allow_headers=["*"],
+                # A browser shows a page of another origin few other headers.
                 expose_headers=["Content-Location", "Location", "Retry-After", "X-Thread-Id"],
             ),
             Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),

@@ -48,6 +48,7 @@ def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str
 def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump()
+    # Before dataclasses, of which it is one: its `response_schema` may be a class.
     if isinstance(value, Interrupt):
         return {"value": value.value, "id": value.id}
     if is_dataclass(value) and not isinstance(value, type):

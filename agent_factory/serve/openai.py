@@ -174,6 +174,7 @@ async def complete_chat(service: Service, request: Request) -> Response:
     return EventSourceResponse(
         chat.chunks(body.stream_options or StreamOptions()),
         headers=headers,
+        # As OpenAI sends it. The default of sse-starlette is "\r\n", which not all clients take.
         sep="\n",
         client_close_handler_callable=stop,
     )
@@ -390,6 +391,7 @@ class _Chat:
             if options.include_usage:
                 yield {"data": to_json({**head, "choices": [], "usage": await self._usage()})}
         except AgentFactoryError as error:
+            # The status was sent before the first piece, so the error is an event.
             failed = {"message": str(error), "type": "server_error", "param": None}
             yield {"data": to_json({"error": {**failed, "code": _CODES.get(type(error))}})}
         await self._delete()

@@ -244,6 +244,7 @@ def csrf_token(request: Request) -> str:
     # Once for a response: all forms of a page have the token of its cookie.
     if not token:
         token = request.state.csrf_token = secrets.token_urlsafe(32)
+        # HttpOnly: a page has the token in its forms, so no script has to read the cookie.
         request.state.csrf_cookie = f"{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
     return str(token)
 
@@ -261,6 +262,7 @@ async def read_form(request: Request) -> FormData:
     # Not `request.form()`, which needs python-multipart.
     text = (await request.body()).decode(errors="replace")
     try:
+        # With blank values: an argument that was emptied is not one that the form leaves out.
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None

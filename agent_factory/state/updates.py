@@ -49,6 +49,7 @@ class UpdateMerger:
         for command in commands:
             for key, value in (new := pairs_of(command, _LAYER)):
                 if key not in self._keys:
+                    # All keys of the command, so that one error names each that is unknown.
                     check_keys([key for key, _ in new], self._keys, _LAYER)
                 if key == "jump_to" and value:
                     raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
@@ -210,6 +211,7 @@ class StateView:
                 by_key[key] = [value]
         if not named_pairs:  # most hooks write nothing
             return Preview(now.persistent, {}, now.updates, {}, order) if now.ephemeral else now
+        # Copies: a preview that is not accepted leaves the state as it is.
         persistent, updates = dict(now.persistent), dict(now.updates)
         ephemeral: dict[str, Any] = {}
         for key, values in by_key.items():
@@ -230,6 +232,7 @@ class StateView:
                 value = outcomes[key] if key in outcomes else self._value(key, values)
                 # A step takes one Overwrite of a key, and no other write of it.
                 persistent[key], updates[key] = value, [Overwrite(value)]
+        # Only a new key is out of order: a value that is replaced keeps its place in a dict.
         if len(persistent) > len(now.persistent):
             persistent = _in_order(persistent, order)
         last = {key: by_key[key] for key in ephemeral}
@@ -239,6 +242,7 @@ class StateView:
         """Return the value of a key after some writes, as its channel computes it."""
         view, before = self._channels[key], self.now.persistent
         if key not in before:
+            # A copy: the channel is that of the compiled graph, which all runs share.
             channel: Any = view.channel.copy()
         elif not view.is_reduced:
             channel = view.channel.from_checkpoint(before[key])
@@ -246,6 +250,7 @@ class StateView:
             if key not in self._cache:  # to make one takes longer than its reducer
                 self._cache[key] = view.channel.from_checkpoint(before[key])
             channel = self._cache[key]
+            # The channel still has the value of its last use, which another node may have replaced.
             channel.value = before[key]
         channel.update(values)
         return channel.get()

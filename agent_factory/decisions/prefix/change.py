@@ -108,6 +108,7 @@ def _change_of_messages(before: Sequence[Digest], after: Sequence[Digest], at: i
     # The last message may be another one each time, so what is alike may end before it.
     for end in range(len(old), max(0, len(old) - 2), -1):
         alike = 0
+        # The longest match counts: a short text, such as "ok", may occur several times.
         for place in (index for index, digest in enumerate(new) if digest == old[end - 1]):
             count = 1
             while count < min(end, place + 1) and old[end - 1 - count] == new[place - count]:
@@ -176,9 +177,11 @@ def edited_from(messages: Sequence[Any], update: Any) -> int | None:
     """Return the index of the first message that an update changes or removes; None if none."""
     update = update if isinstance(update, list) else [update]
     removals = [index for index, item in enumerate(update) if isinstance(item, RemoveMessage)]
+    # As LangGraph's reducer: of several removals of all messages, the last one counts.
     every = [index for index in removals if update[index].id == REMOVE_ALL_MESSAGES]
     if every:
         rest = update[every[-1] + 1 :]
+        # A dict or a pair becomes a message when LangGraph writes it, which is later.
         if not all(isinstance(item, BaseMessage) for item in rest):
             return 0
         at = _first_difference(*(list(map(digest_of, some)) for some in (messages, rest)))

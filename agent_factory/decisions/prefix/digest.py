@@ -215,6 +215,7 @@ class PrefixReader:
                 return NO_PROMPT
             content = message.content
             text: str = content if type(content) is str else _text_of(content)[0]
+            # Half of a surrogate pair, as a cut in JSON may leave, cannot be encoded.
             data = text.encode(errors="replace")
             if exact:
                 return PromptDigest(hash(text), len(text), data, 1)

@@ -96,6 +96,7 @@ class PrefixTracker:
         """Note who changed or removed messages of a thread."""
         with self._lock:
             thread = self._threads.get(_key(runtime))
+        # Outside of the lock: digests take a while, and `append` of a deque is atomic.
         if thread is not None and (at := edited_from(messages, update)) is not None:
             thread.edits.append(Edit(culprit, at))
 

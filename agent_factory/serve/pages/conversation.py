@@ -110,6 +110,7 @@ def entries_of(
     for number, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             call = calls.get(message.tool_call_id)
+            # A second result with the same id stays visible, as a separate entry.
             if call is not None and call.result is None:
                 call.result = Result.of(message)
                 continue

@@ -254,6 +254,7 @@ class StudioPages:
         if thread is None or checkpoint is not None:
             # htmx would follow a redirect itself, and put the page into a part of this one.
             return Response(status_code=204, headers={"HX-Redirect": place})
+        # With 204, htmx leaves the page as it is: the message comes by the stream of events.
         return Response(status_code=204, headers={"HX-Trigger": "written"})
 
     @with_error_page

@@ -262,6 +262,7 @@ def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
         (base[0] - side[0], base[1] - side[1]),
     )
     first, *rest = route.points
+    # The line ends where the tip begins: it is wider than the tip is at its point.
     curve = f"M{_p(first)} C{' '.join(map(_p, rest))} L{_p(base)}"
     # The first path is wide and transparent: it makes a thin line easy to point at.
     yield f'<path class="reach" d="{curve}"/><path class="line" d="{curve}"/>'
