@@ -1,9 +1,8 @@
 """Steps: what LangGraph runs for a node, and in a fused run the nodes after it as well.
 
-`Stage._invoke` is the loop: it enters a node, invokes it, and takes what it returns, as long as the
-path leads forward. What a step cannot do in the place of a later node, such as to wait for the
-answer to an interrupt or to fail, that node does itself in the step that follows. In a run hook by
-hook, LangGraph takes a step for each node.
+`Stage._take_nodes` is the loop: it enters a node, invokes it, and takes what it returns, as long as
+the path leads forward. What a step cannot do in the place of a later node, such as to wait for an
+answer or to fail, that node does in the step that follows. A run hook by hook has a step for each.
 """
 
 from __future__ import annotations
@@ -382,7 +381,7 @@ class Step:
         # If set, what was written so far is stored, and nothing else may be written.
         self._is_stored = False
         self._pending_writes: Any = None  # a saver, and the arguments of its `put_writes`
-        # Where the step may end: the state, and what comes next.
+        # Where it ends if the reader of a stream is not there: the state, and what comes next.
         self._boundary: tuple[Preview, Target] | None = None
         self._calls: list[dict[str, Any]] | None = None
         self._needs_own_step, run.resumes = run.resumes, False
@@ -461,7 +460,7 @@ class Step:
         """Wait for the reader of the stream where the step may end; return False if it ends."""
         reader, boundary = self._run.watch.reader, self._boundary
         self._boundary = None
-        if reader is None or boundary is None or reader.wait():
+        if boundary is None or reader is None or reader.wait():
             return True
         self._end_at(*boundary)
         return False
@@ -661,16 +660,15 @@ class Step:
                 return True
             # Who sees the events of a step when it is over is not to wait longer for an answer.
             late = run.watch.events is not None and run.watch.events.late
-            waits = run.single_step and run.watch.reader is not None
-            if not (late or waits) and target in successors.if_stored:
+            if not late and target in successors.if_stored:
                 self._is_stored, self._pending_writes = True, self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
         possible = target in self._first.stages if is_node else len(target) == 1
-        if self._begin_next_step(possible=possible and not ends):
+        goes_on = self._begin_next_step(possible=possible and not ends)
+        if goes_on and run.watch.reader is not None:
             self._boundary = preview, target
-            return True
-        return False
+        return goes_on
 
     def _begin_next_step(self, *, possible: bool = True) -> bool:
         """Return True if a run that takes a single step goes on with what would be the next one."""

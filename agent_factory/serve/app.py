@@ -74,13 +74,7 @@ def create_app(
     >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
     True
     """
-    # A string would be taken for the list of its letters.
-    if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
-        raise ArgumentError(
-            "origins",
-            f"must be a list of origins, got {origins!r}.",
-            "Pass origins=['https://chat.example.com'].",
-        )
+    _check_origins(origins)
     if authenticate is None:
         authenticate, rate_limit = local_principal, None
         logger.warning(
@@ -140,6 +134,16 @@ def create_app(
         ],
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
+
+
+def _check_origins(origins: Collection[str]) -> None:
+    # A string would be taken for the list of its letters.
+    if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
+        raise ArgumentError(
+            "origins",
+            f"must be a list of origins, got {origins!r}.",
+            "Pass origins=['https://chat.example.com'].",
+        )
 
 
 async def _refused(request: Request, error: Exception) -> Response:

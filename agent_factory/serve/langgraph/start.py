@@ -72,7 +72,6 @@ def start_run(
         _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
             return resume(thread, body.command.resume)
-        # The thread waits for nothing then, so the run that follows ends at once.
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
         return submit(subgraphs=body.stream_subgraphs, metadata=body.metadata)
     message = None
@@ -99,11 +98,9 @@ def start_run(
             delay=body.after_seconds,
         )
     except ThreadBusy as error:
-        # The hint of the service is about arguments in Python.
         hint = 'Send it when the run has ended, or with multitask_strategy "enqueue".'
         raise ThreadBusy(error.subject, error.reason, hint) from error
     except ArgumentError as error:
-        # The API calls the message an input.
         if error.subject != "message":
             raise
         raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
