@@ -153,12 +153,7 @@ class Database:
                 SqliteSaver(plain).setup()
                 plain.isolation_level = None
                 # Of two processes that add a column at once, one fails.
-                for attempt in Retrying(
-                    retry=retry_if_exception_type(sqlite3.Error),
-                    stop=stop_after_delay(_LOCK_SECONDS),
-                    wait=wait_random_exponential(multiplier=0.05, max=1),
-                    reraise=True,
-                ):
+                for attempt in _attempts(sqlite3.Error):
                     with attempt:
                         SqliteStore(plain).setup()
             return
@@ -385,10 +380,23 @@ def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
     # the first statement that writes.
     connection.isolation_level = "IMMEDIATE"
-    # With this, readers do not wait for the writer.
-    connection.execute("PRAGMA journal_mode=WAL")
+    # With this, readers do not wait for the writer. The first connection changes the file, and
+    # SQLite refuses the others at that moment, whatever their timeout.
+    for attempt in _attempts(sqlite3.OperationalError):
+        with attempt:
+            connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
     connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _attempts(kind: type[Exception]) -> Retrying:
+    """Attempts at what fails while another process does the same."""
+    return Retrying(
+        retry=retry_if_exception_type(kind),
+        stop=stop_after_delay(_LOCK_SECONDS),
+        wait=wait_random_exponential(multiplier=0.05, max=1),
+        reraise=True,
+    )
 
 
 def begin_sqlite(connection: Connection) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
+from threading import Barrier
 
 import pytest
 from sqlalchemy import Connection, event, insert, select
@@ -191,9 +192,12 @@ def test_any_first_call_creates_the_tables(sqlite_url: str, call: Callable[..., 
     service.close()
 
 
-def test_processes_that_begin_at_once_create_the_tables_together(postgres_url: str) -> None:
+def test_processes_that_begin_at_once_create_the_tables_together(url: str) -> None:
+    together = Barrier(6)
+
     def begin(_: int) -> set[str]:
-        database = Database(postgres_url)
+        database = Database(url)
+        together.wait(60)
         try:
             return stored(database)
         finally:
@@ -201,6 +205,29 @@ def test_processes_that_begin_at_once_create_the_tables_together(postgres_url: s
 
     with ThreadPoolExecutor(6) as pool:
         assert [*pool.map(begin, range(6))] == [set()] * 6
+
+
+def test_a_new_sqlite_file_is_waited_for_while_another_process_writes_to_it(
+    sqlite_url: str,
+) -> None:
+    """SQLite refuses to change the journal of a file at once, and does not wait for its timeout."""
+
+    def begin() -> set[str]:
+        with closing(Database(sqlite_url)) as database:
+            return stored(database)
+
+    path = sqlite_url.removeprefix("sqlite:///")
+    with (
+        ThreadPoolExecutor(1) as pool,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("BEGIN IMMEDIATE")
+        first = pool.submit(begin)
+        with pytest.raises(TimeoutError):
+            first.result(timeout=0.3)
+        other.execute("COMMIT")
+        assert first.result(timeout=60) == set()
 
 
 def test_tables_are_created_by_the_next_transaction_after_an_error(sqlite_url: str) -> None:
