@@ -473,7 +473,7 @@ def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
     assert broken <= changes
 
 
-@pytest.mark.parametrize("keep_thread", [True, False])
+@pytest.mark.parametrize("keep_thread", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_they_keep_the_laws_of_middleware(keep_thread: bool) -> None:
     check_middleware(
         lambda: SummarizationMiddleware(

@@ -23,8 +23,8 @@ from serve.attacked_desk import AGENTS, HI, Desk, attacked_desk
 
 
 def each_agent(first: int) -> pytest.MarkDecorator:
-    """Parametrize with every agent, a third of them in short tests."""
-    return pytest.mark.parametrize("agent", combinations(AGENTS, every=3, first=first))
+    """Parametrize with every agent, a sixth of them in short tests."""
+    return pytest.mark.parametrize("agent", combinations(AGENTS, every=6, first=first))
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_a_decision_is_carried_out_once(desk: Desk, agent: str) -> None:
         assert desk.paid == [5]
 
 
-@each_agent(first=0)
+@each_agent(first=3)
 def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     desk.may_end.clear()
@@ -196,7 +196,7 @@ def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     assert desk.paid == [5]
 
 
-@each_agent(first=1)
+@each_agent(first=4)
 def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
     user = {"id": "u", "role": "user", "content": "Hi"}
     for path in ("/ag-ui/", "/v1/chat/completions"):
@@ -289,7 +289,7 @@ WRAPS: list[Callable[[Any], Any]] = [
 ]
 
 
-@each_agent(first=2)
+@each_agent(first=5)
 def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
     forms = FORMS[AGENTS.index(agent) % len(FORMS) :] + FORMS
     for way, form in zip(("new", "interrupt", "rollback"), forms, strict=False):
