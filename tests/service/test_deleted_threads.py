@@ -95,8 +95,8 @@ def test_the_run_of_a_deleted_thread_writes_nothing_to_a_new_one_of_its_id(
     own = ["hello", "result for hello", "answer: result for hello"]
     assert [one.text for one in new.result(WAIT)["messages"] if one.text] == own
     work.may_end.set()
-    service.stop()  # waits for the run of the deleted thread
-    assert work.ended.is_set()
+    assert work.ended.wait(WAIT)
+    service.stop()
     assert texts(service, "user-7", "beta") == own
     assert (new.status, service.thread("user-7").error) == ("done", None)
     with pytest.raises(NotFound):
