@@ -141,7 +141,8 @@ def test_the_list_of_threads(desk: Desk, thread: str, new_page: NewPage) -> None
     page = new_page(f"/studio?text={thread}")
     expect(page.locator("#threads li a")).to_have_count(51)
     # Rows below the view are taller than they seem, so the end moves away from who jumps to it.
-    page.locator("#threads").evaluate("one => one.scrollTo(0, one.scrollHeight - one.clientHeight - 60)")
+    to_end = "one => one.scrollTo(0, one.scrollHeight - one.clientHeight - 60)"
+    page.locator("#threads").evaluate(to_end)
     expect(page.locator("#threads li a")).to_have_count(60)
     # Another thread does not take the list away from somebody who reads further down.
     with page.expect_response(lambda response: "/studio/threads?" in response.url):
