@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from figures import Figure, of_calls
+from figures import Figure, figures
 from measures import words
 from measures.calls import tool_call, traced
 from measures.source import (
@@ -163,6 +163,6 @@ def test_newer_pythons_call_no_comprehensions(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_default_run_comes_first() -> None:
-    names = [figure.name for figure in of_calls()]
+    names = [figure.name for figure in figures()]
     assert names[0] == "files that a tool call behind two layers enters"
     assert len(set(names)) == len(names), "in JSON each figure has its own key"

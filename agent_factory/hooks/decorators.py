@@ -329,7 +329,7 @@ def dynamic_prompt(
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
     if func is None:
-        # As `@dynamic_prompt()`: there are no options to keep.
+        # The same as `@dynamic_prompt()`, because it has no options.
         return dynamic_prompt
     _check_function("dynamic_prompt", func)
     name = _name_of(func)

@@ -472,11 +472,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             events = Events(of_nodes, keys, event_stream.handover.offer, awaits=True)
         else:
             events = Events(of_nodes, keys, event_stream.early.append, late=True)
-        reader = event_stream.reader
         config, run = self._start(
-            input, config, options, modes, events if of_nodes else None, reader
+            input, config, options, modes, events if of_nodes else None, event_stream.reader
         )
-        if run is None or not (of_nodes or (run.single_step and reader)):
+        if run is None or not (of_nodes or run.watch.reader):
             return config, None
         # LangGraph's stream writer drops what it gets, unless the mode is asked for.
         options["stream_mode"] = [*modes, CUSTOM] if in_stream and CUSTOM not in modes else modes
@@ -507,10 +506,11 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         # itself waits for it. The event protocol finds the calls of agents by LangGraph's tasks.
         waits = reader is not None or (events is not None and events.awaits)
         in_steps = (modes and not waits) or TASKS in modes or options.get("control")
+        single_step = not in_steps and self._is_single_step(configurable.get(RUN), depth)
         run = Run(
-            replace(watch, events=events, reader=reader),
+            replace(watch, events=events, reader=reader if single_step else None),
             depth,
-            not in_steps and self._is_single_step(configurable.get(RUN), depth),
+            single_step,
             in_graph=bool(modes),
             resumes=input is None or isinstance(input, Command) or is_resumed(configurable),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -29,7 +28,14 @@ from sqlalchemy.exc import ArgumentError as UrlError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql import ColumnElement
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
+from tenacity.retry import retry_base
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
@@ -153,7 +159,7 @@ class Database:
                 SqliteSaver(plain).setup()
                 plain.isolation_level = None
                 # Of two processes that add a column at once, one fails.
-                for attempt in _attempts(sqlite3.Error):
+                for attempt in _attempts(retry_if_exception_type(sqlite3.Error)):
                     with attempt:
                         SqliteStore(plain).setup()
             return
@@ -169,8 +175,11 @@ class Database:
             # Two workers that start at once would both create them. A statement that waits for the
             # lock has a snapshot, for which the index of the other worker would wait: a deadlock.
             lock = "select 1 where pg_try_advisory_lock(%s)"
-            while direct.execute(lock, (number_of("create"),)).fetchone() is None:
-                time.sleep(0.05)
+            for attempt in _attempts(retry_if_exception_type(DatabaseUnavailable)):
+                with attempt:
+                    if direct.execute(lock, (number_of("create"),)).fetchone() is None:
+                        reason = f"gets its tables from another process for {_LOCK_SECONDS} s."
+                        raise DatabaseUnavailable("the database", reason)
             with explained(), self.writing.begin() as connection:
                 metadata.create_all(connection)
             PostgresSaver(direct).setup()
@@ -382,17 +391,25 @@ def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = "IMMEDIATE"
     # With this, readers do not wait for the writer. The first connection changes the file, and
     # SQLite refuses the others at that moment, whatever their timeout.
-    for attempt in _attempts(sqlite3.OperationalError):
+    for attempt in _attempts(retry_if_exception(_is_busy)):
         with attempt:
             connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
     connection.execute("PRAGMA foreign_keys=ON")
 
 
-def _attempts(kind: type[Exception]) -> Retrying:
+def _is_busy(error: BaseException) -> bool:
+    """Return True if another connection holds a lock; a file that is read-only stays so."""
+    return (
+        isinstance(error, sqlite3.OperationalError)
+        and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    )
+
+
+def _attempts(retry: retry_base) -> Retrying:
     """Attempts at what fails while another process does the same."""
     return Retrying(
-        retry=retry_if_exception_type(kind),
+        retry=retry,
         stop=stop_after_delay(_LOCK_SECONDS),
         wait=wait_random_exponential(multiplier=0.05, max=1),
         reraise=True,

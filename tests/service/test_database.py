@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
+from pathlib import Path
 from threading import Barrier
 
+import psycopg
 import pytest
 from sqlalchemy import Connection, event, insert, select
 
@@ -228,6 +230,33 @@ def test_a_new_sqlite_file_is_waited_for_while_another_process_writes_to_it(
             first.result(timeout=0.3)
         other.execute("COMMIT")
         assert first.result(timeout=60) == set()
+
+
+def test_a_file_that_is_read_only_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 10_000)  # longer than a test may take
+    with closing(sqlite3.connect(tmp_path / "desk.db", isolation_level=None)) as writer:
+        writer.execute("CREATE TABLE theirs (x)")
+    uri = f"file:{tmp_path / 'desk.db'}?mode=ro"
+    with (
+        closing(sqlite3.connect(uri, uri=True)) as reader,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        module.set_up_sqlite(reader, None)
+
+
+def test_a_worker_that_never_ends_its_tables_is_not_waited_for_without_end(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 0)
+    database = Database(postgres_url)
+    with closing(psycopg.connect(database.direct_url, autocommit=True)) as other:
+        other.execute("select pg_advisory_lock(%s)", (module.number_of("create"),))
+        with pytest.raises(DatabaseUnavailable, match="gets its tables from another process"):
+            stored(database)
+    assert stored(database) == set()
+    database.close()
 
 
 def test_tables_are_created_by_the_next_transaction_after_an_error(sqlite_url: str) -> None:
