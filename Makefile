@@ -2,15 +2,18 @@
 PYTHON ?= python3
 VENV   := .venv
 BENCH  := .venv-bench
+FORMER := .venv-bench-former
 FOREIGN := .venv-foreign
 NODE := tests/web/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
 BENCHBIN := $(BENCH)/Scripts
+FORMERBIN := $(FORMER)/Scripts
 FOREIGNBIN := $(FOREIGN)/Scripts
 else
 BIN    := $(VENV)/bin
 BENCHBIN := $(BENCH)/bin
+FORMERBIN := $(FORMER)/bin
 FOREIGNBIN := $(FOREIGN)/bin
 endif
 STAMP  := $(VENV)/.installed
@@ -27,7 +30,7 @@ SHORT  := -m pytest -n $(MORE) -m "not long"
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check long prove foreign web speed bench bench-full bench-check docs docs-serve pyright pages link clean
+.PHONY: demo test check long prove foreign web speed bench bench-full bench-check bench-former docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -69,6 +72,10 @@ bench-full: $(BENCH)/.installed
 bench-check: $(BENCH)/.installed   # fails where a goal is missed
 	$(BENCHBIN)/python -m benchmarks --check $(ARGS)
 
+bench-former: $(FORMER)/.installed   # the same over the langchain before, for --former
+	$(FORMERBIN)/python -m benchmarks --only few --only watched --only latency --only build \
+		--json former.json $(ARGS)
+
 docs: $(STAMP)   # the site, in site/; fails on a dead link, anchor or docstring
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
@@ -91,6 +98,11 @@ $(BENCH)/.installed: pyproject.toml
 	$(BENCHBIN)/python $(PIP) -e '.[dev,bench]'
 	@touch $@
 
+$(FORMER)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(FORMER)
+	$(FORMERBIN)/python $(PIP) -e '.[sqlite,testing]' 'langchain==1.4.7'
+	@touch $@
+
 $(FOREIGN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(FOREIGN)
 	$(FOREIGNBIN)/python $(PIP) -e '.[foreign-full]'
@@ -109,4 +121,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FOREIGN) $(NODE) build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(FORMER) $(FOREIGN) $(NODE) build dist site *.egg-info

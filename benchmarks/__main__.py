@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.efforts import FULL, GOALS_ONLY, HEADLINE, Effort
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked.plot.write_text(plot(read(stored)), encoding="utf-8")
         return 0
     found = read(asked.read.read_text()) if asked.read else report(_measured(_wanted(asked)))
+    if asked.former:
+        found = replace(found, former=read(asked.former.read_text(encoding="utf-8")))
     print(found.markdown())
     if asked.json:
         asked.json.write_text(found.json())
@@ -63,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", choices=GROUPS, help="this group; repeatable")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: read figures")
+    parser.add_argument(
+        "--former",
+        type=Path,
+        metavar="FILE",
+        help="figures over another version of langchain, shown in a column",
+    )
     parser.add_argument(
         "--write-readme", action="store_true", help="write the tables into benchmarks/README.md"
     )

@@ -26,7 +26,7 @@ PACKAGES = (
 OWN_PLACES = ("watched", "floor", "service")
 """Groups with tables of their own."""
 
-HEAD = "| what | of / over | figure | CPU | each | reach | then |\n|---|---|---|---|---|---|---|"
+COLUMNS = ("what", "of / over", "figure", "CPU", "each", "reach", "then")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,20 @@ class Report:
         date: The day, as in 2026-11-22.
         versions: Of Python and of the packages that took part.
         figures: What was found.
+        former: Figures over another version of langchain. The table shows them in a column.
     """
 
     date: str
     versions: Mapping[str, str]
     figures: Sequence[Figure]
+    former: Report | None = None
 
     def markdown(self) -> str:
         """A line of date and versions, a table, and the parts of a turn if they were measured."""
         with_ = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         parts = [figure for figure in self.figures if figure.group == "floor"]
         others = [figure for figure in self.figures if figure.group != "floor"]
-        tables = [table(others)] if others else []
+        tables = [table(others, self.former)] if others else []
         tables += [turns_table(parts), parts_table(parts)] if parts else []
         return "\n\n".join([f"Measured on {self.date} with {with_}.", *tables])
 
@@ -95,9 +97,27 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def table(figures: Iterable[Figure]) -> str:
-    """The figures as a Markdown table."""
-    return "\n".join([HEAD, *map(_row, figures)])
+def table(figures: Iterable[Figure], former: Report | None = None) -> str:
+    """The figures as a Markdown table, with a column for another version of langchain."""
+    if former is None:
+        return _columns(COLUMNS, map(_row, figures))
+    of_former = {_identity(figure): figure for figure in former.figures if _over_peer(figure)}
+    head = (*COLUMNS, f"CPU, langchain {former.versions['langchain']}")
+    return _columns(head, ([*_row(each), _former(each, of_former)] for each in figures))
+
+
+def _former(figure: Figure, of_former: Mapping[tuple[str, str, str, str | None], Figure]) -> str:
+    counterpart = of_former.get(_identity(figure))
+    return _said(counterpart, counterpart.cpu or counterpart.value) if counterpart else ""
+
+
+def _identity(figure: Figure) -> tuple[str, str, str, str | None]:
+    return figure.group, figure.name, figure.of, figure.over
+
+
+def _over_peer(figure: Figure) -> bool:
+    # Figures over other contenders do not depend on the version of langchain.
+    return "langchain" in (figure.of, figure.over)
 
 
 def turns_table(figures: Iterable[Figure]) -> str:
@@ -136,9 +156,9 @@ def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _row(figure: Figure) -> str:
+def _row(figure: Figure) -> list[str]:
     aim = figure.aim
-    cells = [
+    return [
         f"{figure.group}: {figure.name}",
         _rivals(figure),
         _said(figure, figure.value),
@@ -147,7 +167,6 @@ def _row(figure: Figure) -> str:
         _judged(figure, aim.reach if aim else None),
         _judged(figure, aim.then if aim else None),
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _rivals(figure: Figure) -> str:

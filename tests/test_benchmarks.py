@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,24 @@ def test_the_command_prints_a_table_and_writes_json_and_the_readme(
     assert [found.group for found in written.figures] == ["check", "check", "group"]
     assert written.markdown() in capsys.readouterr().out
     assert written.markdown() in page.read_text()
+
+
+def test_figures_over_another_version_of_langchain_stand_in_a_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    current, former = tmp_path / "current.json", tmp_path / "former.json"
+    alone = figure(Interval(3, 3, 3), over="a loop")
+    current.write_text(report.report([figure(Interval(2, 2, 2), over="langchain"), alone]).json())
+    slower = [figure(Interval(4, 4, 5), over="langchain"), figure(Interval(5, 5, 5), over="a loop")]
+    of_former = replace(report.report(slower), versions={"langchain": "1.4.7"})
+    former.write_text(of_former.json())
+
+    assert command.main(["--read", str(current), "--former", str(former)]) == 0
+
+    head, _, over_peer, over_loop = capsys.readouterr().out.splitlines()[-4:]
+    assert head.endswith("| then | CPU, langchain 1.4.7 |")
+    assert over_peer.endswith("| 4.00 (4.00-5.00) |")
+    assert over_loop.endswith("|  |")
 
 
 def test_figures_can_be_read_instead_of_measured(
