@@ -26,6 +26,7 @@ from agent_factory import (
     ToolCallRequest,
     TurnError,
 )
+from agent_factory.errors import sentence
 
 from ._shared.errors import (
     UNKNOWN_ADVICE,
@@ -200,11 +201,11 @@ class _Handler:
 
 
 def _default_text(error: Exception, request: ToolCallRequest) -> str:
-    failed = f"{request.tool_call['name']} failed with {format_error(error)}\n"
-    if outcome_unknown(error):
-        return f"{failed}{UNKNOWN_OUTCOME} {UNKNOWN_ADVICE}"
-    return failed + (
-        "If the arguments are the "
-        "cause, correct them and call it again; otherwise try another way, or say what could not "
-        "be done."
+    failed = sentence(f"{request.tool_call['name']} failed with {format_error(error)}")
+    advice = (
+        "If the arguments are the cause, correct them and call it again; otherwise try another "
+        "way, or say what could not be done."
     )
+    if outcome_unknown(error):
+        advice = f"{UNKNOWN_OUTCOME} {UNKNOWN_ADVICE}"
+    return f"{failed}\n{advice}"

@@ -33,7 +33,6 @@ ABSENT = {
     "ShellToolState": "the key of its state is private, and another one here",
     "StateT_co": "states are not covariant here; StateT serves",
     "WriteTodosInput": "the schema of the tool, which `write_todos.args_schema` is as well",
-    "default_retry_on": "errors that cannot be retried are excluded whatever `retry_on` says",
 }
 """Names without a counterpart, and why."""
 
