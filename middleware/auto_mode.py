@@ -20,6 +20,8 @@ from agent_factory import (
     Flow,
     Ordering,
     ToolCallRequest,
+    TracePolicy,
+    omit_payload,
 )
 
 from ._shared.judge import DEFAULT_INSTRUCTIONS, RiskJudge
@@ -88,6 +90,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     ('error', True)
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(
         before=("ToolRetryMiddleware", "LLMToolEmulator"),
         after=("HumanInTheLoopMiddleware",),

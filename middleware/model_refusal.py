@@ -20,7 +20,9 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     OutputError,
+    TracePolicy,
     TurnError,
+    omit_payload,
 )
 
 from ._shared.errors import is_async
@@ -99,6 +101,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
     'Gladly.'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(before=("ModelRetryMiddleware",))
 
     def __init__(

@@ -35,8 +35,10 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
+    TracePolicy,
     TurnError,
     init_model,
+    omit_payload,
 )
 
 from ._shared.errors import is_async
@@ -185,6 +187,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
     'Hello!'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = ModelRouterState
     keyed_by_name = ("model_routes",)
 

@@ -24,7 +24,9 @@ from agent_factory import (
     Invoke,
     Ordering,
     ToolCallRequest,
+    TracePolicy,
     TurnError,
+    omit_payload,
 )
 from agent_factory.errors import sentence
 
@@ -90,6 +92,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
     'No: float division by zero.'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_errors",))
 
     def __init__(

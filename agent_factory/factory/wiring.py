@@ -14,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.fusion import FusionPlan, fusion_of
-from agent_factory.hooks.base import policy_of
+from agent_factory.hooks.trace_policy import node_policy
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
@@ -88,7 +88,7 @@ def wire(
         plan = None  # the state after a node is only known when its step is over
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema)
     graph.routes = _add_edges(spec, graph, recorder, tools)
-    trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
+    trace_policies = {bound.definition.node: node_policy(bound.owner) for bound in spec.hooks}
     # Of the hooks, only the loop's entry reads the signals of tools.
     reads_signals = {spec.topology.loop_entry} if tools else set()
     former = spec.topology.former_nodes

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_factory import AgentMiddleware, SpecError, middleware, plan_agent
+from agent_factory import AgentMiddleware, SpecError, middleware, omit_payload, plan_agent
 from agent_factory.middleware import (
     AutoModeMiddleware,
     ClearToolUsesEdit,
@@ -161,3 +161,33 @@ def test_each_argument_that_names_tools_is_known() -> None:
         if "tool" in parameter and not parameter.startswith("apply_to_")
     }
     assert arguments <= NAMING.keys() | OTHERS
+
+
+AS_IN_LANGCHAIN = {
+    "ContextEditingMiddleware",
+    "FilesystemFileSearchMiddleware",
+    "HumanInTheLoopMiddleware",
+    "LLMToolEmulator",
+    "LLMToolSelectorMiddleware",
+    "ModelCallLimitMiddleware",
+    "ModelFallbackMiddleware",
+    "ModelRetryMiddleware",
+    "ProviderToolSearchMiddleware",
+    "ShellToolMiddleware",
+    "SummarizationMiddleware",
+    "TodoListMiddleware",
+    "ToolCallLimitMiddleware",
+    "ToolRetryMiddleware",
+}
+"""Built-ins whose spans record the whole request, because those of langchain's do."""
+
+
+@pytest.mark.parametrize("name", BUILT_INS)
+def test_spans_of_a_built_in_leave_out_the_request(name: str) -> None:
+    policy = BUILT_INS[name].trace_policy
+    if name in AS_IN_LANGCHAIN:
+        assert policy is None
+    else:
+        assert policy is not None
+        assert policy.process_inputs is omit_payload
+        assert policy.process_outputs is None
