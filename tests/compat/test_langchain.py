@@ -274,7 +274,7 @@ def test_spans_are_recorded_by_the_policy_of_the_middleware() -> None:
         trace_policy = TracePolicy(process_inputs=lambda _: {"hidden": True})
 
     agent = create_agent(ScriptedChatModel([]), middleware=[Discreet()])
-    policy = agent.builder.nodes["Discreet.before_model"].trace_policy
+    policy: Any = agent.builder.nodes["Discreet.before_model"].trace_policy
     assert policy.process_inputs({"messages": []}) == {"hidden": True}
     assert policy.process_outputs({"messages": []}) == {"messages": []}
 

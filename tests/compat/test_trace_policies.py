@@ -122,7 +122,7 @@ def test_the_default_may_be_set_after_an_agent_was_built(call: Any, kind: str, f
         async def awrap(self: Any, request: Any, handler: Any) -> Any:
             return await handler(request)
 
-        names = {"before_model": before_model, "abefore_model": abefore_model}
+        names: dict[str, Any] = {"before_model": before_model, "abefore_model": abefore_model}
         names |= {f"wrap_{what}_call": wrap for what in ("model", "tool")}
         names |= {f"awrap_{what}_call": awrap for what in ("model", "tool")}
         return type("Passing", (package.AgentMiddleware,), names)()
