@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from langgraph.types import TracePolicy
-
 if TYPE_CHECKING:
+    from langgraph.types import TracePolicy
+
     from agent_factory.hooks.base import Middleware
 
 logger = logging.getLogger("agent_factory")
@@ -50,14 +49,3 @@ def recorded(
         problem = f"{side} raised {type(error).__name__}: the payload is not recorded."
         logger.warning("trace_policy of %s: %s", middleware.name, problem, exc_info=True)
         return {"error": problem}
-
-
-def node_policy(middleware: Middleware) -> TracePolicy:
-    """Return a policy for LangGraph that follows the one of a middleware, as it is at each run.
-
-    LangGraph keeps the policy of a node from when a graph is built.
-    """
-    return TracePolicy(
-        process_inputs=partial(recorded, middleware, "process_inputs"),
-        process_outputs=partial(recorded, middleware, "process_outputs"),
-    )

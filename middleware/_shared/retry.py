@@ -49,6 +49,8 @@ NOT_TRANSIENT: Final = (AgentFactoryError, ContextOverflowError, ToolInvocationE
 that do not fit, a conversation that is too long. So would a `ModelError` whose `is_retryable` is
 False, such as an invalid key."""
 
+_BASES: Final = {base for kind in NOT_TRANSIENT for base in kind.__mro__[1:]}
+
 _DEPRECATED: Final[Mapping[object, Literal["continue", "error"]]] = {
     "raise": "error",
     "return_message": "continue",
@@ -210,7 +212,8 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             return bool(self.retry_on(error))
         kinds = self._kinds()
         if not default_retry_on(error):
-            kinds = tuple(kind for kind in kinds if not _is_base_class(kind))
+            # A base class that covers it also covers errors that pass, so it does not name it.
+            kinds = tuple(k for k in kinds if k not in _BASES and k.__module__ != "builtins")
         return isinstance(error, kinds)
 
     def _names_timeout(self, error: Exception) -> bool:
@@ -229,13 +232,6 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             cause = sentence(f"{failed} with {format_error(error)}")
             return f"{cause}\n{' '.join([*reasons, advice])}"
         return checked_text(self.name, "on_failure", self.on_failure(error))
-
-
-def _is_base_class(kind: type[Exception]) -> bool:
-    """Return True if a type also covers other errors than those that would be raised again."""
-    return kind.__module__ == "builtins" or any(
-        kind is not fixed and issubclass(fixed, kind) for fixed in NOT_TRANSIENT
-    )
 
 
 def retry_after(error: Exception) -> float:
