@@ -167,7 +167,7 @@ def risk_question(instructions: str, criteria: object) -> Noul:
 
     if instructions == DEFAULT_INSTRUCTIONS:
         instructions = f"{instructions}\n\n{_STATE}"
-    outcomes = {"true": criteria} if isinstance(criteria, str) else outcomes_of(criteria)
+    outcomes = outcomes_of({"true": criteria} if isinstance(criteria, str) else criteria)
     return Noul(
         instructions=instructions,
         criteria=NoulCriteria.model_validate(outcomes) if outcomes else None,
