@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from agent_factory.factory.agent import with_decisions as with_decisions
     from agent_factory.factory.agent import with_model as with_model
     from agent_factory.hooks.base import AgentMiddleware as AgentMiddleware
-    from agent_factory.hooks.base import configure_trace_policy as configure_trace_policy
     from agent_factory.hooks.base import hook_config as hook_config
     from agent_factory.hooks.decorators import after_agent as after_agent
     from agent_factory.hooks.decorators import after_model as after_model
@@ -61,6 +60,9 @@ if TYPE_CHECKING:
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
     from agent_factory.hooks.ordering import Ordering as Ordering
+    from agent_factory.hooks.trace_policy import (
+        configure_trace_policy as configure_trace_policy,
+    )
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
@@ -99,7 +101,8 @@ HOMES = {
     "agent_factory.factory": (
         "create_agent plan_agent tools_of topology_of warnings_of with_decisions with_model"
     ),
-    "agent_factory.hooks.base": "AgentMiddleware configure_trace_policy hook_config",
+    "agent_factory.hooks.base": "AgentMiddleware hook_config",
+    "agent_factory.hooks.trace_policy": "configure_trace_policy",
     "agent_factory.hooks.decorators": (
         "after_agent after_model before_agent before_model dynamic_prompt wrap_model_call "
         "wrap_tool_call"

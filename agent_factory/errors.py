@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
 
+def sentence(text: str) -> str:
+    """Return a text with one full stop at its end, unless it ends with another mark."""
+    text = text.rstrip()
+    if text.endswith("..") and not text.endswith("..."):
+        text = text[:-1]
+    return text if text.endswith((".", "!", "?", "…", "。")) else f"{text}."
+
+
 class AgentFactoryError(Exception):
     """Base class of all errors that the library raises.
 
@@ -43,7 +51,9 @@ class AgentFactoryError(Exception):
         self.subject = subject
         self.reason = reason
         self.hint = hint
-        super().__init__(f"[{self.code}] {subject}: {reason} {hint}".rstrip())
+        # A reason often ends with the text of another exception, which may lack a full stop.
+        text = f"{sentence(reason)} {hint}" if hint else reason
+        super().__init__(f"[{self.code}] {subject}: {text}".rstrip())
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors are sent between processes. By default unpickling would call __init__ with `args`,

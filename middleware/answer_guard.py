@@ -19,7 +19,9 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     OutputError,
+    TracePolicy,
     TurnError,
+    omit_payload,
     set_reason,
 )
 
@@ -136,6 +138,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     ['2 + 3?', 'It is five.']
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(before=("ModelRetryMiddleware",))
 
     def __init__(

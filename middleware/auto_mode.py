@@ -6,7 +6,7 @@ have changed it. It adds no step to the graph, and parallel calls are judged in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
@@ -20,11 +20,16 @@ from agent_factory import (
     Flow,
     Ordering,
     ToolCallRequest,
+    TracePolicy,
+    omit_payload,
 )
 
 from ._shared.judge import DEFAULT_INSTRUCTIONS, RiskJudge
 from ._shared.messages import error_result, tool_names
 from ._shared.validation import check_string
+
+if TYPE_CHECKING:
+    from langchain_core.decisions import BaseDecisionModel
 
 __all__ = ["DEFAULT_BLOCKED_MESSAGE", "DEFAULT_INSTRUCTIONS", "AutoModeMiddleware", "RiskJudge"]
 
@@ -46,7 +51,8 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     The judge reads the call, the description of the tool, and up to 30 of the newest messages of
     the thread: those of the user in full, the others cut to 2000 characters. It answers with
     structured output; a model without structured output is asked for JSON in its text. Its tokens
-    are not streamed.
+    are not streamed. A decision model (`langchain_core.decisions`) gets the messages as they are,
+    and is asked for the probability alone.
 
     It fails closed: if the judge raises, or its answer has no probability from 0 to 1, the call is
     blocked, and the error says why. A judge can be wrong and can be deceived. What must never
@@ -60,10 +66,11 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
         tools: The tools whose calls are judged, as names or BaseTool instances. Others run without
             a judgement. None: all tools.
         instructions: What the judge decides, in place of the default. That all it reads is data,
-            and the form of its answer, are added.
+            and the form of its answer, are added for a chat model. A decision model gets nothing
+            else.
         criteria: What counts as risky, as a string; or a dict with what counts as risky under
             "true" and what does not under "false". They are added to the instructions.
-        classifier: The judge: a chat model or "provider:name".
+        classifier: The judge: a chat model, "provider:name" or a decision model.
         threshold: The least probability at which a call is blocked, from 0 to 1.
         blocked_message: The error that the agent's model reads. `{tool}` and `{reason}` in it are
             replaced.
@@ -88,6 +95,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     ('error', True)
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(
         before=("ToolRetryMiddleware", "LLMToolEmulator"),
         after=("HumanInTheLoopMiddleware",),
@@ -98,7 +106,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     def __init__(
         self,
         *,
-        classifier: str | BaseChatModel,
+        classifier: str | BaseChatModel | BaseDecisionModel,
         tools: Sequence[str | BaseTool] | None = None,
         instructions: str = DEFAULT_INSTRUCTIONS,
         criteria: str | Mapping[str, object] | BaseModel | None = None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from langchain_core.exceptions import ModelError
 from langchain_core.messages import AIMessage
 
 from agent_factory import (
@@ -20,7 +21,9 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     OutputError,
+    TracePolicy,
     TurnError,
+    omit_payload,
 )
 
 from ._shared.errors import is_async
@@ -35,14 +38,27 @@ from ._shared.models import (
 )
 from ._shared.validation import check_choice
 
+try:
+    from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
+except ImportError:  # langchain-core before 1.7.5
+
+    class CoreRefusalError(ModelError):  # type: ignore[no-redef]
+        """A model refused to answer."""
+
+        raw_message: Any = None
+
+
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
 
 
-class ModelRefusalError(TurnError):
+class ModelRefusalError(TurnError, CoreRefusalError):
     """Every model refused to answer, and `on_refusal` is "error".
 
+    It is a `ModelRefusalError` of langchain-core (from 1.7.5 on), so whatever handles that one
+    handles it.
+
     Attributes:
-        ai_message: The first refusal.
+        ai_message: The first refusal; `raw_message` is the same, as in langchain-core.
         refusals: A dict for each model that refused: `model`, `reason` and `usage_metadata`.
     """
 
@@ -50,6 +66,7 @@ class ModelRefusalError(TurnError):
 
     def __init__(self, ai_message: AIMessage, refusals: list[dict[str, Any]]) -> None:
         self.ai_message = ai_message
+        self.raw_message = ai_message
         self.refusals = refusals
         models = "; ".join(f"{refusal['model']} ({refusal['reason']})" for refusal in refusals)
         super().__init__(
@@ -60,7 +77,7 @@ class ModelRefusalError(TurnError):
 
 
 class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
-    """Asks other models if one refuses to answer.
+    """Asks other models if one refuses to answer, or raises an error if there is no other.
 
     An answer is a refusal if the provider marks it as one, see `refusal_of`, or if `is_refusal`
     returns True for it. The next model receives the same request, without the refused answer. If it
@@ -70,8 +87,8 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
     also ends a run with a `response_format`: no model is asked again for a structured answer.
 
     A model of another provider receives the request without what only the first model's provider
-    understands, as with `ModelFallbackMiddleware`. An exception does not count as a refusal and
-    propagates.
+    understands, as with `ModelFallbackMiddleware`. Of exceptions, only the `ModelRefusalError` of
+    langchain-core counts as a refusal; any other propagates.
 
     If a model refuses while it streams, its tokens have been streamed already. The tokens of the
     next model follow under another message id.
@@ -79,15 +96,15 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
     Args:
         *models: The models to ask in turn: chat models, "provider:name" (made into a model when it
             is first needed), or pairs of one and its own settings, as in
-            `ModelFallbackMiddleware`.
+            `ModelFallbackMiddleware`. Without any, a refusal raises ModelRefusalError.
         is_refusal: A function of the answer that returns whether it is a refusal. It is called if
             the provider gives no sign of one.
-        on_refusal: What follows if all models refuse. "keep": the first refusal is the answer.
-            "error": ModelRefusalError is raised.
+        on_refusal: What follows if all models refuse. "keep", the default if there are models: the
+            first refusal is the answer. "error": ModelRefusalError is raised.
         name: The name of this instance, if a stack has several.
 
     Raises:
-        ValueError: No model is given although `on_refusal` is "keep", or `on_refusal` is unknown.
+        ValueError: `on_refusal` is "keep" without a model, or unknown.
         TypeError: A model, its settings or `is_refusal` have an unusable type.
 
     >>> from agent_factory import create_agent
@@ -99,19 +116,25 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
     'Gladly.'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(before=("ModelRetryMiddleware",))
 
     def __init__(
         self,
         *models: ModelEntry,
         is_refusal: Callable[[AIMessage], bool] | None = None,
-        on_refusal: Literal["keep", "error"] = "keep",
+        on_refusal: Literal["keep", "error"] | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
+        if on_refusal is None:
+            on_refusal = "keep" if models else "error"
         check_choice("on_refusal", on_refusal, ("keep", "error"))
         if not models and on_refusal == "keep":
-            raise ValueError("Pass a model to ask after a refusal, or on_refusal='error'.")
+            raise ValueError(
+                "on_refusal='keep' needs another model: without one, nothing would happen. Pass "
+                "ModelRefusalMiddleware(model), or leave on_refusal out."
+            )
         if is_refusal is not None and (not callable(is_refusal) or is_async(is_refusal)):
             raise TypeError(
                 "is_refusal must be a plain function of the AIMessage that returns True or False, "
@@ -137,6 +160,15 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
                 reason = self._refusal_reason(message)
                 if message is None or reason is None:
                     raise
+            # Integrations raise it where they read an answer, and another middleware of this kind
+            # further in does, too.
+            except CoreRefusalError as error:
+                raw = error.raw_message
+                message = raw if isinstance(raw, AIMessage) else AIMessage(str(error))
+                first = first or message
+                own = [_refusal(model, "ModelRefusalError", message)]
+                refusals += getattr(error, "refusals", own)
+                continue
             else:
                 message = next((m for m in response.result if isinstance(m, AIMessage)), None)
                 reason = self._refusal_reason(message)
@@ -145,13 +177,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
                     return _with_refusals(response, refusals) if refusals else response
             # Without a usable answer, the user gets that of the agent's own model.
             first = first or message
-            refusals.append(
-                {
-                    "model": model_label(model),
-                    "reason": reason,
-                    "usage_metadata": message.usage_metadata,
-                }
-            )
+            refusals.append(_refusal(model, reason, message))
         assert first is not None  # the loop only ends after a refusal
         if self.on_refusal == "error":
             raise ModelRefusalError(first, refusals)
@@ -171,6 +197,12 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
         if (reason := refusal_of(message)) is not None:
             return reason
         return "is_refusal" if self.is_refusal is not None and self.is_refusal(message) else None
+
+
+def _refusal(model: object, reason: str, message: AIMessage | None) -> dict[str, Any]:
+    """The entry of a model that refused in the list of refusals."""
+    usage = message.usage_metadata if message else None
+    return {"model": model_label(model), "reason": reason, "usage_metadata": usage}
 
 
 def _with_refusals(response: ModelResponse, refusals: list[dict[str, object]]) -> ModelResponse:

@@ -12,22 +12,35 @@ from langchain_core.messages import AIMessage
 
 from agent_factory import Flow, ModelRequest, ModelResponse
 
-from ._shared.retry import OnFailure, RetryMiddleware, RetryOn
+from ._shared.retry import OnFailure, RetryMiddleware, RetryOn, default_retry_on
 
-__all__ = ["ModelRetryMiddleware"]
+__all__ = ["ModelRetryMiddleware", "default_retry_on"]
 
 
 class ModelRetryMiddleware(RetryMiddleware):
     """Calls the model again if a call raises, with growing waits.
 
-    After the last attempt the run ends with a message that names the failure, or with the
-    exception. With a `response_format` the run ends as well: the message is not parsed as an
-    answer, the model is not asked again, and `structured_response` is None.
+    What a failure leads to depends on the exception, and on `on_failure`:
 
-    Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried. This library's own
-    errors (`AgentFactoryError`: an unknown tool, a limit that is used up, a structured answer that
-    never fitted) would be raised again, so `Exception` does not cover them. They are retried if
-    `retry_on` names one of their classes, or is a predicate.
+    | exception                         | "continue" (default)  | "error"                |
+    |-----------------------------------|-----------------------|------------------------|
+    | `retry_on` does not cover it      | is raised at once     | is raised at once      |
+    | a later attempt succeeds          | that answer           | that answer            |
+    | the last attempt raises it        | a message about it    | is raised, with a note |
+
+    The message about a failure ends the run. A program knows it by
+    `additional_kwargs["lc_source"] == "model_retry"` and by `response_metadata["failure"]`, which
+    has the type of the exception as `error` and the number of `attempts`. With a `response_format`
+    the message is not parsed as an answer, the model is not asked again, and `structured_response`
+    is None.
+
+    By default, `default_retry_on` decides what is retried. An error that the same call would raise
+    again is not: a `ModelError` of langchain-core whose `is_retryable` is False (an invalid key,
+    an unknown model, a refusal), a conversation that is too long, and this library's own errors
+    (`AgentFactoryError`: an unknown tool, a limit that is used up, a structured answer that never
+    fitted). Nor do base classes such as `Exception` cover such an error. It is retried if
+    `retry_on` names its class, or is a predicate. Interrupts, handoffs, cancellation and
+    KeyboardInterrupt are never retried.
 
     If an attempt fails while it streams, its tokens have been streamed already. Those of the next
     attempt follow under another message id.
@@ -36,10 +49,9 @@ class ModelRetryMiddleware(RetryMiddleware):
         max_retries: Attempts after the first; with 0, a failure only becomes `on_failure`.
         retry_on: The exceptions that are retried: a type, a tuple of types, or a function of the
             exception. Any other exception is raised at once.
-        on_failure: What the last failure leads to. "continue": an AIMessage that names it ends the
-            run, marked by `additional_kwargs["lc_source"] == "model_retry"`. "error": its exception
-            is raised, with a note of the attempts. A function of the exception: an AIMessage with
-            the text that it returns.
+        on_failure: What the last failure leads to. "continue": an AIMessage that names it. "error":
+            its exception, with a note of the attempts. A function of the exception: an AIMessage
+            with the text that it returns.
         backoff_factor: How much longer each wait is than the one before; 0 keeps all waits the
             same.
         initial_delay: The first wait in seconds.
@@ -65,7 +77,7 @@ class ModelRetryMiddleware(RetryMiddleware):
         self,
         *,
         max_retries: int = 2,
-        retry_on: RetryOn = (Exception,),
+        retry_on: RetryOn = default_retry_on,
         on_failure: OnFailure = "continue",
         backoff_factor: float = 2.0,
         initial_delay: float = 1.0,
@@ -79,8 +91,13 @@ class ModelRetryMiddleware(RetryMiddleware):
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Call the model until it answers, or no attempt is left."""
 
-        def reported(error: Exception, text: str) -> ModelResponse:
-            message = AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
+        def reported(error: Exception, attempts: int, text: str) -> ModelResponse:
+            failure = {"error": type(error).__name__, "attempts": attempts}
+            message = AIMessage(
+                text,
+                additional_kwargs={"lc_source": "model_retry"},
+                response_metadata={"failure": failure},
+            )
             return ModelResponse([message])
 
         advice = "Nothing is lost: ask again later."

@@ -8,19 +8,21 @@ middle of a run.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isawaitable, iscoroutine
 from operator import or_
-from typing import Annotated, Any, Final, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
+from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from agent_factory import (
@@ -35,14 +37,28 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
+    TracePolicy,
     TurnError,
     init_model,
+    omit_payload,
+    set_reason,
 )
 
 from ._shared.errors import is_async
 from ._shared.messages import last_user_message
-from ._shared.models import AlternateModel, ModelEntry, is_model, mark_writer, request_to, text_of
+from ._shared.models import (
+    AlternateModel,
+    ModelEntry,
+    is_decision_model,
+    is_model,
+    mark_writer,
+    request_to,
+    text_of,
+)
 from ._shared.transcript import render
+
+if TYPE_CHECKING:
+    from langchain_core.decisions import Choice, ClassifierResponse, Content
 
 __all__ = [
     "DEFAULT_INSTRUCTIONS",
@@ -61,6 +77,12 @@ The choices:
 
 Reply with the name of one choice, exactly as it is written here, and nothing else."""
 
+_INSTRUCTIONS: Final = "Which of these models is to answer the message?"
+"""The instructions for a decision model, which the choices are sent to apart."""
+
+_QUESTION: Final = "model_route"
+"""The id of the question that a decision model is asked, and of its answer."""
+
 _MAX_MESSAGES = 6
 """Messages that a classifier is shown. What "and now in French" refers to is rarely further back,
 and a classifier must be fast."""
@@ -78,14 +100,22 @@ Classifier = (
     | Callable[[ModelRequest[Any]], str]
     | Callable[[ModelRequest[Any]], Awaitable[str]]
 )
-"""A chat model, which is asked with the criteria, or a function of the request."""
+"""A chat model or a decision model, which is asked with the criteria, or a function of the request.
+
+A decision model is a Runnable."""
 
 
-class Route(TypedDict):
+class Verdict(TypedDict):
+    """The choice of a classifier."""
+
+    choice: str | None  # its name; None for the request's own model
+    answer: NotRequired[dict[str, Any]]  # of a decision model, with its probabilities
+
+
+class Route(Verdict):
     """The model of a turn."""
 
     turn: str | None  # the id of the user message that began it
-    choice: str | None  # the name of the choice; None for the request's own model
 
 
 class ModelRouterState(AgentState):
@@ -93,7 +123,7 @@ class ModelRouterState(AgentState):
 
     Attributes:
         model_routes: The route of the current turn, by the name of the middleware. It is kept with
-            the thread.
+            the thread. The answer of a decision model is in it, with its probabilities.
     """
 
     model_routes: NotRequired[Annotated[dict[str, Route], PrivateStateAttr, or_]]
@@ -106,15 +136,16 @@ class ModelChoice:
     Args:
         model: A chat model, "provider:name", or a pair of one and its own settings, as in
             `ModelFallbackMiddleware`.
-        criteria: When to choose the model, in words for a chat model as classifier. A function as
-            classifier needs no criteria.
+        criteria: When to choose the model, for a model as classifier: a string, or anything that
+            JSON can hold. A function as classifier needs no criteria, and a decision model may do
+            without.
 
     >>> ModelChoice("openai:gpt-5", "Proofs, plans, code of more than a few lines.").criteria
     'Proofs, plans, code of more than a few lines.'
     """
 
     model: ModelEntry
-    criteria: str = ""
+    criteria: JsonValue = ""
 
 
 class RoutingError(TurnError):
@@ -147,9 +178,11 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     A chat model as classifier is shown the criteria and the last 6 messages, each cut to 2000
     characters. Its tokens are not streamed. If its answer names no choice, or several, the turn
-    goes to `default`. A function as classifier must return the name of a choice; anything else
-    raises RoutingError. Exceptions of a classifier propagate: if it may be unavailable, pass a
-    model with fallbacks (`model.with_fallbacks([...])`).
+    goes to `default`. A decision model (`langchain_core.decisions`) is asked about the last message
+    of the user, and its answer is kept with the route. Its choice, and what a function as
+    classifier returns, must be the name of a choice; anything else raises RoutingError. Exceptions
+    of a classifier propagate: if it may be unavailable, pass a model with fallbacks
+    (`model.with_fallbacks([...])`).
 
     A chosen model of another provider receives the request without what only the provider of the
     request's model understands, as with `ModelFallbackMiddleware`.
@@ -157,9 +190,11 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
     Args:
         choices: The models to choose from, by name.
         classifier: A chat model or "provider:name", which is made into a model when it is first
-            needed; or a sync or async function of the request that returns a name.
+            needed; a decision model; or a sync or async function of the request that returns a
+            name.
         instructions: The prompt of a chat model as classifier. `{choices}` is replaced by the names
-            with their criteria; if it is missing, they are added at the end.
+            with their criteria; if it is missing, they are added at the end. A decision model gets
+            the choices apart; for one, they may be a dict or a list as well.
         default: The choice for turns for which a chat model named none. None: the request's own
             model.
         name: The name of this instance, if a stack has several; each stores its own choice.
@@ -185,6 +220,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
     'Hello!'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = ModelRouterState
     keyed_by_name = ("model_routes",)
 
@@ -198,7 +234,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         *,
         choices: Mapping[str, ModelChoice],
         classifier: Classifier,
-        instructions: str = DEFAULT_INSTRUCTIONS,
+        instructions: Content = DEFAULT_INSTRUCTIONS,
         default: str | None = None,
         name: str | None = None,
     ) -> None:
@@ -210,26 +246,26 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             )
         if not isinstance(classifier, str | Runnable) and not callable(classifier):
             raise TypeError(
-                "classifier must be a chat model, 'provider:name' or a function of the request "
-                f"that returns the name of a choice, got {classifier!r}."
+                "classifier must be a chat model, 'provider:name', a decision model or a function "
+                f"of the request that returns the name of a choice, got {classifier!r}."
             )
-        self._asks_model = isinstance(classifier, str) or (
-            isinstance(classifier, Runnable) and is_model(classifier)
-        )
+        asks_model = isinstance(classifier, str) or is_model(classifier)
+        asks_decision_model = is_decision_model(classifier)
         for key, choice in choices.items():
             if not isinstance(choice, ModelChoice):
                 raise TypeError(f"choices[{key!r}] must be a ModelChoice, got {choice!r}.")
             if not isinstance(key, str) or not key.strip():
                 raise ValueError(f"choices[{key!r}]: its name must be a string, got {key!r}.")
-            has_criteria = isinstance(choice.criteria, str) and choice.criteria.strip()
-            if self._asks_model and not has_criteria:
+            if asks_model and not criteria_text(choice).strip():
                 raise ValueError(
                     f"choices[{key!r}]: its criteria must be a string that says when to choose it, "
                     f"got {choice.criteria!r}."
                 )
         if default is not None and default not in choices:
             raise ValueError(f"default must be one of {', '.join(choices)}, got {default!r}.")
-        if not isinstance(instructions, str) or not instructions.strip():
+        kinds = str | dict | list if asks_decision_model else str
+        is_blank = isinstance(instructions, str) and not instructions.strip()
+        if not isinstance(instructions, kinds) or not instructions or is_blank:
             raise ValueError(f"instructions must be a non-empty string, got {instructions!r}.")
         self._models = {
             key: AlternateModel(f"ModelRouterMiddleware choice {key!r}", choice.model)
@@ -239,6 +275,17 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         self.classifier: Any = classifier
         self.instructions = instructions
         self.default = default
+        self._ask = self._ask_function
+        if asks_model:
+            self._ask = self._ask_chat_model
+        elif asks_decision_model:
+            self._question = choice_question(instructions, choices)
+            self._ask = self._ask_decision_model
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """The models by the names of the choices; a name is made into a model here."""
+        return {key: alternate.model for key, alternate in self._models.items()}
 
     @cached_property
     def _classifier(self) -> Any:
@@ -263,26 +310,41 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             and route["choice"] in (None, *self._models)
             and turn in (None, route["turn"])
         )
-        choice = route["choice"] if route and is_valid else (yield from self._classify(request))
+        if route is None or not is_valid:
+            route = Route(turn=turn, **(yield from self._ask(request)))
+        choice = route["choice"]
         model = request.model if choice is None else self._models[choice]
         response: ModelResponse = yield request_to(model, request)
         response = mark_writer(response, request, model)
         if is_valid:
             return response
-        update = {"model_routes": {self.name: Route(turn=turn, choice=choice)}}
+        update = {"model_routes": {self.name: route}}
         return ExtendedModelResponse(response, Command(update=update))
 
-    def _classify(self, request: ModelRequest[ContextT]) -> Flow[str | None]:
-        """The choice of the classifier; None for the request's own model."""
-        if not self._asks_model:
-            choice = yield Invoke(self._classifier, request, _CLASSIFIER_CONFIG)
-            if not isinstance(choice, str) or choice not in self._models:
-                raise RoutingError(self.name, choice, tuple(self._models))
-            return choice
+    def _ask_function(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
+        """Let a function, or another runnable, decide."""
+        choice = yield Invoke(self._classifier, request, _CLASSIFIER_CONFIG)
+        return {"choice": self._checked(choice)}
+
+    def _ask_decision_model(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
+        """Let a decision model decide, by the last message of the user."""
+        index = last_user_message(request.messages)
+        # A summary may have replaced the message.
+        state = request.messages if index is None else request.messages[index]
+        task = {"state": state, "questions": {_QUESTION: self._question}}
+        response: ClassifierResponse = yield Invoke(self._classifier, task, _CLASSIFIER_CONFIG)
+        answer = response.choices.get(_QUESTION)
+        choice = self._checked(answer and answer.choice)
+        assert answer is not None
+        set_reason(f"confidence {answer.confidence:g}")
+        return {"choice": choice, "answer": answer.model_dump()}
+
+    def _ask_chat_model(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
+        """Let a chat model decide, by the end of the conversation; if it cannot, the default."""
         choices_text = "\n".join(
-            f"- {name}: {choice.criteria}" for name, choice in self.choices.items()
+            f"- {name}: {criteria_text(choice)}" for name, choice in self.choices.items()
         )
-        instructions = self.instructions
+        instructions = str(self.instructions)
         if "{choices}" not in instructions:
             instructions = f"{instructions}\n\nThe choices:\n{{choices}}"
         texts = [render(message) for message in request.messages[-_MAX_MESSAGES:]]
@@ -295,7 +357,31 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             HumanMessage(f"<conversation>\n{conversation}\n</conversation>"),
         ]
         answer = yield Invoke(self._classifier, prompt, _CLASSIFIER_CONFIG)
-        return named_choice(text_of(answer), self._models) or self.default
+        return {"choice": named_choice(text_of(answer), self._models) or self.default}
+
+    def _checked(self, choice: object) -> str:
+        """The choice, if it has one of the names."""
+        if not isinstance(choice, str) or choice not in self._models:
+            raise RoutingError(self.name, choice, tuple(self._models))
+        return choice
+
+
+def choice_question(instructions: Content, choices: Mapping[str, ModelChoice]) -> Choice:
+    """The question for a decision model."""
+    from langchain_core.decisions import Choice
+
+    if instructions == DEFAULT_INSTRUCTIONS:
+        instructions = _INSTRUCTIONS
+    criteria = {name: choice.criteria for name, choice in choices.items()}
+    return Choice(instructions=instructions, criteria=criteria)
+
+
+def criteria_text(choice: ModelChoice) -> str:
+    """The criteria of a choice as text; empty if there are none."""
+    criteria = choice.criteria
+    if isinstance(criteria, str):
+        return criteria
+    return json.dumps(criteria, ensure_ascii=False) if criteria else ""
 
 
 def named_choice(text: str, names: Collection[str]) -> str | None:

@@ -28,6 +28,8 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     Ordering,
+    TracePolicy,
+    omit_payload,
 )
 
 from ._shared.provider_marks import MarkedTools, Provider, known_provider, mark_of
@@ -72,6 +74,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
     '1h'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(
         after=(
             "LLMToolSelectorMiddleware",

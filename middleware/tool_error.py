@@ -24,8 +24,11 @@ from agent_factory import (
     Invoke,
     Ordering,
     ToolCallRequest,
+    TracePolicy,
     TurnError,
+    omit_payload,
 )
+from agent_factory.errors import sentence
 
 from ._shared.errors import (
     UNKNOWN_ADVICE,
@@ -89,6 +92,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
     'No: float division by zero.'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_errors",))
 
     def __init__(
@@ -200,11 +204,11 @@ class _Handler:
 
 
 def _default_text(error: Exception, request: ToolCallRequest) -> str:
-    failed = f"{request.tool_call['name']} failed with {format_error(error)}\n"
-    if outcome_unknown(error):
-        return f"{failed}{UNKNOWN_OUTCOME} {UNKNOWN_ADVICE}"
-    return failed + (
-        "If the arguments are the "
-        "cause, correct them and call it again; otherwise try another way, or say what could not "
-        "be done."
+    failed = sentence(f"{request.tool_call['name']} failed with {format_error(error)}")
+    advice = (
+        "If the arguments are the cause, correct them and call it again; otherwise try another "
+        "way, or say what could not be done."
     )
+    if outcome_unknown(error):
+        advice = f"{UNKNOWN_OUTCOME} {UNKNOWN_ADVICE}"
+    return f"{failed}\n{advice}"

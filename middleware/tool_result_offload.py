@@ -36,7 +36,9 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
+    TracePolicy,
     arun,
+    omit_payload,
     run,
     set_reason,
 )
@@ -150,6 +152,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
     (True, 130000)
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = OffloadState
     keyed_by_name = ("offloaded_results",)
 

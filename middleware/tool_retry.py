@@ -24,7 +24,7 @@ from agent_factory import Flow, Ordering, ToolCallRequest
 from ._shared.effects import on_unknown
 from ._shared.errors import record_failure
 from ._shared.messages import error_result, tool_names
-from ._shared.retry import OnFailure, RetryMiddleware, RetryOn
+from ._shared.retry import OnFailure, RetryMiddleware, RetryOn, default_retry_on
 from ._shared.validation import check_number
 
 __all__ = ["ToolRetryMiddleware"]
@@ -47,10 +47,12 @@ class ToolRetryMiddleware(RetryMiddleware):
     result, whether the tool, a layer further in or `handle_tool_errors` made it. So leave
     `handle_tool_errors` at its default, or at a value that does not cover the exceptions to retry.
 
-    Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried. Arguments that do
-    not fit (`ToolInvocationError`) and this library's own errors (`AgentFactoryError`) would be
-    raised again, so `Exception` does not cover them. They are retried if `retry_on` names one of
-    their classes, or is a predicate.
+    By default, `default_retry_on` decides what is retried. An error that the same call would raise
+    again is not: arguments that do not fit (`ToolInvocationError`), a `ModelError` of
+    langchain-core whose `is_retryable` is False, such as an invalid key, and this library's own
+    errors (`AgentFactoryError`). Nor do base classes such as `Exception` cover such an error. It is
+    retried if `retry_on` names its class, or is a predicate. Interrupts, handoffs, cancellation and
+    KeyboardInterrupt are never retried.
 
     Args:
         max_retries: Attempts after the first; with 0, a failure only becomes `on_failure`.
@@ -91,7 +93,7 @@ class ToolRetryMiddleware(RetryMiddleware):
         *,
         max_retries: int = 2,
         tools: Sequence[str | BaseTool] | None = None,
-        retry_on: RetryOn = (Exception,),
+        retry_on: RetryOn = default_retry_on,
         on_failure: OnFailure = "continue",
         backoff_factor: float = 2.0,
         initial_delay: float = 1.0,
@@ -119,7 +121,7 @@ class ToolRetryMiddleware(RetryMiddleware):
             result: ToolMessage | Command[Any] = yield request
             return result
 
-        def reported(error: Exception, text: str) -> ToolMessage:
+        def reported(error: Exception, attempts: int, text: str) -> ToolMessage:
             if self.on_failure == "continue":
                 record_failure(call["id"], error)
             return error_result(call, text)

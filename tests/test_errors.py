@@ -104,6 +104,20 @@ def test_a_message_without_a_hint_ends_with_its_reason() -> None:
     assert str(TurnError("it", "broke.")) == "[AF300] it: broke."
 
 
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("cannot be read: no such file", "cannot be read: no such file. Write it."),
+        ("cannot be read: no such file..", "cannot be read: no such file. Write it."),
+        ("cannot be read: and so on...", "cannot be read: and so on... Write it."),
+        ("cannot be read: why?", "cannot be read: why? Write it."),
+    ],
+)
+def test_a_reason_is_a_sentence_before_the_hint(reason: str, text: str) -> None:
+    """It often ends with the text of another exception, with or without a full stop."""
+    assert str(TurnError("it", reason, "Write it.")) == f"[AF300] it: {text}"
+
+
 def test_a_single_mistake_of_a_build_reports_itself() -> None:
     error = SpecError("it", "is wrong.")
     assert error.errors == (error,)

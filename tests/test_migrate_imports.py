@@ -68,9 +68,13 @@ FORMS = {
         "from agent_factory.middleware import AgentMiddleware, TracePolicy\n"
         "from agent_factory.middleware import ModelRequest, PrivateStateAttr\n",
     ),
-    "the auto mode of langchain 1.5": (
-        "from langchain.agents.middleware.auto_mode import AutoModeMiddleware\n",
-        "from agent_factory.middleware import AutoModeMiddleware\n",
+    "modules of langchain 1.5": (
+        "from langchain.agents.middleware.auto_mode import AutoModeMiddleware\n"
+        "from langchain.agents.middleware.model_refusal import ModelRefusalMiddleware\n"
+        "from langchain.agents.middleware.model_router import ModelChoice, ModelRouterMiddleware\n",
+        "from agent_factory.middleware import AutoModeMiddleware\n"
+        "from agent_factory.middleware import ModelRefusalMiddleware\n"
+        "from agent_factory.middleware import ModelChoice, ModelRouterMiddleware\n",
     ),
     "langchain's structured output": (
         "from langchain.agents.structured_output import ProviderStrategy, ToolStrategy\n",

@@ -21,6 +21,7 @@ from agent_factory import (
     create_agent,
     omit_payload,
 )
+from agent_factory.middleware import PIIMiddleware
 from agent_factory.runtime import composition
 from agent_factory.testing import ScriptedChatModel
 from samples import PassingWraps, add
@@ -60,16 +61,16 @@ def tree(run: Any) -> Any:
     return (run.name, inside) if inside else run.name
 
 
+def walk(run: Any) -> Iterator[Any]:
+    """A run and all runs inside it, in the order of the trace."""
+    yield run
+    for child in run.child_runs:
+        yield from walk(child)
+
+
 def spans(tracer: Tracer, name: str) -> list[Any]:
     """All runs of a name, in the order of the trace."""
-
-    def walk(run: Any) -> Iterator[Any]:
-        if run.name == name:
-            yield run
-        for child in run.child_runs:
-            yield from walk(child)
-
-    return [found for trace in tracer.traces for found in walk(trace)]
+    return [run for trace in tracer.traces for run in walk(trace) if run.name == name]
 
 
 @pytest.fixture(autouse=True)
@@ -283,6 +284,53 @@ def test_a_policy_may_say_what_is_recorded_instead(call: Any) -> None:
     )
     assert recorded(tracer, "ModelOnly.around_model") == ({"messages": 1}, {"value": 1})
     assert result["messages"][-1].text == "Hi.", "what a policy records changes nothing"
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("hook", NAMES)
+def test_the_process_wide_policy_holds_for_agents_that_are_built_already(
+    call: Any, hook: str, fused: bool
+) -> None:
+    steps = [[{"name": "add", "args": {"a": 2, "b": 3}}], "It is five."] * 2
+    agent = create_agent(ScriptedChatModel(steps), [add], middleware=[Flows()], fused=fused)
+    for policy, is_hidden in ((HIDDEN, True), (None, False)):
+        configure_trace_policy(policy)
+        tracer = Tracer()
+        call(agent, ASK, tracer.config)
+        assert (recorded(tracer, f"Flows.{hook}") == ({}, {})) is is_hidden
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("hook", NAMES)
+def test_a_policy_that_raises_hides_the_payload_and_does_not_end_the_run(
+    call: Any, hook: str, fused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(payload: Any) -> Any:
+        raise ValueError(payload)
+
+    class Failing(Flows):
+        trace_policy = TracePolicy(process_inputs=fail, process_outputs=fail)
+
+    tracer = Tracer()
+    agent = create_agent(model(), [add], middleware=[Failing()], fused=fused)
+    assert call(agent, ASK, tracer.config)["messages"][-1].text == "It is five."
+    sides = ("process_inputs", "process_outputs")
+    assert recorded(tracer, f"Failing.{hook}") == tuple(
+        {"error": f"{side} raised ValueError: the payload is not recorded."} for side in sides
+    )
+    assert "trace_policy of Failing: process_inputs raised ValueError" in caplog.text
+
+
+def test_personal_data_is_not_recorded_before_it_is_redacted(call: Any) -> None:
+    """The span of PIIMiddleware would hold the request as it was."""
+    tracer = Tracer()
+    guard = PIIMiddleware("email", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel(["Write to bob@example.org."]), middleware=[guard])
+    call(agent, {"messages": [("user", "I am ada@example.org")]}, tracer.config)
+    runs = [run for trace in tracer.traces for run in walk(trace) if run.name.startswith("PII")]
+    assert runs
+    for run in runs:
+        assert "@" not in f"{run.inputs} {run.outputs}"
 
 
 # --- without a tracer -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,11 +11,12 @@ from langchain_core.runnables import Runnable
 from langgraph.channels import BinaryOperatorAggregate, LastValue
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import TracePolicy
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.fusion import FusionPlan, fusion_of
-from agent_factory.hooks.base import policy_of
+from agent_factory.hooks.trace_policy import recorded
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
@@ -88,7 +90,14 @@ def wire(
         plan = None  # the state after a node is only known when its step is over
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema)
     graph.routes = _add_edges(spec, graph, recorder, tools)
-    trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
+    # LangGraph keeps a policy from here on. These ask for that of the middleware at each run.
+    trace_policies = {
+        bound.definition.node: TracePolicy(
+            process_inputs=partial(recorded, bound.owner, "process_inputs"),
+            process_outputs=partial(recorded, bound.owner, "process_outputs"),
+        )
+        for bound in spec.hooks
+    }
     # Of the hooks, only the loop's entry reads the signals of tools.
     reads_signals = {spec.topology.loop_entry} if tools else set()
     former = spec.topology.former_nodes

@@ -266,20 +266,3 @@ def hook_config(
         return function
 
     return declare
-
-
-_default_policy: TracePolicy | None = None
-
-
-def configure_trace_policy(policy: TracePolicy | None) -> None:
-    """Set how spans of middleware are recorded, unless a middleware has a policy.
-
-    The setting is process-wide: call it once, before agents are built. None records in full again.
-    """
-    global _default_policy
-    _default_policy = policy
-
-
-def policy_of(middleware: Middleware) -> TracePolicy | None:
-    """Return the middleware's policy, or else the process-wide one; None records in full."""
-    return middleware.trace_policy or _default_policy

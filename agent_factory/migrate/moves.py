@@ -27,9 +27,9 @@ _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tool
 
 _MIDDLEWARE_MODULES = {
     "_execution", "_redaction", "_retry", "auto_mode", "context_editing", "file_search",
-    "human_in_the_loop", "model_call_limit", "model_fallback", "model_retry", "pii",
-    "provider_tool_search", "shell_tool", "summarization", "todo", "tool_call_limit",
-    "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
+    "human_in_the_loop", "model_call_limit", "model_fallback", "model_refusal", "model_retry",
+    "model_router", "pii", "provider_tool_search", "shell_tool", "summarization", "todo",
+    "tool_call_limit", "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
 }  # fmt: skip
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {

@@ -290,7 +290,7 @@ class ToolPolicy:
 
     Args:
         rules: The rules, in order.
-        judge: For rules with "judge": a chat model, "provider:name", or a
+        judge: For rules with "judge": a chat model, "provider:name", a decision model, or a
             `agent_factory.middleware.RiskJudge`.
 
     Raises:

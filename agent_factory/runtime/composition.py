@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutine
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
@@ -24,11 +24,11 @@ from langchain_core.runnables.config import get_callback_manager_for_config, pat
 from langchain_core.tracers.base import BaseTracer
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command, TracePolicy
+from langgraph.types import Command
 
 from agent_factory.decisions.recorder import Recorder, setting
 from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupported, describe
-from agent_factory.hooks.base import policy_of
+from agent_factory.hooks.base import Middleware
 from agent_factory.hooks.flows import (
     EFFECTS,
     MAX_REFUSALS,
@@ -40,6 +40,7 @@ from agent_factory.hooks.flows import (
     then,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.hooks.trace_policy import recorded
 from agent_factory.tools.results import LAYER_HINT, bad_request, check_results
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
@@ -123,7 +124,7 @@ class LayerSpan:
     """A layer that runs in a separate span if a tracer is attached."""
 
     name: str
-    policy: TracePolicy | None
+    owner: Middleware
     layer: LayerFunction
 
     def __call__(self, request: object, handler: Handler) -> object:
@@ -158,9 +159,10 @@ class LayerSpan:
             result = _await_in(setting(current_config, inner), result)
         return then(result, finish, fail)
 
-    def _recorded(self, side: str, value: object) -> dict[str, Any]:
-        process: Callable[[Any], object] | None = getattr(self.policy, side, None)
-        payload = value if process is None else process(value)
+    def _recorded(
+        self, side: Literal["process_inputs", "process_outputs"], value: object
+    ) -> dict[str, Any]:
+        payload = recorded(self.owner, side, value)
         return payload if isinstance(payload, dict) else {"value": payload}
 
 
@@ -506,6 +508,6 @@ def compose_layers(
         method = recorder.layer(bound.definition, method, index)
         name = f"{bound.definition.owner}.{bound.definition.method}"
         plain.append((name, method))
-        traced_layers.append((name, LayerSpan(name, policy_of(bound.owner), method)))
+        traced_layers.append((name, LayerSpan(name, bound.owner, method)))
     # Without layers there are no spans, and nothing to choose between.
     return ComposedCall(compose(plain), compose(traced_layers)) if layers else compose([])

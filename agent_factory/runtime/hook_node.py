@@ -23,6 +23,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.hooks.trace_policy import policy_of
 from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.limits import JumpLimit
@@ -104,6 +105,11 @@ class HookNode(Runnable[State, object]):
     def needs_thread(self) -> bool:
         """True if the hook is sync only, so that an asynchronous run calls it in a thread."""
         return self._bound.afunc is None
+
+    @property
+    def has_trace_policy(self) -> bool:
+        """True if a policy decides what spans of this node record."""
+        return policy_of(self._bound.owner) is not None
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **_: object) -> object:
         if update := self._skipped(input):

@@ -81,6 +81,7 @@ class ModelNode(Runnable[Any, Any]):
 
     streams = True
     needs_thread = False
+    has_trace_policy = False
 
     def __init__(
         self,

@@ -215,7 +215,6 @@ class Stage(Runnable[Any, Any]):
         self.sees_signals = name in fusion.reads_signals
         self.streams: bool = node.streams  # the tokens of models that it calls
         self.needs_thread: bool = node.needs_thread  # in an asynchronous run
-        self.has_trace_policy = pregel_node.trace_policy is not None
         self._pregel_node = pregel_node
 
     @cached_property
@@ -294,7 +293,7 @@ class Stage(Runnable[Any, Any]):
                 if not step.is_traced:
                     step.take(node.invoke(state, config))
                 # A policy decides what a span shows, and only LangGraph's own span follows it.
-                elif step.stage.has_trace_policy:
+                elif node.has_trace_policy:
                     step.stage.traced.invoke(state, config)  # calls `take_in_span`
                 else:
                     call_in_span(node, step.stage.name, state, config, step.take_in_span)
@@ -322,7 +321,7 @@ class Stage(Runnable[Any, Any]):
             try:
                 if not step.is_traced:
                     step.take(await node.ainvoke(state, config))
-                elif step.stage.has_trace_policy:
+                elif node.has_trace_policy:
                     # A handler must learn of the end of the last span before the start of this one.
                     await step.spans.finish()
                     # `ainvoke` would not show handlers of `astream_events` what the node yields.

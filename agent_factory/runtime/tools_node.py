@@ -141,6 +141,7 @@ class ToolsNode(Runnable[Any, Any]):
 
     streams = True
     needs_thread = False
+    has_trace_policy = False
 
     def __init__(
         self,

@@ -70,19 +70,37 @@ _DATA_KEYS = {
 """
 
 
-def given_model(argument: str, model: object) -> Any:
-    """The chat model that a user passed as an `argument`, which may be a "provider:name"."""
+def given_model(
+    argument: str, model: object, kinds: str = "a chat model or 'provider:name'"
+) -> Any:
+    """The model that a user passed as an `argument`, which may be a "provider:name"."""
     if not isinstance(model, str | Runnable):
-        raise TypeError(f"{argument} must be a chat model or 'provider:name', got {model!r}.")
+        raise TypeError(f"{argument} must be {kinds}, got {model!r}.")
     return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
 
 
 def is_model(runnable: object) -> bool:
     """Return True if it is a chat model, also with retries, fallbacks or bound arguments."""
-    if isinstance(runnable, BaseLanguageModel):
-        return True
-    inner = getattr(runnable, "bound", None) or getattr(runnable, "runnable", None)
-    return isinstance(inner, Runnable) and is_model(inner)
+    return isinstance(_innermost(runnable), BaseLanguageModel)
+
+
+def is_decision_model(runnable: object) -> bool:
+    """Return True if it is a decision model, also with retries, fallbacks or bound arguments."""
+    try:
+        from langchain_core.decisions import BaseDecisionModel
+    except ImportError:  # langchain-core 1.7 has none
+        return False
+    return isinstance(_innermost(runnable), BaseDecisionModel)
+
+
+def _innermost(runnable: object) -> object:
+    """The runnable inside its retries, fallbacks and bound arguments."""
+    while not isinstance(runnable, BaseLanguageModel):
+        inner = getattr(runnable, "bound", None) or getattr(runnable, "runnable", None)
+        if not isinstance(inner, Runnable):
+            break
+        runnable = inner
+    return runnable
 
 
 def text_of(answer: object) -> str:

@@ -9,7 +9,8 @@ from math import isfinite
 from typing import Any, Final, Literal, TypeVar
 from warnings import warn
 
-from langchain_core.exceptions import ContextOverflowError
+from langchain_core.exceptions import ContextOverflowError, ModelError
+from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
@@ -20,7 +21,9 @@ from agent_factory import (
     Flow,
     ModelRequest,
     Sleep,
+    set_reason,
 )
+from agent_factory.errors import sentence
 
 from .errors import (
     UNKNOWN_ADVICE,
@@ -43,8 +46,10 @@ OnFailure = Literal["continue", "error"] | Callable[[Exception], str]
 
 NOT_TRANSIENT: Final = (AgentFactoryError, ContextOverflowError, ToolInvocationError)
 """Errors that the same call would raise again: an unknown tool, a limit that is used up, arguments
-that do not fit, a conversation that is too long. A base class such as Exception does not cover
-them; naming their class, or a predicate, does."""
+that do not fit, a conversation that is too long. So would a `ModelError` whose `is_retryable` is
+False, such as an invalid key."""
+
+_BASES: Final = {base for kind in NOT_TRANSIENT for base in kind.__mro__[1:]}
 
 _DEPRECATED: Final[Mapping[object, Literal["continue", "error"]]] = {
     "raise": "error",
@@ -54,6 +59,26 @@ _DEPRECATED: Final[Mapping[object, Literal["continue", "error"]]] = {
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
+
+
+def default_retry_on(error: BaseException) -> bool:
+    """Return True if an exception is retried by default.
+
+    An exception is not retried if the same call would raise it again: a `ModelError` of
+    langchain-core whose `is_retryable` is False (an invalid key, an unknown model, a refusal), a
+    conversation that is too long (`ContextOverflowError`), arguments that do not fit
+    (`ToolInvocationError`), and this library's own errors (`AgentFactoryError`). Control flow is
+    never retried.
+
+    >>> from langchain_core.exceptions import ModelAuthenticationError, ModelRateLimitError
+    >>> default_retry_on(ModelRateLimitError("slow down"))
+    True
+    >>> default_retry_on(ModelAuthenticationError("invalid key"))
+    False
+    """
+    if not isinstance(error, Exception) or isinstance(error, (*NOT_TRANSIENT, GraphBubbleUp)):
+        return False
+    return not isinstance(error, ModelError) or error.is_retryable
 
 
 class RetryMiddleware(AgentMiddleware[AgentState, Any]):
@@ -109,12 +134,15 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         request: RequestT,
         subject: str,
         advice: str,
-        report: Callable[[Exception, str], ResultT],
+        report: Callable[[Exception, int, str], ResultT],
         *,
         idempotent: bool,
         is_once: bool = False,
     ) -> Flow[ResultT]:
-        """Call inward until an attempt succeeds; `report` makes a result of the last failure.
+        """Call inward until an attempt succeeds.
+
+        `report` makes a result of the last failure: of its exception, the number of attempts and
+        the text that stands in for a result.
 
         A call that may have run is repeated if it is idempotent, or if `retry_on` names the error
         and no OnceMiddleware decides about it.
@@ -149,8 +177,11 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                     )
                 if seconds is None:
                     # "s" from two on: a slice up to 0 is empty.
-                    failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
-                    return report(error, self._failure_text(error, failed, reasons, advice))
+                    count = f"{attempts} attempt{'s'[: attempts - 1]}"
+                    failed = f"{subject} failed after {count}"
+                    text = self._failure_text(error, failed, reasons, advice)
+                    set_reason(f"gave up after {count}")
+                    return report(error, attempts, text)
             yield Sleep(max(seconds, server_delay))
 
     def _delays(self) -> Iterator[float]:
@@ -180,12 +211,15 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         if not isinstance(self.retry_on, type | tuple):
             return bool(self.retry_on(error))
         kinds = self._kinds()
-        if isinstance(error, NOT_TRANSIENT):
-            kinds = tuple(kind for kind in kinds if issubclass(kind, NOT_TRANSIENT))
+        if not default_retry_on(error):
+            # A base class that covers it also covers errors that pass, so it does not name it.
+            kinds = tuple(k for k in kinds if k not in _BASES and k.__module__ != "builtins")
         return isinstance(error, kinds)
 
     def _names_timeout(self, error: Exception) -> bool:
         """Return True if `retry_on` covers a timeout by its own type, or by a predicate."""
+        if self.retry_on is default_retry_on:
+            return False
         kinds = self._kinds()
         return not kinds or any(isinstance(error, kind) and is_timeout(kind) for kind in kinds)
 
@@ -195,7 +229,8 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             error.add_note(" ".join([f"{self.name}: {failed}.", *reasons]))
             raise error
         if self.on_failure == "continue":
-            return f"{failed} with {format_error(error)}\n{' '.join([*reasons, advice])}"
+            cause = sentence(f"{failed} with {format_error(error)}")
+            return f"{cause}\n{' '.join([*reasons, advice])}"
         return checked_text(self.name, "on_failure", self.on_failure(error))
 
 

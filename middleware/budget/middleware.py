@@ -29,7 +29,9 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     ToolCallRequest,
+    TracePolicy,
     hook_config,
+    omit_payload,
 )
 from agent_factory.middleware._shared.errors import outcome_unknown
 from agent_factory.middleware._shared.final_answer import (
@@ -172,6 +174,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     'I had to stop here: 2 of 2 turns in this run are used up.'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = BudgetState
     keyed_by_name = ("budget_run", "budget_thread")
     unused: Collection[str] = ()

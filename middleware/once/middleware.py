@@ -20,6 +20,8 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
+    TracePolicy,
+    omit_payload,
     set_reason,
 )
 from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
@@ -123,6 +125,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
     'A1 is refunded.'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = OnceState
     needs_checkpointer = True
     unused: Collection[str] = ()

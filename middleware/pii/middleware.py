@@ -25,6 +25,8 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
+    TracePolicy,
+    omit_payload,
 )
 from agent_factory.middleware._shared.redaction import (
     DetectorLike,
@@ -87,6 +89,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     'PIIMiddleware[email]'
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = PIIState
     keyed_by_name = ("pii_looked_at",)
     kept_flows = ("around_model", "around_tool")

@@ -29,7 +29,9 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
+    TracePolicy,
     TurnError,
+    omit_payload,
     set_reason,
 )
 from agent_factory.middleware._shared.errors import is_sync_function
@@ -146,6 +148,7 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
     (2, 3, 4)
     """
 
+    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = ProgressGuardState
 
     ordering = Ordering(

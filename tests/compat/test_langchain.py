@@ -270,13 +270,13 @@ def test_an_ordering_can_name_a_langchain_class() -> None:
 
 
 def test_spans_are_recorded_by_the_policy_of_the_middleware() -> None:
-    hidden = TracePolicy(process_inputs=lambda _: {"hidden": True})
-
     class Discreet(Stopping):
-        trace_policy = hidden
+        trace_policy = TracePolicy(process_inputs=lambda _: {"hidden": True})
 
     agent = create_agent(ScriptedChatModel([]), middleware=[Discreet()])
-    assert agent.builder.nodes["Discreet.before_model"].trace_policy is hidden
+    policy: Any = agent.builder.nodes["Discreet.before_model"].trace_policy
+    assert policy.process_inputs({"messages": []}) == {"hidden": True}
+    assert policy.process_outputs({"messages": []}) == {"messages": []}
 
 
 def test_a_missing_variant_is_named_with_its_class(call: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from decision_models import ScriptedDecisionModel
 
 import agent_factory.middleware as ours
 from agent_factory.testing import ScriptedChatModel
@@ -33,7 +34,6 @@ ABSENT = {
     "ShellToolState": "the key of its state is private, and another one here",
     "StateT_co": "states are not covariant here; StateT serves",
     "WriteTodosInput": "the schema of the tool, which `write_todos.args_schema` is as well",
-    "default_retry_on": "errors that cannot be retried are excluded whatever `retry_on` says",
 }
 """Names without a counterpart, and why."""
 
@@ -49,6 +49,8 @@ OTHER_SIGNATURES = {
 """Classes whose parameters differ, and why."""
 
 ATTRIBUTES_ABSENT = {
+    ("AutoModeMiddleware", "config"): "its parts are attributes: `tool_names`, `instructions`",
+    ("ModelRouterMiddleware", "config"): "its parts are attributes: `choices`, `instructions`",
     ("HostExecutionPolicy", "create_process_group"): "the shell always gets a process group",
     ("CodexSandboxExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
     ("DockerExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
@@ -143,8 +145,10 @@ def test_typed_dicts_have_the_same_keys() -> None:
 
 def instances(package: Any, folder: Path) -> list[Any]:
     model = ScriptedChatModel([])
+    judge = ScriptedDecisionModel(answers=[])
     return [
         package.AgentMiddleware(),
+        package.AutoModeMiddleware(tools=["add"], instructions="Risky?", classifier=judge),
         package.ClearToolUsesEdit(trigger=10),
         package.CodexSandboxExecutionPolicy(),
         package.ContextEditingMiddleware(token_count_method="model"),
@@ -158,7 +162,13 @@ def instances(package: Any, folder: Path) -> list[Any]:
         ),
         package.ModelCallLimitMiddleware(run_limit=3),
         package.ModelFallbackMiddleware(model),
+        package.ModelRefusalMiddleware(),
         package.ModelRetryMiddleware(retry_on=(ValueError,)),
+        package.ModelRouterMiddleware(
+            choices={"same": package.ModelChoice(model, "all")},
+            instructions="Which?",
+            classifier=judge,
+        ),
         package.PIIMiddleware("email", strategy="mask", apply_to_output=True),
         package.ProviderToolSearchMiddleware(searchable_tools=["add"]),
         package.RedactionRule("email"),
@@ -186,6 +196,7 @@ OTHER_VALUES = {
 they do."""
 
 
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 def test_instances_have_the_same_public_attributes(tmp_path: Path) -> None:
     found = []
     pairs = zip(instances(theirs, tmp_path), instances(ours, tmp_path), strict=True)

@@ -5,12 +5,21 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.exceptions import ModelAuthenticationError
 
-from agent_factory import AgentMiddleware, SpecError, middleware, plan_agent
+from agent_factory import (
+    AgentMiddleware,
+    SpecError,
+    create_agent,
+    middleware,
+    omit_payload,
+    plan_agent,
+)
 from agent_factory.middleware import (
     AutoModeMiddleware,
     ClearToolUsesEdit,
@@ -20,14 +29,17 @@ from agent_factory.middleware import (
     LLMToolEmulator,
     LLMToolSelectorMiddleware,
     ModelChoice,
+    ModelRouterMiddleware,
     OnceMiddleware,
     ProgressGuardMiddleware,
     ProviderToolSearchMiddleware,
+    SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import add, find
 
 Member = AgentMiddleware[Any, Any]
 Make = Callable[[], Member]
@@ -161,3 +173,60 @@ def test_each_argument_that_names_tools_is_known() -> None:
         if "tool" in parameter and not parameter.startswith("apply_to_")
     }
     assert arguments <= NAMING.keys() | OTHERS
+
+
+AS_IN_LANGCHAIN = {
+    "ContextEditingMiddleware",
+    "FilesystemFileSearchMiddleware",
+    "HumanInTheLoopMiddleware",
+    "LLMToolEmulator",
+    "LLMToolSelectorMiddleware",
+    "ModelCallLimitMiddleware",
+    "ModelFallbackMiddleware",
+    "ModelRetryMiddleware",
+    "ProviderToolSearchMiddleware",
+    "ShellToolMiddleware",
+    "SummarizationMiddleware",
+    "TodoListMiddleware",
+    "ToolCallLimitMiddleware",
+    "ToolRetryMiddleware",
+}
+"""Built-ins whose spans record the whole request, because those of langchain's do."""
+
+
+@pytest.mark.parametrize("name", BUILT_INS)
+def test_spans_of_a_built_in_leave_out_the_request(name: str) -> None:
+    policy = BUILT_INS[name].trace_policy
+    if name in AS_IN_LANGCHAIN:
+        assert policy is None
+    else:
+        assert policy is not None
+        assert policy.process_inputs is omit_payload
+        assert policy.process_outputs is None
+
+
+ASKING: dict[str, Callable[[ScriptedChatModel], Member]] = {
+    "auto mode": lambda model: AutoModeMiddleware(classifier=model),
+    "emulator": lambda model: LLMToolEmulator(model=model),
+    "router": lambda model: ModelRouterMiddleware(
+        choices={"same": ModelChoice(ScriptedChatModel([]), "all")}, classifier=model
+    ),
+    "selector": lambda model: LLMToolSelectorMiddleware(model=model, max_tools=1),
+    "summary": lambda model: SummarizationMiddleware(
+        model, trigger=("messages", 2), keep=("messages", 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_model_that_a_built_in_asks_is_asked_once_with_an_invalid_key(
+    call: Callable[..., Any], name: str
+) -> None:
+    error = ModelAuthenticationError("invalid key")
+    asked = ScriptedChatModel([error] * 9)
+    steps = [[{"name": "add", "args": {"a": 1, "b": 2}}], "3."]
+    agent = create_agent(ScriptedChatModel(steps), [add, find], middleware=[ASKING[name](asked)])
+    messages = [("user", "Hello"), ("ai", "Hello."), ("user", "1 + 2?")]
+    with suppress(ModelAuthenticationError):  # a judge that fails blocks the call instead
+        call(agent, {"messages": messages})
+    assert len(asked.requests) == 1

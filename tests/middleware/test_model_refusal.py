@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import pytest
+from langchain_core import exceptions
 from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -148,10 +152,63 @@ def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
     assert [m.type for m in agent.get_state(ONE).values["messages"]] == ["human"]
 
 
-def test_without_another_model_a_refusal_may_still_be_an_error(call: Call) -> None:
-    stack = [ModelRefusalMiddleware(on_refusal="error")]
-    with pytest.raises(ModelRefusalError):
+@pytest.mark.parametrize("settings", [{}, {"on_refusal": "error"}])
+def test_without_another_model_a_refusal_is_an_error(call: Call, settings: Any) -> None:
+    """As in langchain; what handles the error of langchain-core handles it."""
+    stack = [ModelRefusalMiddleware(**settings)]
+    with pytest.raises(CoreRefusalError) as caught:
         call(create_agent(scripted(refusing()), middleware=stack), ASK)
+    error = caught.value
+    assert isinstance(error, ModelRefusalError)
+    assert error.raw_message is error.ai_message
+    assert error.ai_message.text == SORRY
+    assert not error.is_retryable
+
+
+def test_an_error_of_a_refusal_travels_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(ModelRefusalError(refusing(), [])))
+    assert isinstance(error, ModelRefusalError)
+    assert error.raw_message == error.ai_message
+    assert error.ai_message.text == SORRY
+
+
+def test_with_an_older_langchain_core_the_error_has_a_base_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before 1.7.5 it has no ModelRefusalError."""
+    monkeypatch.delattr(exceptions, "ModelRefusalError")
+    spec = find_spec("agent_factory.middleware.model_refusal")
+    assert spec is not None
+    assert spec.loader is not None
+    older = module_from_spec(spec)
+    spec.loader.exec_module(older)
+    error = older.ModelRefusalError(refusing(), [])
+    assert isinstance(error, exceptions.ModelError)
+    assert not isinstance(error, CoreRefusalError)
+    assert (error.raw_message.text, error.is_retryable) == (SORRY, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (CoreRefusalError("No.", raw_message=refusing()), SORRY),
+        (CoreRefusalError("No."), "No."),
+        (ModelRefusalError(refusing(), []), SORRY),
+    ],
+)
+def test_a_refusal_that_is_raised_counts(call: Call, error: Exception, text: str) -> None:
+    stack = [ModelRefusalMiddleware(scripted("Gladly.", error))]
+    agent = create_agent(scripted(error, error), middleware=stack)
+    assert call(agent, ASK)["messages"][-1].text == "Gladly."
+    assert call(agent, ASK)["messages"][-1].text == text
+
+
+def test_refusals_of_a_middleware_further_in_are_listed(call: Call) -> None:
+    inner = ModelRefusalMiddleware(scripted(refusing()), on_refusal="error", name="inner")
+    stack = [ModelRefusalMiddleware(scripted("Gladly.")), inner]
+    answer = call(create_agent(scripted(refusing()), middleware=stack), ASK)["messages"][-1]
+    reasons = [refusal["reason"] for refusal in answer.response_metadata["refusals"]]
+    assert reasons == ["stop_reason: refusal"] * 2
 
 
 def test_tool_calls_of_a_refusal_do_not_run(call: Call) -> None:
@@ -285,7 +342,7 @@ def test_a_stream_has_both_answers_under_different_ids(collect: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "settings", "error", "problem"),
     [
-        ((), {}, ValueError, "Pass a model to ask after a refusal"),
+        ((), {"on_refusal": "keep"}, ValueError, "on_refusal='keep' needs another model"),
         ((scripted(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),
         ((5,), {}, TypeError, "ModelRefusalMiddleware model 1 must be a chat model"),
         ((scripted(),), {"is_refusal": "no"}, TypeError, "is_refusal must be a plain function"),

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langchain_core import exceptions
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
 
 from agent_factory import (
@@ -21,7 +23,8 @@ from agent_factory import (
     TurnError,
     create_agent,
 )
-from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory.middleware import ModelFallbackMiddleware, ModelRetryMiddleware
+from agent_factory.middleware.model_retry import default_retry_on
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add
@@ -109,6 +112,119 @@ def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
     assert caught.value is raised
     assert not any("attempt" in note for note in getattr(raised, "__notes__", ()))
     model.assert_done()
+
+
+PERMANENT = [
+    exceptions.ModelError("unknown"),
+    exceptions.ModelAuthenticationError("invalid key"),
+    exceptions.ModelPermissionDeniedError("not yours"),
+    exceptions.ModelInvalidRequestError("no such field"),
+    exceptions.ModelNotFoundError("no such model"),
+    exceptions.ContextOverflowError("too long"),
+]
+TRANSIENT = [
+    exceptions.ModelRateLimitError("slow down"),
+    exceptions.ModelAPIError("500"),
+    exceptions.ModelConnectionError("no route"),
+    exceptions.ModelTimeoutError("too late"),
+    exceptions.LangChainException("unknown"),
+    DOWN,
+]
+BASES: list[Any] = [Exception, (exceptions.LangChainException, OSError), default_retry_on]
+
+
+@pytest.mark.parametrize("error", PERMANENT, ids=repr)
+@pytest.mark.parametrize("settings", [{}, *({"retry_on": base} for base in BASES)])
+@pytest.mark.parametrize("on_failure", ["continue", "error", lambda error: "Sorry."])
+def test_an_error_that_no_retry_helps_is_raised_at_once(
+    call: Any, error: Exception, settings: Any, on_failure: Any
+) -> None:
+    model = ScriptedChatModel([error, "never"])
+    agent = create_agent(model, middleware=[retry(on_failure=on_failure, **settings)])
+    with pytest.raises(type(error)) as caught:
+        call(agent, GO)
+    assert caught.value is error
+    assert len(model.requests) == 1
+    assert not default_retry_on(error)
+
+
+@pytest.mark.parametrize("error", TRANSIENT, ids=repr)
+def test_an_error_that_may_pass_is_retried(call: Any, error: Exception) -> None:
+    model = ScriptedChatModel([error, error, "Hello!"])
+    assert call(create_agent(model, middleware=[retry()]), GO)["messages"][-1].text == "Hello!"
+    assert default_retry_on(error)
+
+
+class ProviderError(Exception):
+    """The base class of a provider's client."""
+
+
+class InvalidKey(ProviderError, exceptions.ModelAuthenticationError):
+    """As integrations derive their errors from those of the client and of langchain-core."""
+
+
+@pytest.mark.parametrize(
+    "retry_on",
+    [
+        exceptions.ModelAuthenticationError,
+        (OSError, InvalidKey),
+        ProviderError,
+        lambda error: isinstance(error, exceptions.ModelError),
+    ],
+)
+def test_an_error_that_no_retry_helps_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
+    model = ScriptedChatModel([InvalidKey("invalid key"), "Hello!"])
+    agent = create_agent(model, middleware=[retry(retry_on=retry_on)])
+    assert call(agent, GO)["messages"][-1].text == "Hello!"
+
+
+def test_control_flow_is_not_retried_by_default() -> None:
+    errors = [KeyboardInterrupt(), SystemExit(), GraphInterrupt(), GeneratorExit()]
+    assert not any(map(default_retry_on, errors))
+
+
+def test_another_model_is_asked_after_an_error_that_no_retry_helps(call: Any) -> None:
+    """Its key may be valid."""
+    first = ScriptedChatModel([exceptions.ModelAuthenticationError("invalid key")])
+    second = ScriptedChatModel(["Hello!"])
+    stack = [ModelFallbackMiddleware(second), retry()]
+    assert call(create_agent(first, middleware=stack), GO)["messages"][-1].text == "Hello!"
+    first.assert_done()
+
+
+@pytest.mark.parametrize("on_failure", ["continue", lambda error: "Sorry."])
+def test_a_program_can_tell_a_failure_from_an_answer(call: Any, on_failure: Any) -> None:
+    decisions: list[Any] = []
+    model = ScriptedChatModel([DOWN, ValueError("gone"), "Hello!"])
+    stack = [retry(max_retries=1, on_failure=on_failure)]
+    agent = create_agent(model, middleware=stack, decisions=decisions.append)
+    failure = call(agent, GO)["messages"][-1]
+    assert failure.additional_kwargs == {"lc_source": "model_retry"}
+    assert failure.response_metadata["failure"] == {"error": "ValueError", "attempts": 2}
+    (decision,) = [d for d in decisions if d.middleware == "ModelRetryMiddleware"]
+    assert (decision.outcome, decision.error) == ("recovered", "ConnectionError, ValueError")
+    assert decision.reason == "gave up after 2 attempts"
+    answer = call(agent, GO)["messages"][-1]
+    assert "failure" not in answer.response_metadata
+    assert decisions[-1].reason != decision.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("provider is down", "ConnectionError: provider is down."),
+        ("provider is down.", "ConnectionError: provider is down."),
+        ("is it down?", "ConnectionError: is it down?"),
+        ("x" * 2000, f"ConnectionError: {'x' * 1000}..."),
+    ],
+)
+def test_the_text_of_a_failure_is_made_of_sentences(call: Any, text: str, line: str) -> None:
+    agent = create_agent(
+        ScriptedChatModel([ConnectionError(text)]), middleware=[retry(max_retries=0)]
+    )
+    first, second = call(agent, GO)["messages"][-1].text.splitlines()
+    assert first == f"The model call failed after 1 attempt with {line}"
+    assert second == "Nothing is lost: ask again later."
 
 
 WRONG = [{"name": "Answer", "args": {"number": "many"}}]
@@ -284,8 +400,8 @@ class Broken(Exception):
     [
         (ConnectionError("x" * 100_000), "x" * 1000 + "..."),
         (ConnectionError("bad \ud800 text"), "bad ? text"),
-        (ConnectionError(), "with ConnectionError\n"),
-        (Broken(), "with Broken\n"),
+        (ConnectionError(), "with ConnectionError.\n"),
+        (Broken(), "with Broken.\n"),
     ],
 )
 def test_the_message_is_readable_for_any_exception(call: Any, error: Exception, said: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from decision_models import ScriptedDecisionModel
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
@@ -27,6 +28,7 @@ from agent_factory.middleware import (
     ModelFallbackMiddleware,
     ModelRetryMiddleware,
     ModelRouterMiddleware,
+    PIIMiddleware,
     RoutingError,
     SummarizationMiddleware,
 )
@@ -433,3 +435,100 @@ QUICK = {"quick": ModelChoice(scripted(), "small talk")}
 def test_invalid_arguments_are_refused(settings: Any, error: Any, problem: str) -> None:
     with pytest.raises(error, match=problem):
         ModelRouterMiddleware(**{"choices": QUICK, "classifier": scripted(), **settings})
+
+
+# --- decision models ------------------------------------------------------------------------------
+
+
+def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Call) -> None:
+    decisions: list[Any] = []
+    classifier = ScriptedDecisionModel(answers=["deep"])
+    stack = [router(classifier, deep=scripted(ADD, "3."))]
+    saver = InMemorySaver()
+    agent = create_agent(
+        own(), [add], middleware=stack, checkpointer=saver, decisions=decisions.append
+    )
+    assert last_text(call(agent, ask("1 + 2?"), ONE)) == "3."
+    ((state, questions),) = classifier.requests
+    assert state.text == "1 + 2?"
+    (question,) = questions.values()
+    assert question.criteria == {"quick": "small talk", "deep": "mathematics"}
+    assert question.instructions == "Which of these models is to answer the message?"
+    route = agent.get_state(ONE).values["model_routes"]["ModelRouterMiddleware"]
+    assert (route["choice"], route["answer"]["confidence"]) == ("deep", 0.8)
+    assert route["answer"]["probabilities"] == {"deep": 0.9}
+    reasons = [d.reason for d in decisions if d.middleware == "ModelRouterMiddleware"]
+    assert reasons == ["confidence 0.8", ""]
+
+
+def test_a_decision_model_reads_the_message_as_layers_further_out_have_made_it(call: Call) -> None:
+    classifier = ScriptedDecisionModel(answers=["deep"])
+    stack: list[Any] = [PIIMiddleware("email"), router(classifier, deep=scripted("Hello."))]
+    call(create_agent(own(), middleware=stack), ask("I am ada@example.org"))
+    assert "ada@" not in classifier.requests[0][0].text
+
+
+def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(call: Call) -> None:
+    summary = HumanMessage("They greeted.", additional_kwargs={"lc_source": "summarization"})
+    classifier = ScriptedDecisionModel(answers=["deep"])
+    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("Hello."))])
+    call(agent, {"messages": [summary]})
+    assert [m.text for m in classifier.requests[0][0]] == ["They greeted."]
+
+
+@pytest.mark.parametrize("answer", ["other", {}])
+def test_an_answer_of_a_decision_model_must_name_a_choice(call: Call, answer: Any) -> None:
+    agent = create_agent(own(), middleware=[router(ScriptedDecisionModel(answers=[answer]))])
+    with pytest.raises(RoutingError) as caught:
+        call(agent, ask())
+    assert caught.value.choice == (answer or None)
+    assert caught.value.choices == ("quick", "deep")
+
+
+def test_a_decision_model_may_have_fallbacks(call: Call) -> None:
+    down = ScriptedDecisionModel(answers=[ConnectionError("down")])
+    classifier = down.with_fallbacks([ScriptedDecisionModel(answers=["deep"])])
+    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("Hello."))])
+    assert last_text(call(agent, ask())) == "Hello."
+
+
+def test_a_decision_model_needs_no_criteria_and_takes_any_json(call: Call) -> None:
+    classifier = ScriptedDecisionModel(answers=["b"])
+    choices = {"a": ModelChoice(scripted(), {"only": ["x"]}), "b": ModelChoice(scripted("B."))}
+    stack = [
+        ModelRouterMiddleware(
+            choices=choices, classifier=classifier, instructions=["Which?", {"of": 2}]
+        )
+    ]
+    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "B."
+    (question,) = classifier.requests[0][1].values()
+    assert question.criteria == {"a": {"only": ["x"]}, "b": ""}
+    assert question.instructions == ["Which?", {"of": 2}]
+
+
+def test_a_chat_model_reads_criteria_of_any_form_as_text(call: Call) -> None:
+    classifier = scripted("a")
+    choices = {"a": ModelChoice(scripted("A."), {"only": ["x"]})}
+    stack = [ModelRouterMiddleware(choices=choices, classifier=classifier)]
+    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "A."
+    assert '- a: {"only": ["x"]}' in classifier.requests[0].messages[0].text
+
+
+@pytest.mark.parametrize(
+    ("classifier", "instructions"),
+    [
+        (scripted(), ["a list"]),
+        (ScriptedDecisionModel(answers=[]), 5),
+        (ScriptedDecisionModel(answers=[]), {}),
+    ],
+)
+def test_instructions_that_a_classifier_cannot_take_are_refused(
+    classifier: Any, instructions: Any
+) -> None:
+    with pytest.raises(ValueError, match="instructions must be a non-empty string"):
+        router(classifier, instructions=instructions)
+
+
+def test_the_models_are_public() -> None:
+    quick, deep = scripted(), scripted()
+    assert router(deeply, quick, deep).models == {"quick": quick, "deep": deep}

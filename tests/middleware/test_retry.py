@@ -310,7 +310,7 @@ def test_a_server_that_asks_for_a_longer_wait_than_allowed_is_not_asked_again() 
     response, waits = waits_after(Busy({"retry-after": "120"}))
     assert waits == []
     assert response.result[0].text.startswith(
-        "The model call failed after 1 attempt with Busy: busy\n"
+        "The model call failed after 1 attempt with Busy: busy.\n"
         "The server asks to wait 120 seconds, and max_delay is 60."
     )
     message, waits = waits_after(Busy({"retry-after": "120"}), ToolRetryMiddleware)

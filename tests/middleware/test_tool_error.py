@@ -41,7 +41,7 @@ def agent(*stack: Any, tools: Any = (fail,), **settings: Any) -> Any:
 def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) -> None:
     result = call(agent(ToolErrorMiddleware()), GO)
     ((text, status),) = tool_results(result)
-    assert text.startswith("fail failed with ValueError: rain\n")
+    assert text.startswith("fail failed with ValueError: rain.\n")
     assert "try another way" in text
     assert "Traceback" not in text
     assert status == "error"
@@ -391,4 +391,4 @@ def test_by_default_the_model_reads_that_a_timed_out_call_may_have_run(call: Any
         raise TimeoutError(why)
 
     ((text, _),) = tool_results(call(agent(ToolErrorMiddleware(), tools=[slow]), GO))
-    assert text.startswith("fail failed with TimeoutError: rain\nIt is not known whether the call")
+    assert text.startswith("fail failed with TimeoutError: rain.\nIt is not known whether the call")

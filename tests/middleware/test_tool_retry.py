@@ -12,6 +12,11 @@ from typing import Annotated, Any
 import httpx
 import pytest
 import requests
+from langchain_core.exceptions import (
+    ModelAuthenticationError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+)
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import (
     BaseTool,
@@ -96,6 +101,24 @@ def test_a_raising_tool_is_run_again_until_it_works(call: Any, switch: Any) -> N
     assert flaky.runs == 3
 
 
+@pytest.mark.parametrize("on_failure", ["continue", "error", lambda error: "Sorry."])
+def test_an_error_that_no_retry_helps_ends_the_run_at_once(call: Any, on_failure: Any) -> None:
+    error = ModelAuthenticationError("invalid key")
+    flaky = Flaky(error)
+    with pytest.raises(ModelAuthenticationError) as caught:
+        call(agent(flaky, retry(on_failure=on_failure)), GO)
+    assert caught.value is error
+    assert flaky.runs == 1
+
+
+def test_a_model_that_timed_out_inside_a_tool_may_have_answered(call: Any) -> None:
+    """By default an error that may pass is retried, except of a timeout, as of any other."""
+    flaky = Flaky(ModelRateLimitError("slow down"), ModelTimeoutError("too late"))
+    ((text, _),) = tool_results(call(agent(flaky, retry()), GO))
+    assert "after 2 attempts with ModelTimeoutError: too late.\nIt is not known" in text
+    assert flaky.runs == 2
+
+
 @pytest.mark.parametrize("switch", LETS_THROUGH)
 def test_after_the_last_attempt_the_failure_is_reported_to_the_model(
     call: Any, switch: Any
@@ -103,7 +126,7 @@ def test_after_the_last_attempt_the_failure_is_reported_to_the_model(
     flaky = down(9)
     result = call(agent(flaky, retry(), **switch), GO)
     ((text, status),) = tool_results(result)
-    assert text.startswith("fetch failed after 3 attempts with ConnectionError: down 3\n")
+    assert text.startswith("fetch failed after 3 attempts with ConnectionError: down 3.\n")
     assert status == "error"
     assert result["messages"][2].name == "fetch"
     assert result["messages"][-1].text == "Done."
