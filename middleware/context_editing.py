@@ -271,9 +271,9 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
     Args:
         edits: The edits, in this order; each `ContextEdit` gets the messages that the one before
             it returned. None: one `ClearToolUsesEdit` with its defaults.
-        token_count_method: "approximate" counts four characters as a token and costs almost
-            nothing; "model" calls `get_num_tokens_from_messages` of the model, which may be slow
-            or need a package.
+        token_count_method: "approximate" counts four characters (3.3 for Claude) as a token and
+            costs almost nothing; "model" calls `get_num_tokens_from_messages` of the model, which
+            may be slow or need a package.
         token_counter: Counts the tokens of a list of messages; replaces both methods.
         keep_thread: Whether the thread keeps every message. False: edits are made in the thread
             too, which makes it smaller.

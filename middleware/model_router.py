@@ -36,12 +36,19 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     TurnError,
-    init_model,
 )
 
 from ._shared.errors import is_async
 from ._shared.messages import last_user_message
-from ._shared.models import AlternateModel, ModelEntry, is_model, mark_writer, request_to, text_of
+from ._shared.models import (
+    AlternateModel,
+    ModelEntry,
+    given_model,
+    is_model,
+    mark_writer,
+    request_to,
+    text_of,
+)
 from ._shared.transcript import render
 
 __all__ = [
@@ -156,8 +163,8 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     Args:
         choices: The models to choose from, by name.
-        classifier: A chat model or "provider:name", which is made into a model when it is first
-            needed; or a sync or async function of the request that returns a name.
+        classifier: A chat model or "provider:name"; or a sync or async function of the request
+            that returns a name.
         instructions: The prompt of a chat model as classifier. `{choices}` is replaced by the names
             with their criteria; if it is missing, they are added at the end.
         default: The choice for turns for which a chat model named none. None: the request's own
@@ -236,14 +243,14 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             for key, choice in choices.items()
         }
         self.choices = dict(choices)
-        self.classifier: Any = classifier
+        self.classifier: Any = (
+            given_model("classifier", classifier) if isinstance(classifier, str) else classifier
+        )
         self.instructions = instructions
         self.default = default
 
     @cached_property
     def _classifier(self) -> Any:
-        if isinstance(self.classifier, str):
-            return init_model(self.classifier)
         if isinstance(self.classifier, Runnable):
             return self.classifier
         return _FunctionClassifier(self.classifier)

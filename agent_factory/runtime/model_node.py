@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from agent_factory.chat_models import bound_tools, configured, unbound
 from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -231,9 +232,9 @@ class ModelNode(Runnable[Any, Any]):
         response = self._reader.read(strategy, answer, retry_count(request.state))
         # Without layers, each request offers all tools.
         if not self._layers or not (refusals := self._refusals(request, response)):
-            return ModelOutcome(response)
+            return ModelOutcome(response, strategy=strategy)
         response = replace(response, result=[*response.result, *refusals])
-        return ModelOutcome(response, refusals=refusals)
+        return ModelOutcome(response, refusals=refusals, strategy=strategy)
 
     def _refusals(
         self, request: ModelRequest[Any], response: ModelResponse[Any]
@@ -243,14 +244,10 @@ class ModelNode(Runnable[Any, Any]):
         calls = [call for call in message.tool_calls if call["name"] in self._spec.rules.known]
         if not calls or not self._spec.repairs_history:  # calls are answered elsewhere
             return ()
-        tools = [*request.tools, *(request.model_settings.get("tools") or ())]
-        model: Any = request.model
-        # A layer may replace the model by one that has tools bound to it already.
-        while isinstance(model, RunnableBinding):
-            tools += model.kwargs.get("tools") or ()
-            model = model.bound
+        tools = _tools_of(request, configured(request.model))
         # A chain that a layer brings may have tools within that cannot be found.
-        if not (tools or isinstance(model, BaseChatModel) or request.model is self._spec.model):
+        is_known = request.model is self._spec.model
+        if not (tools or is_known or isinstance(unbound(request.model), BaseChatModel)):
             return ()
         names = set(offered_names(tools))
         if not (others := [call for call in calls if call["name"] not in names]):
@@ -261,9 +258,12 @@ class ModelNode(Runnable[Any, Any]):
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
         """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
-        response_format = request.response_format
-        strategy = None if response_format is None else strategy_for(response_format, request.model)
-        model = self._models.bind(request, strategy)
+        model, response_format = configured(request.model), request.response_format
+        strategy: Strategy = None
+        if response_format is not None:
+            with_tools = bool(_tools_of(request, model))
+            strategy = strategy_for(response_format, model, with_tools=with_tools)
+        model = self._models.bind(request, model, strategy)
         messages = request.messages
         # The node has repaired the state's own list; a list made by a layer is checked here.
         if messages is not request.state.get("messages") and (
@@ -301,7 +301,7 @@ class ModelNode(Runnable[Any, Any]):
         retries = retry_count(state)
         response = outcome.response
         if self._layers:
-            response = self._reader.finish(response, retries, outcome.refusals)
+            response = self._reader.finish(outcome, retries)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
@@ -320,6 +320,14 @@ class ModelNode(Runnable[Any, Any]):
             return merged
         # Front ends (ag-ui-langgraph 0.0) show a dict that a node returns as the whole state.
         return [Command(update=merged)]
+
+
+def _tools_of(request: ModelRequest[Any], model: object) -> list[Any]:
+    """Return the tools of a request: its own, those of its settings, and those bound to its model.
+
+    A layer may replace the model by one that has tools bound to it already.
+    """
+    return [*request.tools, *(request.model_settings.get("tools") or ()), *bound_tools(model)]
 
 
 def refusal_of(call: ToolCall, tool_list: str) -> ToolMessage:
@@ -346,11 +354,13 @@ class _BoundModels:
         # used again.
         self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
 
-    def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
-        """Return the request's model with its tools, tool choice, strategy and settings."""
-        parts, choice = (request.model, strategy, *request.tools), request.tool_choice
-        # Settings and a tool choice as a dict have no hash, so these models are bound each time.
-        if request.model_settings or not isinstance(choice, str | None):
+    def bind(self, request: ModelRequest[Any], model: object, strategy: Strategy) -> Any:
+        """Return the request's model, as configured, with tools, tool choice and settings."""
+        parts, choice = (model, strategy, *request.tools), request.tool_choice
+        # Settings and a tool choice as a dict have no hash, and a configurable model makes another
+        # object for each call, so these models are bound each time.
+        has_no_key = request.model_settings or not isinstance(choice, str | None)
+        if has_no_key or model is not request.model:
             return self._bind(parts, choice, request.model_settings)
         key = *map(id, parts), choice
         if (entry := self._bound.get(key)) is None:
@@ -418,8 +428,8 @@ class ResponseReader:
         self._name = spec.name
         # Without repairs, calls are answered by the graph that the agent is part of.
         self._has_tools = TOOLS in spec.topology.nodes or not spec.repairs_history
+        self._spec = spec
         self._format = spec.response_format
-        self._model = spec.model
 
     def read(self, strategy: Strategy, answer: Any, retries: int) -> ModelResponse[Any]:
         """Return a model's answer as a response."""
@@ -436,13 +446,12 @@ class ResponseReader:
         replies, value = self._replies(strategy, message, retries)
         return ModelResponse(result=[message, *replies], structured_response=value)
 
-    def finish(
-        self, response: ModelResponse[Any], retries: int, refusals: Sequence[ToolMessage]
-    ) -> ModelResponse[Any]:
-        """Add to a response what the layers left out.
+    def finish(self, outcome: ModelOutcome, retries: int) -> ModelResponse[Any]:
+        """Return the response of an outcome, with what the layers left out.
 
         A layer may return a new answer, or the message without the replies to its calls.
         """
+        response, refusals = outcome.response, outcome.refusals
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         if message is None:
             raise BadReturn(
@@ -461,7 +470,12 @@ class ResponseReader:
             ):
                 tail = [*tail, refusal]
                 response = replace(response, result=[*response.result, refusal])
-        strategy = strategy_for(self._format, self._model)
+        # Without one, no layer called the model, or it was asked for no structured answer.
+        strategy = outcome.strategy or strategy_for(
+            self._format,
+            configured(self._spec.model),
+            with_tools=bool(self._spec.toolbox.offered),
+        )
         if strategy is None and self._has_tools:
             return response  # the tools node answers every call
         pending_ids = set(call_ids(message)) - answers_of(tail).keys()

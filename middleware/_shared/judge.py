@@ -117,17 +117,16 @@ class RiskJudge:
         self.instructions = instructions
         self.criteria = criteria
         self.threshold = threshold
-        self._judge, has_structure = structured_model(self.classifier, _SCHEMA)
-        parts = [instructions, criteria_text(criteria), _DATA]
-        if not has_structure:
-            parts.append(_ANSWER_FORMAT)
-        self._prompt = SystemMessage("\n\n".join(filter(None, parts)))
+        self._parts = [instructions, criteria_text(criteria), _DATA]
 
     def objection_to(self, request: ToolCallRequest) -> Flow[str | None]:
         """Reason why a call is risky; None if it is not."""
         try:
+            judge, has_structure = structured_model(self.classifier, _SCHEMA)
+            parts = self._parts if has_structure else [*self._parts, _ANSWER_FORMAT]
+            prompt = SystemMessage("\n\n".join(filter(None, parts)))
             document = HumanMessage(document_of(request))
-            answer = yield Invoke(self._judge, [self._prompt, document], _MODEL_CONFIG)
+            answer = yield Invoke(judge, [prompt, document], _MODEL_CONFIG)
             probability, reason = judgement(answer)
         except Exception as error:  # whatever is wrong with the judge, the tool does not run
             return f"it could not be judged ({format_error(error)})."

@@ -40,6 +40,7 @@ from agent_factory.middleware._shared.final_answer import (
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
+    counter_for,
     tokens_sent,
 )
 from agent_factory.review.questions import ask
@@ -406,7 +407,7 @@ class Plan:
         self._settings = settings
         self._request = request
         self._accounting = accounting
-        self._count = settings.count
+        self._count = counter_for(request.model, settings.count)
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""
