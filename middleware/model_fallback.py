@@ -34,6 +34,7 @@ from ._shared.models import (
     request_to,
 )
 from ._shared.overflow import recovers_later
+from ._shared.validation import copied
 
 __all__ = ["ModelFallbackMiddleware", "portable_request"]
 
@@ -103,8 +104,8 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
                 "handle=(ConnectionError, TimeoutError). Interrupts and cancellations always "
                 "propagate."
             )
-        self.first_model = first_model
-        self.additional_models = additional_models
+        self.first_model, *additional = copied((first_model, *additional_models))
+        self.additional_models = tuple(additional)
         self.handle = handle
         self._models = [
             AlternateModel(f"ModelFallbackMiddleware model {number}", entry)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import isawaitable, iscoroutine
 from operator import or_
@@ -50,6 +50,7 @@ from ._shared.models import (
     text_of,
 )
 from ._shared.transcript import render
+from ._shared.validation import copied
 
 __all__ = [
     "DEFAULT_INSTRUCTIONS",
@@ -242,7 +243,9 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             key: AlternateModel(f"ModelRouterMiddleware choice {key!r}", choice.model)
             for key, choice in choices.items()
         }
-        self.choices = dict(choices)
+        self.choices = {
+            key: replace(choice, model=copied(choice.model)) for key, choice in choices.items()
+        }
         self.classifier: Any = (
             given_model("classifier", classifier) if isinstance(classifier, str) else classifier
         )

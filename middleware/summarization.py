@@ -68,6 +68,7 @@ from ._shared.summaries import (
     replaced,
     stored_summaries,
     summary_message,
+    with_links,
     with_summaries,
 )
 from ._shared.token_counter import (
@@ -78,7 +79,7 @@ from ._shared.token_counter import (
     window_of,
 )
 from ._shared.transcript import pages, render
-from ._shared.validation import check_bool, check_count, check_state_schema, check_string
+from ._shared.validation import check_bool, check_count, check_state_schema, check_string, copied
 
 __all__ = [
     "DEFAULT_SUMMARY_PROMPT",
@@ -172,9 +173,10 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     The newest messages stay unchanged, including reasoning and its signatures. A tool result is
     never separated from its call, and system messages among the messages are never summarized, nor
     are messages that another layer adds to the request. The summary model does not read reasoning
-    or the data of files. A later summary includes the earlier one. The summary is a HumanMessage
-    with `additional_kwargs["lc_source"] == "summarization"`, in the position of the oldest message
-    it replaces.
+    or the data of files. It reads links to files; those that its summary lacks are added to it. A
+    later summary includes the earlier one. The summary is a HumanMessage with
+    `additional_kwargs["lc_source"] == "summarization"`, in the position of the oldest message it
+    replaces.
 
     If the model raises ContextOverflowError, half of the request is summarized, whatever the
     trigger is, and the model is called once more. If that frees too little, the older messages are
@@ -290,7 +292,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         if not keep_thread:
             self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))
         self.keep = validated_size("keep", keep)
-        self.trigger = trigger
+        self.trigger = copied(trigger)
         self._clauses = trigger_clauses(trigger)
         # As in LangChain, by the summary model; requests are counted by the model that is called.
         self.token_counter = counter_for(self.model, token_counter)
@@ -409,7 +411,10 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
 
     def _replace(self, call: _Call, old: list[AnyMessage]) -> Flow[list[AnyMessage] | None]:
         """The conversation with a summary of these messages; None without one."""
-        text, read = yield from self._summarize(old, call.text_of(old[0]))
+        earlier = call.text_of(old[0])
+        text, read = yield from self._summarize(old, earlier)
+        if text:
+            text = with_links(text, earlier, old)
         return call.replace(old, text, read) if text or read < len(old) else None
 
     def _summarize(self, old: list[AnyMessage], summary: str) -> Flow[tuple[str, int]]:

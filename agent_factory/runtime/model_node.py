@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -13,7 +13,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
-from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
@@ -65,9 +64,9 @@ from agent_factory.structured_output.strategies import (
     ToolStrategy,
     strategy_for,
 )
-from agent_factory.tools.registry import offered_names
+from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
-from agent_factory.types import ModelRequest, ModelResponse
+from agent_factory.types import ModelRequest, ModelResponse, check_request
 from agent_factory.upstream import construct_prompt, run_identity
 
 Turn = tuple[State, Runtime[Any], list[Any]]
@@ -125,8 +124,7 @@ class ModelNode(Runnable[Any, Any]):
     @cached_property
     def _models(self) -> _BoundModels:
         # A tool layer may run tools that were unknown when the agent was built.
-        client = self._spec.toolbox.client
-        return _BoundModels(None if self._spec.tool_layers else client.keys())
+        return _BoundModels(self._spec.toolbox, runs_others=bool(self._spec.tool_layers))
 
     @cached_property
     def _prefix(self) -> ValidatedPrefix:
@@ -348,8 +346,9 @@ class _BoundModels:
     SIZE = 16
     """Number of bound models to keep: enough for a few models and tool sets that take turns."""
 
-    def __init__(self, tool_names: Collection[str] | None) -> None:
-        self._tool_names = tool_names  # tools that can run; None if a layer may run others
+    def __init__(self, toolbox: Toolbox, *, runs_others: bool) -> None:
+        self._toolbox = toolbox
+        self._runs_others = runs_others  # whether a layer may run tools that the agent lacks
         # By identity: models and tools need not be hashable. An entry keeps them, so that no id is
         # used again.
         self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
@@ -361,29 +360,29 @@ class _BoundModels:
         # object for each call, so these models are bound each time.
         has_no_key = request.model_settings or not isinstance(choice, str | None)
         if has_no_key or model is not request.model:
-            return self._bind(parts, choice, request.model_settings)
+            return self._bind(request, model, strategy)
         key = *map(id, parts), choice
         if (entry := self._bound.get(key)) is None:
-            entry = self._bound[key] = parts, self._bind(parts, choice)
+            entry = self._bound[key] = parts, self._bind(request, model, strategy)
             if len(self._bound) > self.SIZE:
                 self._bound.popitem(last=False)
         return entry[1]
 
-    def _bind(
-        self, parts: Sequence[Any], choice: Any, model_settings: Mapping[str, Any] | None = None
-    ) -> Any:
-        model, strategy, *tools = parts
+    def _bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
+        check_request(model, request.tools, self._toolbox.offered)
+        tools, choice, settings = [*request.tools], request.tool_choice, {**request.model_settings}
         for tool in tools:
-            if self._tool_names is None or isinstance(tool, dict):
+            if self._runs_others or isinstance(tool, dict):
                 continue  # a layer or the provider may run it
-            name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
-            if name not in self._tool_names:
+            name = str(
+                getattr(tool, "name", None) or getattr(tool, "__name__", type(tool).__name__)
+            )
+            if name not in self._toolbox.client:
                 raise UnknownTool(
                     name,
                     "is offered to the model, but nothing in this agent can run it.",
                     "Pass it to create_agent, or run it in a wrap_tool_call layer.",
                 )
-        settings = dict(model_settings or {})
         if isinstance(strategy, ToolStrategy):
             tools += [binding.tool for binding in strategy.bindings.values()]
         elif isinstance(strategy, ProviderStrategy):

@@ -23,7 +23,7 @@ from .errors import format_error
 from .models import given_model
 from .structured import structured_answer, structured_model
 from .transcript import render
-from .validation import check_number, check_string
+from .validation import check_number, check_string, copied
 
 DEFAULT_INSTRUCTIONS: Final = """\
 An assistant is about to call a tool, and nobody reviews the call. Judge how likely it is that the \
@@ -115,7 +115,7 @@ class RiskJudge:
         if threshold > 1:
             raise ValueError(f"threshold must be a probability from 0 to 1, got {threshold!r}.")
         self.instructions = instructions
-        self.criteria = criteria
+        self.criteria = copied(criteria)
         self.threshold = threshold
         self._parts = [instructions, criteria_text(criteria), _DATA]
 

@@ -41,6 +41,7 @@ from agent_factory.structured_output.strategies import (
 
 from .errors import is_sync_function
 from .messages import CALL_BLOCKS, REASONING_BLOCKS
+from .validation import copied
 
 Provider = Literal["anthropic", "openai"]
 """Provider whose own marks and settings the built-ins know."""
@@ -190,7 +191,7 @@ class AlternateModel:
         self._owner = owner  # the argument it was passed as: "ModelFallbackMiddleware model 1"
         self.model = given_model(owner, model)
         # A copy: the caller may change the dict.
-        self._change = dict(change) if isinstance(change, Mapping) else change
+        self._change = copied(change)
 
     def request_for(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request to send to this model."""

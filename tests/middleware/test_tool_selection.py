@@ -243,7 +243,7 @@ def test_without_on_parsing_failure_all_tools_are_offered(
         (["post", "mail"], ["mail", "translate"]),
         ([], ["translate"]),
         (
-            lambda answer: ["weather"] if "no" in answer["raw"].text else [],
+            lambda answer: ["weather"] if answer.text == "no" else [],
             ["weather", "translate"],
         ),
     ],
