@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
-from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.config import ensure_config, merge_configs
 
 from agent_factory.upstream import initialized_chat_model
 
@@ -42,7 +42,7 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
     if isinstance(model, BaseChatModel):  # nearly always, so the rest costs no other call
         return model
     if isinstance(model, RunnableBinding):
-        inner = configured(model.bound, merge_configs(model.config, config))
+        inner = configured(model.bound, merge_configs(ensure_config(config), model.config))
         return model if inner is model.bound else model.model_copy(update={"bound": inner})
     # Imported only for the models that may need them: these modules take some milliseconds.
     from langchain_core.runnables.configurable import DynamicRunnable
@@ -56,7 +56,8 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
         return model.model_copy(update={"runnable": first, "fallbacks": others})
     if not isinstance(model, DynamicRunnable):
         return initialized_chat_model(model, config)
-    chosen, chosen_config = model.prepare(config)
+    # In core alone, a config that is bound to the model replaces all keys of that of the run.
+    chosen, chosen_config = model.prepare(merge_configs(ensure_config(config), model.config))
     if type(chosen) is type(model.default):
         # A model with other fields is a new object, for which pydantic copies lists and dicts. What
         # a model keeps in them, such as the requests of a fake, is to be in those of the default.

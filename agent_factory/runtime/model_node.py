@@ -389,6 +389,10 @@ class _BoundModels:
             settings = {**strategy.to_model_kwargs(), **settings}
         if not tools:
             return model.bind(**settings) if settings else model
+        names = set(offered_names(tools))
+        for tool in [*(settings.pop("tools", None) or ()), *bound_tools(model)]:
+            if next(offered_names([tool]), None) not in names:
+                tools.append(tool)
         if choice is not None:
             settings["tool_choice"] = choice
         try:
@@ -409,7 +413,8 @@ def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
     if not isinstance(model, RunnableBinding):
         return model.bind_tools(tools, **settings)
     # RunnableBinding forwards bind_tools to the model it wraps, which drops its bound settings.
-    bound = _with_tools(model.bound, tools, {**model.kwargs, **settings})
+    kwargs = {key: value for key, value in model.kwargs.items() if key != "tools"}
+    bound = _with_tools(model.bound, tools, {**kwargs, **settings})
     return RunnableBinding(
         bound=bound, config=model.config, config_factories=model.config_factories
     )

@@ -17,7 +17,7 @@ _ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 _ATTACHMENTS = frozenset(
     {"audio", "document", "file", "image", "input_audio", "video"}
     | {"base64", "data", "file_data"}
-    | {"file_id", "image_url", "source", "url"}
+    | {"file_id", "file_uri", "file_url", "image_url", "source", "url"}
 )
 
 # Keys, at any depth of a block, whose value may be the address of a file.
