@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -236,7 +237,7 @@ class ModelRequest(Generic[ContextT]):
             **changes: Any field of the request, or `system_prompt` for its text.
 
         Raises:
-            TypeError: A name is not that of a field.
+            TypeError: A name is not that of a field; the model or a tool is given by its name.
             ValueError: Both `system_message` and `system_prompt` are given.
 
         >>> from langchain_core.language_models import FakeListChatModel
@@ -255,6 +256,10 @@ class ModelRequest(Generic[ContextT]):
                 f"ModelRequest has no field {', '.join(map(repr, unknown))}; "
                 f"its fields are {', '.join(_REQUEST_FIELDS)}, and system_prompt."
             )
+        # Here, because the traceback names the layer. A request that is made in another way is
+        # checked when the model is called.
+        if "model" in changes or "tools" in changes:
+            check_request(changes.get("model"), changes.get("tools", ()), self.tools)
         # What copy.copy() does, but faster: layers call this often. `dataclasses.replace` calls
         # __init__, which takes four times as long.
         other = object.__new__(type(self))
@@ -281,6 +286,36 @@ class ModelRequest(Generic[ContextT]):
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={self.__dict__[name]!r}" for name in _REQUEST_FIELDS)
         return f"ModelRequest({fields})"
+
+
+def check_request(model: object, tools: Any, offered: Sequence[object] = ()) -> None:
+    """Raise an ArgumentError for a model or a tool that a layer passes by its name.
+
+    Args:
+        model: Model of a request.
+        tools: Tools of a request.
+        offered: Tools that may have been meant.
+    """
+    if isinstance(model, str):
+        reason = f"must be a chat model, got {describe(model)}."
+        raise ArgumentError("model of a request", reason, f"Pass init_chat_model({model!r}).")
+    # A tool is passed without its list, or a name without both. Other iterables are left alone.
+    if isinstance(tools, str | dict) or hasattr(tools, "name"):
+        reason = f"must be a list, got {describe(tools)}."
+        raise ArgumentError("tools of a request", reason, "Pass tools=[*request.tools, tool].")
+    for tool in tools if isinstance(tools, list | tuple) else ():
+        if isinstance(tool, dict) or hasattr(tool, "name") or callable(tool):
+            continue
+        names = [str(name) for t in offered if (name := getattr(t, "name", None))]
+        close = get_close_matches(str(tool), names, n=1)
+        raise ArgumentError(
+            "tools of a request",
+            f"must be tools, or provider tools as dicts, got {describe(tool)}.",
+            "Pass the tool, not its name: "
+            f"[tool for tool in request.tools if tool.name == {close[0]!r}]."
+            if close
+            else f"The tools are: {', '.join(names) or 'none'}.",
+        )
 
 
 _REQUEST_FIELDS = dict.fromkeys(ModelRequest.__annotations__)

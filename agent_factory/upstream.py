@@ -17,7 +17,7 @@ from uuid import UUID
 
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
@@ -131,6 +131,18 @@ def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
     """
     get_params = getattr(model, "_get_ls_params", None)
     return get_params(**settings) if get_params else {}
+
+
+def initialized_chat_model(model: Any, config: RunnableConfig | None = None) -> Any:
+    """The chat model that a model of `init_chat_model(configurable_fields=...)` makes for a config.
+
+    langchain 1.5.2, `chat_models/base.py`: the function returns a `_ConfigurableModel`, whose
+    `_model(config)` makes the model, with the tools that were bound. No public method does, and
+    public attributes are those of the default model. Any other object is returned.
+    """
+    if type(model).__name__ != "_ConfigurableModel":
+        return model
+    return model._model(ensure_config(config))
 
 
 def task_identity(runtime: Any) -> object:

@@ -123,7 +123,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
         self.expected_tools = tuple(self.tool_names or ())
         check_string("blocked_message", blocked_message)
         self.instructions = instructions
-        self.criteria = criteria
+        self.criteria = self._judge.criteria
         self.threshold = threshold
         self.blocked_message = blocked_message
 

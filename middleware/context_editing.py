@@ -54,7 +54,7 @@ from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import how_to_recall, recall_tool
 from ._shared.summaries import with_summaries
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
-from ._shared.validation import check_bool, check_choice, check_count, check_state_schema
+from ._shared.validation import check_bool, check_choice, check_count, check_state_schema, copied
 
 _RESULTS = ("tool", "ToolMessageChunk")
 """The types of messages with results of tools."""
@@ -151,6 +151,7 @@ class ClearToolUsesEdit:
             raise ValueError(
                 f"exclude_tools must be a list of tool names, got {names!r}. Pass ['search']."
             )
+        object.__setattr__(self, "exclude_tools", copied(names))
         if not isinstance(self.placeholder, str):
             raise ValueError(f"placeholder must be a string, got {self.placeholder!r}.")
 
@@ -271,9 +272,9 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
     Args:
         edits: The edits, in this order; each `ContextEdit` gets the messages that the one before
             it returned. None: one `ClearToolUsesEdit` with its defaults.
-        token_count_method: "approximate" counts four characters as a token and costs almost
-            nothing; "model" calls `get_num_tokens_from_messages` of the model, which may be slow
-            or need a package.
+        token_count_method: "approximate" counts four characters (3.3 for Claude) as a token and
+            costs almost nothing; "model" calls `get_num_tokens_from_messages` of the model, which
+            may be slow or need a package.
         token_counter: Counts the tokens of a list of messages; replaces both methods.
         keep_thread: Whether the thread keeps every message. False: edits are made in the thread
             too, which makes it smaller.

@@ -75,7 +75,7 @@ from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered
 from ._shared.standing_approvals import covered_calls, remember_approval, thread_of
-from ._shared.validation import check_choice
+from ._shared.validation import check_choice, copied
 
 __all__ = [
     "DEFAULT_EDIT_NOTICE",
@@ -206,7 +206,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             self.policy = interrupt_on
             self.covered_tools = interrupt_on.covered
         elif isinstance(interrupt_on, Mapping):
-            configs = {tool: config for tool, config in interrupt_on.items() if config is not False}
+            configs = {
+                tool: copied(config) for tool, config in interrupt_on.items() if config is not False
+            }
             asks = {tool: rule_of(tool, config) for tool, config in configs.items()}
             self.policy = ToolPolicy(*asks.values(), Rule("*", "allow"))
             interrupt_on = {

@@ -34,6 +34,7 @@ from ._shared.models import (
     request_to,
 )
 from ._shared.overflow import recovers_later
+from ._shared.validation import copied
 
 __all__ = ["ModelFallbackMiddleware", "portable_request"]
 
@@ -65,11 +66,10 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
 
     Args:
         first_model: The model to ask if the agent's model fails: a chat model or "provider:name".
-            A name is made into a model when it is first needed; if that fails because a package is
-            not installed, it counts as a failure of that model. To give a model its own settings,
-            pass a pair: `(model, {"temperature": 0})` replaces the settings of the request;
-            `(model, function)` passes the request, with only the model changed, to a function that
-            returns the request to send. It may call `portable_request`.
+            To give a model its own settings, pass a pair: `(model, {"temperature": 0})` replaces
+            the settings of the request; `(model, function)` passes the request, with only the model
+            changed, to a function that returns the request to send. It may call
+            `portable_request`.
         *additional_models: The models to ask after it, in this order.
         handle: The exceptions after which the next model is asked: a type, a tuple of types, or a
             function of the exception. Any other exception is raised at once.
@@ -77,6 +77,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
 
     Raises:
         TypeError: A model, its settings or `handle` have an unusable type.
+        ImportError: A model is named, and langchain or the package of its provider is missing.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
@@ -103,8 +104,8 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
                 "handle=(ConnectionError, TimeoutError). Interrupts and cancellations always "
                 "propagate."
             )
-        self.first_model = first_model
-        self.additional_models = additional_models
+        self.first_model, *additional = copied((first_model, *additional_models))
+        self.additional_models = tuple(additional)
         self.handle = handle
         self._models = [
             AlternateModel(f"ModelFallbackMiddleware model {number}", entry)
@@ -113,7 +114,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
 
     @property
     def models(self) -> list[Any]:
-        """The models to ask after the agent's own; a name is made into a model here."""
+        """The models to ask after the agent's own."""
         return [alternate.model for alternate in self._models]
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
@@ -122,13 +123,6 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         last: Exception | ModelResponse | None = None
         response: ModelResponse
         for model in (request.model, *self._models):
-            if isinstance(model, AlternateModel):
-                try:
-                    # Made here, so that a missing package counts as a failure of this model.
-                    _ = model.model
-                except Exception as error:  # a missing package or API key, for instance
-                    failures.append(f"{model_label(model)}: {format_error(error)}")
-                    continue
             attempt = request_to(model, request)
             try:
                 response = yield attempt

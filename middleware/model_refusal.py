@@ -36,7 +36,7 @@ from ._shared.models import (
     request_to,
     with_metadata,
 )
-from ._shared.validation import check_choice
+from ._shared.validation import check_choice, copied
 
 try:
     from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
@@ -140,7 +140,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
                 "is_refusal must be a plain function of the AIMessage that returns True or False, "
                 f"got {is_refusal!r}."
             )
-        self.models = models
+        self.models = copied(models)
         self._models = [
             AlternateModel(f"ModelRefusalMiddleware model {number}", entry)
             for number, entry in enumerate(models, start=1)

@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import isawaitable, iscoroutine
 from operator import or_
@@ -39,7 +39,6 @@ from agent_factory import (
     PrivateStateAttr,
     TracePolicy,
     TurnError,
-    init_model,
     omit_payload,
     set_reason,
 )
@@ -49,6 +48,7 @@ from ._shared.messages import last_user_message
 from ._shared.models import (
     AlternateModel,
     ModelEntry,
+    given_model,
     is_decision_model,
     is_model,
     mark_writer,
@@ -56,6 +56,7 @@ from ._shared.models import (
     text_of,
 )
 from ._shared.transcript import render
+from ._shared.validation import copied
 
 if TYPE_CHECKING:
     from langchain_core.decisions import Choice, ClassifierResponse, Content
@@ -189,9 +190,8 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     Args:
         choices: The models to choose from, by name.
-        classifier: A chat model or "provider:name", which is made into a model when it is first
-            needed; a decision model; or a sync or async function of the request that returns a
-            name.
+        classifier: A chat model or "provider:name"; a decision model; or a sync or async function
+            of the request that returns a name.
         instructions: The prompt of a chat model as classifier. `{choices}` is replaced by the names
             with their criteria; if it is missing, they are added at the end. A decision model gets
             the choices apart; for one, they may be a dict or a list as well.
@@ -271,8 +271,12 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             key: AlternateModel(f"ModelRouterMiddleware choice {key!r}", choice.model)
             for key, choice in choices.items()
         }
-        self.choices = dict(choices)
-        self.classifier: Any = classifier
+        self.choices = {
+            key: replace(choice, model=copied(choice.model)) for key, choice in choices.items()
+        }
+        self.classifier: Any = (
+            given_model("classifier", classifier) if isinstance(classifier, str) else classifier
+        )
         self.instructions = instructions
         self.default = default
         self._ask = self._ask_function
@@ -289,8 +293,6 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     @cached_property
     def _classifier(self) -> Any:
-        if isinstance(self.classifier, str):
-            return init_model(self.classifier)
         if isinstance(self.classifier, Runnable):
             return self.classifier
         return _FunctionClassifier(self.classifier)

@@ -32,7 +32,8 @@ from agent_factory import (
     omit_payload,
 )
 
-from ._shared.provider_marks import MarkedTools, Provider, known_provider, mark_of
+from ._shared.models import Provider, known_provider
+from ._shared.provider_marks import MarkedTools, mark_of
 from ._shared.token_counter import tokens_sent
 from ._shared.validation import check_choice, check_count
 

@@ -11,7 +11,8 @@ The marks and the search tools are the providers' own:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from langchain_core.tools import BaseTool
@@ -25,10 +26,11 @@ from agent_factory import (
     Ordering,
     TurnError,
 )
+from agent_factory.chat_models import unbound
 
 from ._shared.messages import tool_names
-from ._shared.models import forced_tool, unbound
-from ._shared.provider_marks import MarkedTools, Provider, known_provider, mark_of
+from ._shared.models import Provider, forced_tool, is_search_tool, known_provider
+from ._shared.provider_marks import MarkedTools, mark_of
 from ._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
@@ -65,7 +67,8 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         name: The name of this instance, if a stack has several.
 
     Raises:
-        ValueError: `searchable_tools` is empty, or `provider` or `on_unsupported` is unknown.
+        ValueError: `searchable_tools` is empty, or `provider` or `on_unsupported` is unknown; at a
+            model call: the request has no tool of a name in `searchable_tools`.
         TypeError: `searchable_tools` is not a list of names and tools.
 
     >>> ProviderToolSearchMiddleware(searchable_tools=["search_mail"], provider="openai").provider
@@ -95,16 +98,18 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Offer the tools in the form in which the provider searches among them."""
-        with_mark, without_mark = set(), set()
-        for tool in request.tools:
-            if (name := getattr(tool, "name", None)) is None:
-                continue  # a tool of the provider, as a dict
-            mark = mark_of(tool, _MARK)
-            if mark:
-                with_mark.add(name)
-            elif mark is None:
-                without_mark.add(name)
+        marks = {
+            name: mark_of(tool, _MARK)
+            for tool in request.tools
+            # A tool of the provider is a dict.
+            if (name := getattr(tool, "name", None)) is not None
+        }
         searchable = self.searchable_tool_names
+        # Without any tool, the request is for a last answer.
+        if marks and (missing := sorted(searchable - marks.keys())):
+            raise ValueError(self._unknown_tools(missing, sorted(marks)))
+        with_mark = {name for name, mark in marks.items() if mark}
+        without_mark = {name for name, mark in marks.items() if mark is None}
         hidden_names = (
             with_mark | (without_mark & searchable) if searchable else with_mark or without_mark
         )
@@ -121,14 +126,23 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
                 else tool
                 for tool in request.tools
             ]
-            types = [str(tool.get("type")) for tool in tools if isinstance(tool, Mapping)]
             # The user may pass a search tool of the provider, perhaps another version.
-            if not any(kind.startswith("tool_search") for kind in types):
+            if not any(map(is_search_tool, tools)):
                 # The same object each time, because models are bound again for other tools.
                 tools.append(SEARCH_TOOLS[provider])
             request = request.override(tools=tools)
         response: ModelResponse = yield request
         return response
+
+    def _unknown_tools(self, missing: list[str], names: list[str]) -> str:
+        """Message about names in `searchable_tools` that no tool of a request has."""
+        close = [match for name in missing for match in get_close_matches(name, names, n=1)]
+        hint = f"Did you mean {close[0]!r}?" if close else "Correct the name."
+        return (
+            f"{self.name}: searchable_tools must name tools of the request, got "
+            f"{', '.join(map(repr, missing))}; the tools are {', '.join(names)}. {hint} For a tool "
+            'that another layer hides or adds, write @tool(extras={"defer_loading": True}) instead.'
+        )
 
     def _provider_of(self, model: object) -> str | None:
         """The provider whose search is used; None if the model has no supported provider."""

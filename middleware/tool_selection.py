@@ -36,7 +36,7 @@ from ._shared.messages import last_user_message, tool_names
 from ._shared.models import forced_tool, given_model, with_update
 from ._shared.structured import structured_answer, structured_model
 from ._shared.transcript import render
-from ._shared.validation import check_choice, check_count, check_string
+from ._shared.validation import check_choice, check_count, check_string, copied
 
 __all__ = [
     "DEFAULT_SYSTEM_PROMPT",
@@ -128,8 +128,8 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             first `max_tools` of them.
         on_parsing_failure: What follows the last invalid answer. "all" offers all tools; "none"
             offers only those that are always offered; a list offers the tools it names; a function
-            receives the last answer and returns such a list; "error" raises ToolSelectionError,
-            which ends the run.
+            receives the last answer, as parsed, or the model's message if nothing could be parsed,
+            and returns such a list; "error" raises ToolSelectionError, which ends the run.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -176,7 +176,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self.always_include: list[str] = list(always_include or ())
         self.expected_tools = fallback.union(self.always_include)
         self.max_retries = max_retries
-        self.on_parsing_failure = on_parsing_failure
+        self.on_parsing_failure = copied(on_parsing_failure)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Offer the tools chosen for the user's last message; have them chosen if it is new."""
@@ -258,7 +258,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             return []
         if instead != "error":
             # `max_tools` is for the model, and not for names that the user has written.
-            alternative = instead(answer) if callable(instead) else instead
+            alternative = instead(read_answer(answer)) if callable(instead) else instead
             selected_names, problem = choice_among(list(alternative), names, all_names, None)
             if not problem:
                 return selected_names
@@ -290,11 +290,17 @@ def selection_schema(names: Sequence[str], most: int | None) -> dict[str, object
     }
 
 
-def answer_text(answer: object) -> str:
-    """An answer of the choosing model as text, for errors and for the model itself."""
+def read_answer(answer: object) -> object:
+    """The value that was parsed of an answer; the message of the model if nothing was."""
     if isinstance(answer, Mapping) and "raw" in answer:
         parsed = answer.get("parsed")
-        answer = answer["raw"] if parsed is None else parsed
+        return answer["raw"] if parsed is None else parsed
+    return answer
+
+
+def answer_text(answer: object) -> str:
+    """An answer of the choosing model as text, for errors and for the model itself."""
+    answer = read_answer(answer)
     return _shortened(render(answer) if isinstance(answer, BaseMessage) else repr(answer))
 
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from typing_extensions import TypedDict
 
-from agent_factory import OutputError, create_agent, wrap_model_call
+from agent_factory import OutputError, create_agent, wrap_model_call, wrap_tool_call
 from agent_factory.structured_output import (
     AutoStrategy,
     ProviderStrategy,
@@ -183,22 +183,29 @@ def test_a_bare_schema_means_auto_strategy() -> None:
         ("gpt-4.1", True),
         ("gpt-5-nano", True),
         ("openai/gpt-5", True),
-        ("o3", True),
-        ("o4-mini", True),
+        ("ft:gpt-4o-mini:shop", True),
+        ("openai.gpt-5.1", True),
         ("grok-4", True),
+        ("x-ai/grok-4-fast", True),
         ("claude-sonnet-4-5", True),
+        ("claude-haiku-4-5", True),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", True),
         ("claude-opus-4-6-20260101", True),
         ("Claude-Sonnet-4-5", True),
         ("gpt-4", False),
         ("gpt-3.5-turbo", False),
-        ("foo3", False),
+        ("o3", False),
+        ("my-gpt-4o", False),
+        ("gpt-50", False),
+        ("grok-3", False),
+        ("gemini-3-pro", False),
         ("claude-3-5-sonnet", False),
         ("claude-sonnet-4-0", False),
         ("llama-3", False),
         ("", False),
     ],
 )
-@pytest.mark.parametrize("attribute", ["model_name", "model"])
+@pytest.mark.parametrize("attribute", ["model_name", "model", "model_id"])
 def test_model_names_of_providers_with_structured_output_are_known(
     name: str, supports: bool, attribute: str
 ) -> None:
@@ -216,6 +223,101 @@ def test_a_profile_counts_before_the_name(promised: bool, name: str) -> None:
 def test_a_profile_without_the_key_leaves_it_to_the_name() -> None:
     assert supports_provider_strategy(NamedModel(model_name="gpt-5", profile={}))
     assert not supports_provider_strategy(ScriptedChatModel())
+
+
+GEMINI: Any = {"structured_output": True}
+TOOL_CALL = [{"name": "Weather", "args": {"degrees": 18}}]
+
+
+@pytest.mark.parametrize(
+    ("name", "with_tools"),
+    [
+        ("gemini-1.5-pro", False),
+        ("gemini-2.0-flash", False),
+        ("models/gemini-2.5-flash", False),
+        ("Gemini-2.5-Pro", False),
+        ("gemini-flash-latest", False),
+        ("gemini-3-pro-preview", True),
+        ("google/gemini-3.5-flash", True),
+        ("gemini-10-pro", True),
+        ("gemma-3-27b-it", True),
+    ],
+)
+def test_a_schema_is_sent_with_tools_only_to_models_that_take_both(
+    name: str, with_tools: bool
+) -> None:
+    """Gemini before version 3 answers such a request with an error."""
+    model = NamedModel(model_name=name, profile=GEMINI)
+    assert supports_provider_strategy(model)
+    assert supports_provider_strategy(model, with_tools=True) is with_tools
+
+
+@wrap_model_call
+def with_look(request: Any) -> Any:
+    """Offer a tool that the agent does not have."""
+    return (yield request.override(tools=[*request.tools, look]))
+
+
+@wrap_model_call
+def with_bound_look(request: Any) -> Any:
+    """Ask a model that a tool is bound to."""
+    return (yield request.override(model=request.model.bind_tools([look])))
+
+
+@wrap_model_call
+def with_look_in_settings(request: Any) -> Any:
+    """Pass the provider a tool as a setting."""
+    return (yield request.override(model_settings={"tools": [{"google_search": {}}]}))
+
+
+@wrap_tool_call
+def run_all(request: Any) -> Any:
+    """Run tools that the agent does not have."""
+    return (yield request)
+
+
+@pytest.mark.parametrize(
+    ("tools", "stack", "by_provider"),
+    [
+        ([], [], True),
+        ([look], [], False),
+        ([{"google_search": {}}], [], False),
+        ([], [with_look, run_all], False),
+        ([], [with_bound_look], False),
+        ([], [with_look_in_settings], False),
+    ],
+)
+def test_tools_of_any_kind_count(
+    call: Any, tools: Any, stack: list[Any], by_provider: bool
+) -> None:
+    step: Any = GOOD if by_provider else TOOL_CALL
+    model = NamedModel(steps=[step], model_name="gemini-2.5-flash", profile=GEMINI)
+    agent = create_agent(model, tools, middleware=stack, response_format=Weather)
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
+    assert ("response_format" in model.requests[0].kwargs) is by_provider
+
+
+def test_an_answer_is_finished_by_the_strategy_that_was_asked_for(call: Any) -> None:
+    """A layer leaves out the result of the output tool, which only this request had."""
+
+    @wrap_model_call
+    def answer_alone(request: Any) -> Any:
+        return (yield request).result[0]
+
+    model = NamedModel(steps=[TOOL_CALL], model_name="gemini-2.5-flash", profile=GEMINI)
+    stack = [answer_alone, with_look, run_all]
+    agent = create_agent(model, middleware=stack, response_format=Weather)
+    result = call(agent, ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool"]
+
+
+def test_fallbacks_of_a_model_must_take_the_schema_too(call: Any) -> None:
+    first = NamedModel(steps=[ConnectionError("down")], model_name="gpt-5")
+    other = NamedModel(steps=[TOOL_CALL], model_name="llama-3")
+    model: Any = first.with_fallbacks([other])
+    agent = create_agent(model, response_format=Weather)
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
 
 
 @pytest.mark.parametrize("format_", [Weather, AutoStrategy(Weather)])

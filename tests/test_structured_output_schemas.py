@@ -386,3 +386,97 @@ def test_max_retries_is_a_count(strategy: Any, retries: Any) -> None:
 def test_handle_errors_takes_its_forms_only(handle: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*handle_errors"):
         ToolStrategy(Person, handle_errors=handle)
+
+
+# --- OpenAI's envelope --------------------------------------------------------------------------
+
+POINT: Any = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+ENVELOPES: dict[str, Any] = {
+    "chat completions": {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "point",
+            "schema": POINT,
+            "strict": True,
+            "description": "A point.",
+        },
+    },
+    "responses": {
+        "type": "json_schema",
+        "name": "point",
+        "schema": {**POINT, "title": "Another"},
+        "strict": True,
+        "description": "A point.",
+    },
+    "the type alone": {**POINT, "type": "json_schema", "title": "point", "description": "A point."},
+}
+
+
+class Named(ScriptedChatModel):
+    model_name: str = "gpt-5"
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES.values(), ids=ENVELOPES)
+@pytest.mark.parametrize(
+    ("wrap", "by_provider"),
+    [(lambda s: s, True), (AutoStrategy, True), (ProviderStrategy, True), (ToolStrategy, False)],
+)
+def test_a_schema_in_openais_envelope_is_read(
+    call: Any, envelope: Any, wrap: Any, by_provider: bool
+) -> None:
+    step: Any = '{"x": 1}' if by_provider else [{"name": "point", "args": {"x": 1}}]
+    model = Named(steps=[step])
+    agent = create_agent(model, response_format=wrap(envelope))
+    assert call(agent, ASK)["structured_response"] == {"x": 1}
+    if not by_provider:
+        assert model.requests[0].tools == ["point"]
+        return
+    spec = model.requests[0].kwargs["response_format"]["json_schema"]
+    assert (spec["name"], spec["schema"]["description"]) == ("point", "A point.")
+    assert {**spec["schema"], "title": None, "description": None} == {
+        **POINT,
+        "title": None,
+        "description": None,
+    }
+    assert spec.get("strict") is (True if "strict" in str(envelope) else None)
+
+
+def test_an_envelope_does_not_change_and_its_answer_is_validated(call: Any) -> None:
+    envelope = {"type": "json_schema", "json_schema": {"name": "point", "schema": {**POINT}}}
+    before = repr(envelope)
+    model = Named(steps=['{"x": "many"}', '{"x": 1}'])
+    assert call(create_agent(model, response_format=envelope), ASK)["structured_response"] == {
+        "x": 1
+    }
+    assert repr(envelope) == before
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"type": "json_schema"},
+        {"type": "json_schema", "json_schema": None},
+        {"type": "json_schema", "json_schema": {"name": "point"}},
+        {"type": "json_schema", "schema": "point"},
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda s: s, AutoStrategy, ProviderStrategy, ToolStrategy])
+def test_an_envelope_without_a_schema_is_refused(envelope: Any, wrap: Any) -> None:
+    with pytest.raises(ArgumentError, match="must hold a JSON schema in its envelope"):
+        create_agent(ScriptedChatModel(), response_format=wrap(envelope))
+
+
+@pytest.mark.parametrize("strict", [None, True, False])
+def test_the_spec_of_a_provider_strategy_has_strict(strict: bool | None) -> None:
+    strategy = ProviderStrategy(Person, strict=strict)
+    assert (strategy.schema_spec.strict, strategy.strict) == (strict, strict)
+
+
+def test_an_argument_takes_the_place_of_strict_in_an_envelope() -> None:
+    assert ProviderStrategy(ENVELOPES["responses"], strict=False).strict is False
+    assert ProviderStrategy(ENVELOPES["responses"]).strict is True

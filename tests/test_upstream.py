@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from operator import add
+from types import ModuleType
 from typing import Annotated, Any, TypedDict
 from unittest.mock import patch
 from uuid import UUID
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.callbacks import GraphCallbackHandler
@@ -41,6 +43,7 @@ from agent_factory.upstream import (
     graph_namespace,
     in_namespace,
     in_runtime,
+    initialized_chat_model,
     interrupts_here,
     is_json_overwrite,
     is_nested,
@@ -508,6 +511,26 @@ def test_clearing_the_tasks_keeps_what_they_wrote() -> None:
 def test_a_chat_model_reports_its_name_and_provider() -> None:
     assert upstream.model_params(ScriptedChatModel([]))["ls_provider"] == "scriptedchatmodel"
     assert upstream.model_params(object(), model="gpt-1") == {}
+
+
+def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    models = pytest.importorskip("langchain.chat_models", reason="the extra peer is missing")
+    package: Any = ModuleType("langchain_groq")
+    package.ChatGroq = type("ChatGroq", (ScriptedChatModel,), {"__annotations__": {"model": str}})
+    monkeypatch.setitem(sys.modules, "langchain_groq", package)
+    configurable = models.init_chat_model("groq:llama", configurable_fields="any")
+    config: RunnableConfig = {"configurable": {"model": "groq:qwen"}}
+    assert not isinstance(configurable, BaseChatModel)
+    made = [initialized_chat_model(configurable, c) for c in (None, config)]
+    assert [(type(model), model.model) for model in made] == [
+        (package.ChatGroq, "llama"),
+        (package.ChatGroq, "qwen"),
+    ]
+    bound = initialized_chat_model(configurable.bind_tools([add]), config)
+    assert (bound.bound.model, len(bound.kwargs["tools"])) == ("qwen", 1)
+    assert initialized_chat_model(made[0]) is made[0]
 
 
 def test_every_task_has_its_own_runtime() -> None:

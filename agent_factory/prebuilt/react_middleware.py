@@ -21,6 +21,7 @@ from langgraph.prebuilt.tool_node import ToolCallWithContext
 from langgraph.types import Send
 from pydantic import BaseModel
 
+from agent_factory.chat_models import configured
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
@@ -79,7 +80,8 @@ class Extraction:
         if isinstance(schema, tuple):
             prompt, schema = schema
             messages = [SystemMessage(prompt), *messages]
-        answer = yield Invoke(chat_model_of(model).with_structured_output(schema), messages)
+        chat_model = configured(chat_model_of(model))
+        answer = yield Invoke(chat_model.with_structured_output(schema), messages)
         return {"structured_response": answer}
 
 

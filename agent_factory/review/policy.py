@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from inspect import iscoroutinefunction
@@ -212,6 +213,10 @@ class Rule:
                 raise ValueError(f"{name} of {self.tool!r} must be {expected}, got {value!r}.")
         if isinstance(self.when, Mapping):
             check_condition("when", self.when)
+        # Copies: the caller may change a list or a dict after a rule was made of it.
+        for name in ("when", "reviewers", "allowed_decisions", "args_schema"):
+            if isinstance(value := getattr(self, name), list | dict | set):
+                object.__setattr__(self, name, deepcopy(value))
 
     def names(self, tool: str) -> bool:
         """Return True if the rule is about a tool of this name."""

@@ -41,6 +41,7 @@ from agent_factory.hooks.flows import (
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.hooks.trace_policy import recorded
+from agent_factory.structured_output.strategies import Strategy
 from agent_factory.tools.results import LAYER_HINT, bad_request, check_results
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
@@ -295,12 +296,13 @@ class ModelOutcome(NamedTuple):
     """A model response, and the commands of the layers it passed, innermost first.
 
     `refusals` answer calls of tools that the request did not offer. A layer may leave them out of
-    the response, together with the calls or without them.
+    the response, together with the calls or without them. `strategy` is that of the request.
     """
 
     response: ModelResponse
     commands: tuple[Command[Any], ...] = ()
     refusals: tuple[ToolMessage, ...] = ()
+    strategy: Strategy = None
 
 
 ModelCall = Callable[[ModelRequest[Any]], Any]
@@ -358,7 +360,7 @@ class _ModelFlows(_Flows):
 
 def _outcome_of(name: str, result: object, last: ModelOutcome | None) -> ModelOutcome:
     """Return what a layer returned, with what is kept of its last call inward, if it made one."""
-    _, commands, refusals = last or (None, (), ())
+    _, commands, refusals, strategy = last or (None, (), (), None)
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
         response, command = result.model_response, result.command
@@ -374,7 +376,7 @@ def _outcome_of(name: str, result: object, last: ModelOutcome | None) -> ModelOu
             "messages, or an ExtendedModelResponse around one.",
         )
     if command is None:
-        return ModelOutcome(response, commands, refusals)
+        return ModelOutcome(response, commands, refusals, strategy)
     if not isinstance(command, Command):
         raise BadReturn(
             name,
@@ -388,7 +390,7 @@ def _outcome_of(name: str, result: object, last: ModelOutcome | None) -> ModelOu
                 f"returned a Command with {field} from a model layer.",
                 "Only update is applied there; jump from a node hook instead.",
             )
-    return ModelOutcome(response, (*commands, command), refusals)
+    return ModelOutcome(response, (*commands, command), refusals, strategy)
 
 
 def _return_hint(result: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -13,10 +13,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
-from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from agent_factory.chat_models import bound_tools, configured, unbound
 from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -64,9 +64,9 @@ from agent_factory.structured_output.strategies import (
     ToolStrategy,
     strategy_for,
 )
-from agent_factory.tools.registry import offered_names
+from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
-from agent_factory.types import ModelRequest, ModelResponse
+from agent_factory.types import ModelRequest, ModelResponse, check_request
 from agent_factory.upstream import construct_prompt, run_identity
 
 Turn = tuple[State, Runtime[Any], list[Any]]
@@ -125,8 +125,7 @@ class ModelNode(Runnable[Any, Any]):
     @cached_property
     def _models(self) -> _BoundModels:
         # A tool layer may run tools that were unknown when the agent was built.
-        client = self._spec.toolbox.client
-        return _BoundModels(None if self._spec.tool_layers else client.keys())
+        return _BoundModels(self._spec.toolbox, runs_others=bool(self._spec.tool_layers))
 
     @cached_property
     def _prefix(self) -> ValidatedPrefix:
@@ -232,9 +231,9 @@ class ModelNode(Runnable[Any, Any]):
         response = self._reader.read(strategy, answer, retry_count(request.state))
         # Without layers, each request offers all tools.
         if not self._layers or not (refusals := self._refusals(request, response)):
-            return ModelOutcome(response)
+            return ModelOutcome(response, strategy=strategy)
         response = replace(response, result=[*response.result, *refusals])
-        return ModelOutcome(response, refusals=refusals)
+        return ModelOutcome(response, refusals=refusals, strategy=strategy)
 
     def _refusals(
         self, request: ModelRequest[Any], response: ModelResponse[Any]
@@ -244,14 +243,10 @@ class ModelNode(Runnable[Any, Any]):
         calls = [call for call in message.tool_calls if call["name"] in self._spec.rules.known]
         if not calls or not self._spec.repairs_history:  # calls are answered elsewhere
             return ()
-        tools = [*request.tools, *(request.model_settings.get("tools") or ())]
-        model: Any = request.model
-        # A layer may replace the model by one that has tools bound to it already.
-        while isinstance(model, RunnableBinding):
-            tools += model.kwargs.get("tools") or ()
-            model = model.bound
+        tools = _tools_of(request, configured(request.model))
         # A chain that a layer brings may have tools within that cannot be found.
-        if not (tools or isinstance(model, BaseChatModel) or request.model is self._spec.model):
+        is_known = request.model is self._spec.model
+        if not (tools or is_known or isinstance(unbound(request.model), BaseChatModel)):
             return ()
         names = set(offered_names(tools))
         if not (others := [call for call in calls if call["name"] not in names]):
@@ -262,9 +257,12 @@ class ModelNode(Runnable[Any, Any]):
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
         """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
-        response_format = request.response_format
-        strategy = None if response_format is None else strategy_for(response_format, request.model)
-        model = self._models.bind(request, strategy)
+        model, response_format = configured(request.model), request.response_format
+        strategy: Strategy = None
+        if response_format is not None:
+            with_tools = bool(_tools_of(request, model))
+            strategy = strategy_for(response_format, model, with_tools=with_tools)
+        model = self._models.bind(request, model, strategy)
         messages = request.messages
         # The node has repaired the state's own list; a list made by a layer is checked here.
         if messages is not request.state.get("messages") and (
@@ -302,7 +300,7 @@ class ModelNode(Runnable[Any, Any]):
         retries = retry_count(state)
         response = outcome.response
         if self._layers:
-            response = self._reader.finish(response, retries, outcome.refusals)
+            response = self._reader.finish(outcome, retries)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
@@ -323,6 +321,14 @@ class ModelNode(Runnable[Any, Any]):
         return [Command(update=merged)]
 
 
+def _tools_of(request: ModelRequest[Any], model: object) -> list[Any]:
+    """Return the tools of a request: its own, those of its settings, and those bound to its model.
+
+    A layer may replace the model by one that has tools bound to it already.
+    """
+    return [*request.tools, *(request.model_settings.get("tools") or ()), *bound_tools(model)]
+
+
 def refusal_of(call: ToolCall, tool_list: str) -> ToolMessage:
     """Return the answer to a call of a tool that the request did not offer."""
     return ToolMessage(
@@ -341,46 +347,53 @@ class _BoundModels:
     SIZE = 16
     """Number of bound models to keep: enough for a few models and tool sets that take turns."""
 
-    def __init__(self, tool_names: Collection[str] | None) -> None:
-        self._tool_names = tool_names  # tools that can run; None if a layer may run others
+    def __init__(self, toolbox: Toolbox, *, runs_others: bool) -> None:
+        self._toolbox = toolbox
+        self._runs_others = runs_others  # whether a layer may run tools that the agent lacks
         # By identity: models and tools need not be hashable. An entry keeps them, so that no id is
         # used again.
         self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
 
-    def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
-        """Return the request's model with its tools, tool choice, strategy and settings."""
-        parts, choice = (request.model, strategy, *request.tools), request.tool_choice
-        # Settings and a tool choice as a dict have no hash, so these models are bound each time.
-        if request.model_settings or not isinstance(choice, str | None):
-            return self._bind(parts, choice, request.model_settings)
+    def bind(self, request: ModelRequest[Any], model: object, strategy: Strategy) -> Any:
+        """Return the request's model, as configured, with tools, tool choice and settings."""
+        parts, choice = (model, strategy, *request.tools), request.tool_choice
+        # Settings and a tool choice as a dict have no hash, and a configurable model makes another
+        # object for each call, so these models are bound each time.
+        has_no_key = request.model_settings or not isinstance(choice, str | None)
+        if has_no_key or model is not request.model:
+            return self._bind(request, model, strategy)
         key = *map(id, parts), choice
         if (entry := self._bound.get(key)) is None:
-            entry = self._bound[key] = parts, self._bind(parts, choice)
+            entry = self._bound[key] = parts, self._bind(request, model, strategy)
             if len(self._bound) > self.SIZE:
                 self._bound.popitem(last=False)
         return entry[1]
 
-    def _bind(
-        self, parts: Sequence[Any], choice: Any, model_settings: Mapping[str, Any] | None = None
-    ) -> Any:
-        model, strategy, *tools = parts
+    def _bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
+        check_request(model, request.tools, self._toolbox.offered)
+        tools, choice, settings = [*request.tools], request.tool_choice, {**request.model_settings}
         for tool in tools:
-            if self._tool_names is None or isinstance(tool, dict):
+            if self._runs_others or isinstance(tool, dict):
                 continue  # a layer or the provider may run it
-            name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
-            if name not in self._tool_names:
+            name = str(
+                getattr(tool, "name", None) or getattr(tool, "__name__", type(tool).__name__)
+            )
+            if name not in self._toolbox.client:
                 raise UnknownTool(
                     name,
                     "is offered to the model, but nothing in this agent can run it.",
                     "Pass it to create_agent, or run it in a wrap_tool_call layer.",
                 )
-        settings = dict(model_settings or {})
         if isinstance(strategy, ToolStrategy):
             tools += [binding.tool for binding in strategy.bindings.values()]
         elif isinstance(strategy, ProviderStrategy):
             settings = {**strategy.to_model_kwargs(), **settings}
         if not tools:
             return model.bind(**settings) if settings else model
+        names = set(offered_names(tools))
+        for tool in [*(settings.pop("tools", None) or ()), *bound_tools(model)]:
+            if next(offered_names([tool]), None) not in names:
+                tools.append(tool)
         if choice is not None:
             settings["tool_choice"] = choice
         try:
@@ -401,7 +414,8 @@ def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
     if not isinstance(model, RunnableBinding):
         return model.bind_tools(tools, **settings)
     # RunnableBinding forwards bind_tools to the model it wraps, which drops its bound settings.
-    bound = _with_tools(model.bound, tools, {**model.kwargs, **settings})
+    kwargs = {key: value for key, value in model.kwargs.items() if key != "tools"}
+    bound = _with_tools(model.bound, tools, {**kwargs, **settings})
     return RunnableBinding(
         bound=bound, config=model.config, config_factories=model.config_factories
     )
@@ -419,8 +433,8 @@ class ResponseReader:
         self._name = spec.name
         # Without repairs, calls are answered by the graph that the agent is part of.
         self._has_tools = TOOLS in spec.topology.nodes or not spec.repairs_history
+        self._spec = spec
         self._format = spec.response_format
-        self._model = spec.model
 
     def read(self, strategy: Strategy, answer: Any, retries: int) -> ModelResponse[Any]:
         """Return a model's answer as a response."""
@@ -437,13 +451,12 @@ class ResponseReader:
         replies, value = self._replies(strategy, message, retries)
         return ModelResponse(result=[message, *replies], structured_response=value)
 
-    def finish(
-        self, response: ModelResponse[Any], retries: int, refusals: Sequence[ToolMessage]
-    ) -> ModelResponse[Any]:
-        """Add to a response what the layers left out.
+    def finish(self, outcome: ModelOutcome, retries: int) -> ModelResponse[Any]:
+        """Return the response of an outcome, with what the layers left out.
 
         A layer may return a new answer, or the message without the replies to its calls.
         """
+        response, refusals = outcome.response, outcome.refusals
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         if message is None:
             raise BadReturn(
@@ -462,7 +475,12 @@ class ResponseReader:
             ):
                 tail = [*tail, refusal]
                 response = replace(response, result=[*response.result, refusal])
-        strategy = strategy_for(self._format, self._model)
+        # Without one, no layer called the model, or it was asked for no structured answer.
+        strategy = outcome.strategy or strategy_for(
+            self._format,
+            configured(self._spec.model),
+            with_tools=bool(self._spec.toolbox.offered),
+        )
         if strategy is None and self._has_tools:
             return response  # the tools node answers every call
         pending_ids = set(call_ids(message)) - answers_of(tail).keys()

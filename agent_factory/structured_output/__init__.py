@@ -1,7 +1,7 @@
 """Structured answers: schemas, strategies and errors.
 
-A schema is a pydantic model, a dataclass, a TypedDict, a JSON schema dict, or a union of them. A
-plain schema means `AutoStrategy`.
+A schema is a pydantic model, a dataclass, a TypedDict, a JSON schema dict, alone or in the envelope
+of OpenAI's `response_format`, or a union of them. A plain schema means `AutoStrategy`.
 """
 
 from agent_factory.errors import (

@@ -30,9 +30,50 @@ from agent_factory.structured_output.json_schema import JsonSchema
 
 @dataclass(frozen=True)
 class SchemaSpec:
-    """Schema of a structured answer, of any kind; checked when a property is first read."""
+    """Schema of a structured answer, of any kind; checked when a property is first read.
+
+    Args:
+        schema: A class, or a JSON schema.
+        strict: Whether the provider is to enforce the schema; None leaves it to the provider.
+
+    >>> schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    >>> envelope = {"name": "point", "schema": schema, "strict": True}
+    >>> spec = SchemaSpec.of({"type": "json_schema", "json_schema": envelope})
+    >>> spec.name, spec.strict
+    ('point', True)
+    """
 
     schema: Any
+    strict: bool | None = None
+
+    @classmethod
+    def of(cls, schema: object, strict: bool | None = None) -> SchemaSpec:
+        """Return the spec of a schema, or of one in the envelope that OpenAI's APIs take.
+
+        Args:
+            schema: A class, a JSON schema, or `{"type": "json_schema", "json_schema": {"name": ...,
+                "schema": {...}}}`, also with the inner keys at the top.
+            strict: In place of the `strict` of an envelope, unless it is None.
+
+        Raises:
+            ArgumentError: An envelope holds no schema.
+        """
+        if not (isinstance(schema, dict) and schema.get("type") == "json_schema"):
+            return cls(schema, strict)
+        envelope = schema.get("json_schema", schema)
+        inner = envelope.get("schema") if isinstance(envelope, dict) else None
+        if envelope is schema and "properties" in schema:
+            inner = {**schema, "type": "object"}  # a schema that has the envelope's type
+        if not isinstance(inner, dict):
+            raise ArgumentError(
+                "response_format",
+                f"must hold a JSON schema in its envelope, got {describe(schema)}.",
+                'Pass {"type": "json_schema", "json_schema": {"name": "answer", "schema": {...}}}.',
+                code="AF117",
+            )
+        texts = {"title": envelope.get("name"), "description": envelope.get("description")}
+        inner = {**inner, **{key: text for key, text in texts.items() if text}}
+        return cls(inner, envelope.get("strict") if strict is None else strict)
 
     @cached_property
     def is_json(self) -> bool:
@@ -118,7 +159,7 @@ class SchemaSpec:
 
 def specs_of(schema: object) -> tuple[SchemaSpec, ...]:
     """Return the schemas of a union, or the only one, each checked."""
-    specs = tuple(SchemaSpec(member) for member in _members(schema))
+    specs = tuple(SchemaSpec.of(member) for member in _members(schema))
     for spec in specs:
         # Pydantic reads the annotations here, so that a build fails and not a run.
         _ = spec.json_schema

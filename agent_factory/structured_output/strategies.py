@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, StructuredTool
 from typing_extensions import TypeVar
 
+from agent_factory.chat_models import chat_models_of, model_name
 from agent_factory.errors import (
     ArgumentError,
     BadReturn,
@@ -54,7 +55,8 @@ class ToolStrategy(Generic[SchemaT]):
     """Structured answers as arguments of a tool call.
 
     Args:
-        schema: A schema, or a union of schemas; each becomes a tool.
+        schema: A schema, or a union of schemas; each becomes a tool. The `strict` of an envelope is
+            for providers, and has no effect on a tool.
         tool_message_content: Content of the tool message that answers the call. Default: the
             parsed value.
         handle_errors: What happens if the answer is invalid:
@@ -155,7 +157,8 @@ class ProviderStrategy(Generic[SchemaT]):
 
     Args:
         schema: A schema.
-        strict: Passed to the provider, unless it is None.
+        strict: Passed to the provider, unless it is None. Default: that of the schema's envelope,
+            if it has one.
         max_retries: How many times in a run the model tries again before OutputError is raised.
 
     Raises:
@@ -173,10 +176,14 @@ class ProviderStrategy(Generic[SchemaT]):
     ) -> None:
         self.schema = schema
         self.max_retries = _count(max_retries)
-        self.schema_spec = SchemaSpec(schema)
-        self.strict = strict
+        self.schema_spec = SchemaSpec.of(schema, strict)
         # Read for its error: an invalid schema is refused when the strategy is made.
         _ = self.schema_spec.json_schema
+
+    @property
+    def strict(self) -> bool | None:
+        """Whether the provider is to enforce the schema; None leaves it to the provider."""
+        return self.schema_spec.strict
 
     @cached_property
     def binding(self) -> ProviderStrategyBinding[SchemaT]:
@@ -224,12 +231,18 @@ class AutoStrategy(Generic[SchemaT]):
     @cached_property
     def by_provider(self) -> ProviderStrategy[SchemaT] | None:
         """Provider strategy for the schema, or None for a union."""
-        specs, retries = self.by_tool.schema_specs, self.by_tool.max_retries
-        return ProviderStrategy(specs[0].schema, max_retries=retries) if len(specs) == 1 else None
+        if len(self.by_tool.schema_specs) > 1:
+            return None
+        (spec,), retries = self.by_tool.schema_specs, self.by_tool.max_retries
+        return ProviderStrategy(spec.schema, strict=spec.strict, max_retries=retries)
 
-    def resolve(self, model: object) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
-        """Return the strategy for a model."""
-        if self.by_provider is not None and supports_provider_strategy(model):
+    def resolve(
+        self, model: object, *, with_tools: bool = False
+    ) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
+        """Return the strategy for a model, in a request with tools or without."""
+        if self.by_provider is not None and supports_provider_strategy(
+            model, with_tools=with_tools
+        ):
             return self.by_provider
         return self.by_tool
 
@@ -240,26 +253,55 @@ Strategy = ToolStrategy | ProviderStrategy | None
 """Strategy that was chosen for a model."""
 
 
-def strategy_for(response_format: ResponseFormat | None, model: object) -> Strategy:
+def strategy_for(
+    response_format: ResponseFormat | None, model: object, *, with_tools: bool
+) -> Strategy:
     """Return the strategy for a model; layers may put a plain schema into a request."""
     strategy = as_response_format(response_format)
-    return strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
+    if isinstance(strategy, AutoStrategy):
+        return strategy.resolve(model, with_tools=with_tools)
+    return strategy
 
 
+# xAI: Grok before version 4 refuses a schema together with tools. Prefixes as in "openai/gpt-5" and
+# "us.anthropic.claude-sonnet-4-5", suffixes as in "gpt-4o-mini" and "gpt-5.1".
 _PROVIDER_MODELS = re.compile(
-    r"gpt-4o|gpt-4\.1|gpt-5|(^|/)o[34](-|$)|grok|claude-(sonnet|opus)-4-[5-9]"
+    r"(^|[/:.])(gpt-4o|gpt-4\.1|gpt-5|grok-4|claude-(haiku|sonnet|opus)-4-[5-9]|claude-fable-5)"
+    r"($|[-.:])"
 )
 """Names of models with structured output, from the docs of OpenAI, xAI and Anthropic."""
 
+_GEMINI = re.compile(r"gemini(-(?P<version>\d+))?")
 
-def supports_provider_strategy(model: object) -> bool:
-    """Return True if a model has structured output, by its profile or else by its name."""
+
+def supports_provider_strategy(model: object, *, with_tools: bool = False) -> bool:
+    """Return True if a model has structured output, by its profile or else by its name.
+
+    Args:
+        model: A chat model, perhaps with arguments bound to it, or with fallbacks, which must have
+            it as well.
+        with_tools: Whether the request has tools. Gemini models before version 3 refuse a schema
+            together with tools.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> model = FakeListChatModel(responses=[], profile={"structured_output": True})
+    >>> supports_provider_strategy(model)
+    True
+    """
+    return all(_supports_schema(chat_model, with_tools) for chat_model in chat_models_of(model))
+
+
+def _supports_schema(model: object, with_tools: bool) -> bool:
+    name = (model_name(model) or "").lower()
+    gemini = _GEMINI.search(name)
+    # An alias without a number, such as gemini-flash-latest, may stand for an older one.
+    if with_tools and gemini and int(gemini["version"] or 0) < 3:
+        return False
     profile = getattr(model, "profile", None)
     # langchain-core 1.x: the provider's package fills the profile, or leaves it empty.
     if isinstance(profile, Mapping) and "structured_output" in profile:
         return bool(profile["structured_output"])
-    name = getattr(model, "model_name", None) or getattr(model, "model", None)
-    return isinstance(name, str) and bool(_PROVIDER_MODELS.search(name.lower()))
+    return bool(_PROVIDER_MODELS.search(name))
 
 
 def as_response_format(value: Any) -> ResponseFormat | None:

@@ -24,7 +24,7 @@ from .errors import format_error
 from .models import given_model, is_decision_model
 from .structured import structured_answer, structured_model
 from .transcript import render
-from .validation import check_number, check_string
+from .validation import check_number, check_string, copied
 
 if TYPE_CHECKING:
     from langchain_core.decisions import BaseDecisionModel, ClassifierResponse, Noul
@@ -131,24 +131,22 @@ class RiskJudge:
         if threshold > 1:
             raise ValueError(f"threshold must be a probability from 0 to 1, got {threshold!r}.")
         self.instructions = instructions
-        self.criteria = criteria
+        self.criteria = copied(criteria)
         self.threshold = threshold
         self._question: Noul | None = None
         if is_decision_model(self.classifier):
             self._question = risk_question(instructions, criteria)
-        else:
-            self._judge, has_structure = structured_model(self.classifier, _SCHEMA)
-            parts = [instructions, criteria_text(criteria), _DATA]
-            if not has_structure:
-                parts.append(_ANSWER_FORMAT)
-            self._prompt = SystemMessage("\n\n".join(filter(None, parts)))
+        self._parts = [instructions, criteria_text(criteria), _DATA]
 
     def objection_to(self, request: ToolCallRequest) -> Flow[str | None]:
         """Reason why a call is risky; None if it is not."""
         try:
             if self._question is None:
+                judge, has_structure = structured_model(self.classifier, _SCHEMA)
+                parts = self._parts if has_structure else [*self._parts, _ANSWER_FORMAT]
+                prompt = SystemMessage("\n\n".join(filter(None, parts)))
                 document = HumanMessage(document_of(request))
-                answer = yield Invoke(self._judge, [self._prompt, document], _MODEL_CONFIG)
+                answer = yield Invoke(judge, [prompt, document], _MODEL_CONFIG)
                 probability, reason = judgement(answer)
             else:
                 task = {"state": state_of(request), "questions": {_QUESTION: self._question}}

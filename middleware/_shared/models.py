@@ -9,18 +9,16 @@ text what a reader would miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from hashlib import sha256
 from operator import is_
-from typing import Any
+from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.types import Command
@@ -33,10 +31,20 @@ from agent_factory import (
     ModelResponse,
     init_model,
 )
-from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
+from agent_factory.chat_models import bound_tools, model_name, unbound
+from agent_factory.structured_output.strategies import (
+    AutoStrategy,
+    ProviderStrategy,
+    ToolStrategy,
+    strategy_for,
+)
 
 from .errors import is_sync_function
 from .messages import CALL_BLOCKS, REASONING_BLOCKS
+from .validation import copied
+
+Provider = Literal["anthropic", "openai"]
+"""Provider whose own marks and settings the built-ins know."""
 
 Model = str | BaseChatModel | Runnable[Any, Any]
 """A chat model, perhaps with arguments bound to it, or "provider:name"."""
@@ -52,6 +60,16 @@ WRITTEN_BY = "lc_written_by"
 
 _COMMON_SETTINGS = frozenset({"temperature", "top_p", "max_tokens", "stop"})
 """Settings that LangChain's chat models take under one name, whatever their provider."""
+
+_AFFINITY = "x-session-affinity"
+"""Header by which a gateway sends the calls of a conversation to one server of one model."""
+
+_KINDS: Final[dict[str, Provider]] = {
+    **dict.fromkeys(("ChatAnthropic", "anthropic-chat"), "anthropic"),
+    **dict.fromkeys(("ChatOpenAI", "openai-chat"), "openai"),
+    **dict.fromkeys(("AzureChatOpenAI", "azure-openai-chat"), "openai"),
+}
+"""The provider of each kind of chat models, by the name of the class and by `_llm_type`."""
 
 _ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url", "azure_endpoint")
 """Fields of chat models that hold the address they call: one class may serve several providers."""
@@ -73,10 +91,18 @@ _DATA_KEYS = {
 def given_model(
     argument: str, model: object, kinds: str = "a chat model or 'provider:name'"
 ) -> Any:
-    """The model that a user passed as an `argument`, which may be a "provider:name"."""
+    """The chat model that a user passed as an `argument`, which may be a "provider:name".
+
+    A name is made into a model when the middleware is built: that a package or a key is missing
+    should not be found out when the model is needed.
+    """
     if not isinstance(model, str | Runnable):
         raise TypeError(f"{argument} must be {kinds}, got {model!r}.")
-    return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
+    try:
+        return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
+    except Exception as error:
+        error.add_note(f"Raised while making {argument}, {model!r}.")
+        raise
 
 
 def is_model(runnable: object) -> bool:
@@ -112,17 +138,13 @@ def text_of(answer: object) -> str:
     return answer.strip()
 
 
-def unbound(model: object) -> object:
-    """The chat model inside its bindings."""
-    while isinstance(model, RunnableBinding):
-        model = model.bound
-    return model
-
-
-def model_name(model: object) -> str | None:
-    """The name that a chat model has at its provider; None if it has none."""
-    names = (getattr(model, key, None) for key in ("model_name", "model", "model_id"))
-    return next((name for name in names if isinstance(name, str)), None)
+def known_provider(model: object) -> Provider | None:
+    """The provider of a model, bound or not, by its kind; None for others."""
+    model = unbound(model)
+    names = [base.__name__ for base in type(model).__mro__]
+    # langchain-core: every chat model has this property; a subclass inherits it.
+    names.append(str(getattr(model, "_llm_type", "")))
+    return next((_KINDS[name] for name in names if name in _KINDS), None)
 
 
 def provider_of(model: object) -> str | None:
@@ -145,18 +167,29 @@ def same_provider(first: object, other: object) -> bool:
     return provider_of(first) is not None and provider_of(first) == provider_of(other)
 
 
+def same_family(first: object, other: object) -> bool:
+    """Return True if both models take the same settings: of one provider, or OpenAI's and Azure's.
+
+    A model of a provider's class at an address of the user's, such as a gateway, may be any model.
+    """
+    if same_provider(first, other):
+        return True
+    family = known_provider(first)
+    return family == "openai" == known_provider(other) and not any(
+        getattr(unbound(model), "openai_api_base", None) for model in (first, other)
+    )
+
+
 def model_label(model: object) -> str:
     """The class of a model, and its name where it has one, for messages."""
     if isinstance(model, AlternateModel):
-        model = model.given
-    if isinstance(model, str):
-        return model
+        model = model.model
     model = unbound(model)
     return f"{type(model).__name__} {model_name(model) or ''}".strip()
 
 
 class AlternateModel:
-    """A model that is made when it is first needed, and the form in which it is asked."""
+    """A model other than the request's own, and the form in which it is asked."""
 
     def __init__(self, owner: str, entry: ModelEntry) -> None:
         model, change = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
@@ -174,17 +207,9 @@ class AlternateModel:
                 f"request that returns a request, got {change!r}."
             )
         self._owner = owner  # the argument it was passed as: "ModelFallbackMiddleware model 1"
-        self.given: Any = model
-        self._change = change
-
-    @cached_property
-    def model(self) -> Any:
-        """The chat model, made from its name at the first access."""
-        try:
-            return init_model(self.given)
-        except Exception as error:
-            error.add_note(f"Raised while making {self._owner}, {self.given!r}.")
-            raise
+        self.model = given_model(owner, model)
+        # A copy: the caller may change the dict.
+        self._change = copied(change)
 
     def request_for(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request to send to this model."""
@@ -192,7 +217,7 @@ class AlternateModel:
             portable = portable_request(request, self.model)
             if self._change is None:
                 return portable
-            return portable.override(model_settings=dict(self._change))
+            return portable.override(model_settings={**self._change})
         changed = self._change(request.override(model=self.model))
         if isinstance(changed, ModelRequest):
             return changed
@@ -249,7 +274,8 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
     """The request for another model, without what only the first model's provider understands.
 
     docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have
-    the same provider, only answers of other providers change.
+    the same provider, only answers of other providers change, and the header that binds a
+    conversation to a server of the first model is dropped.
     """
     is_same = model is request.model or same_provider(request.model, model)
     messages = request.messages
@@ -266,21 +292,19 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
                 copies.append(portable)
         if len(copies) != len(messages) or not all(map(is_, copies, messages)):
             messages = copies
-    if is_same:
-        needs_no_change = model is request.model and messages is request.messages
-        return request if needs_no_change else request.override(model=model, messages=messages)
-    tools = [
-        portable_tool
-        for tool in request.tools
-        if (portable_tool := _portable_tool(tool)) is not None
-    ]
+    if model is request.model:
+        return request if messages is request.messages else request.override(messages=messages)
+    settings = _without_affinity(request.model_settings)
+    if is_same or same_family(request.model, model):
+        return request.override(model=model, messages=messages, model_settings=settings)
+    tools = _portable_tools(request.tools, known_provider(model))
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
         if strategy not in _auto_strategies:
-            _auto_strategies[strategy] = AutoStrategy(strategy.schema)
+            _auto_strategies[strategy] = AutoStrategy(strategy.schema_spec.schema)
         strategy = _auto_strategies[strategy]
     # A strategy may add tools for the answer, which `tool_choice` may name as well.
-    output = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
+    output = strategy_for(strategy, model, with_tools=bool(tools or bound_tools(model)))
     names = set(output.bindings if isinstance(output, ToolStrategy) else ())
     for tool in tools:
         name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
@@ -301,8 +325,17 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
         tools=tools,
         tool_choice=word if word in ("any", "auto", "none") or word in names else None,
         response_format=strategy,
-        model_settings={k: v for k, v in request.model_settings.items() if k in _COMMON_SETTINGS},
+        model_settings={key: value for key, value in settings.items() if key in _COMMON_SETTINGS},
     )
+
+
+def _without_affinity(settings: dict[str, Any]) -> dict[str, Any]:
+    headers = settings.get("extra_headers")
+    if not isinstance(headers, Mapping) or _AFFINITY not in map(str.lower, headers):
+        return settings
+    kept_headers = {name: value for name, value in headers.items() if name.lower() != _AFFINITY}
+    others = {key: value for key, value in settings.items() if key != "extra_headers"}
+    return {**others, "extra_headers": kept_headers} if kept_headers else others
 
 
 def portable_message(message: BaseMessage) -> BaseMessage | None:
@@ -366,10 +399,30 @@ _auto_strategies: WeakKeyDictionary[ProviderStrategy[object], AutoStrategy[objec
 """The same object each time, because models are bound to strategies."""
 
 
+def _portable_tools(tools: Sequence[object], provider: Provider | None) -> list[Any]:
+    """Tools for a provider, without those that the first one runs and its marks on the others."""
+    portable_tools = [(tool, _portable_tool(tool)) for tool in tools]
+    marks = set() if provider == "anthropic" else {"cache_control"}
+    if any(is_search_tool(tool) for tool, portable_tool in portable_tools if not portable_tool):
+        marks.add("defer_loading")  # without its search tool, a deferred tool is never found
+    return [
+        without_marks(tool, marks) if isinstance(tool, BaseTool) else tool
+        for _, tool in portable_tools
+        if tool is not None
+    ]
+
+
+def without_marks(tool: BaseTool, marks: Collection[str]) -> BaseTool:
+    """The tool, or a copy without some of its extras."""
+    extras = tool.extras or {}
+    kept_extras = {key: value for key, value in extras.items() if key not in marks}
+    if len(kept_extras) == len(extras):
+        return tool
+    return tool.model_copy(update={"extras": kept_extras or None})
+
+
 def _portable_tool(tool: object) -> object:
-    """A tool without its provider's extras; None for a tool that the provider runs itself."""
-    if isinstance(tool, BaseTool):
-        return tool.model_copy(update={"extras": None}) if tool.extras else tool
+    """A tool in the common form; None for a tool that the provider runs itself."""
     if not isinstance(tool, Mapping):
         return tool
     kind = tool.get("type", "function")
@@ -383,6 +436,11 @@ def _portable_tool(tool: object) -> object:
         return None
     keys = ("name", "description", "parameters")
     return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
+
+
+def is_search_tool(tool: object) -> bool:
+    """Return True if a tool is one by which a provider searches among deferred tools."""
+    return isinstance(tool, Mapping) and str(tool.get("type")).startswith("tool_search")
 
 
 def forced_tool(tool_choice: object) -> str | None:

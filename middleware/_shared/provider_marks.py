@@ -1,29 +1,12 @@
-"""Marks that providers read on tools, and which provider a model belongs to."""
+"""Marks that providers read on tools."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
 
 from langchain_core.tools import BaseTool
 
 from .identity import IdentityMap
-from .models import unbound
-
-Provider = Literal["anthropic", "openai"]
-
-_PROVIDERS: Final[dict[str, Provider]] = {
-    "ChatAnthropic": "anthropic",
-    "ChatOpenAI": "openai",
-    "AzureChatOpenAI": "openai",
-}
-"""The provider of each class of chat models, by the name of the class."""
-
-
-def known_provider(model: object) -> Provider | None:
-    """The provider of a model, bound or not, by the names of its classes; None for others."""
-    names = (base.__name__ for base in type(unbound(model)).__mro__)
-    return next((_PROVIDERS[name] for name in names if name in _PROVIDERS), None)
 
 
 class MarkedTools:

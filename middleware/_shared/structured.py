@@ -8,9 +8,15 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from agent_factory.chat_models import configured
+
 
 def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:
-    """The model with structured output, or the model itself and False if it has none."""
+    """The model with structured output, or the model itself and False if it has none.
+
+    To be called in the run: a configurable model would bind the schema to its default.
+    """
+    model = configured(model)
     try:
         # With the raw message: a model that ignores the structure then raises nothing.
         return model.with_structured_output(schema, include_raw=True), True

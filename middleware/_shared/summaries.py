@@ -14,10 +14,18 @@ from typing_extensions import TypedDict
 
 from agent_factory import ContextT, ModelRequest
 
+from .transcript import links_of
+
 SOURCE: Final = "summarization"
 """`additional_kwargs["lc_source"]` of a summary message."""
 
 HEADING: Final = "Summary of the conversation so far:\n\n"
+
+_LINKS: Final = "Files in these messages: "
+"""Begins the last line of a summary of messages with files."""
+
+_MAX_LINKS: Final = 50
+"""Links in that line, the newest: it is part of each further request."""
 
 
 class Summary(TypedDict):
@@ -39,6 +47,21 @@ def content_of(summary: Summary) -> str:
     text = summary["text"] and f"{HEADING}{summary['text']}"
     parts = filter(None, (text, summary["note"]))
     return "\n\n".join(parts) or "[Earlier messages are left out here.]"
+
+
+def with_links(text: str, earlier: str, messages: Iterable[BaseMessage]) -> str:
+    """The text of a summary, with the links to files that it lacks.
+
+    Args:
+        text: What the summarizer wrote.
+        earlier: The text of an earlier summary that this one includes, perhaps with links.
+        messages: The messages that it stands for.
+    """
+    last_line = earlier.rpartition("\n")[2]
+    links = last_line.removeprefix(_LINKS).split() if last_line.startswith(_LINKS) else []
+    links += [link for message in messages for link in links_of(message)]
+    missing = [link for link in dict.fromkeys(links) if link not in text]
+    return f"{text}\n\n{_LINKS}{' '.join(missing[-_MAX_LINKS:])}" if missing else text
 
 
 class Numbers:

@@ -13,8 +13,10 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import ContextT, ModelRequest
+from agent_factory.chat_models import model_name, unbound
 
 from .identity import IdentityMap
+from .models import known_provider
 
 TokenCounter = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of some messages."""
@@ -30,7 +32,7 @@ def check_token_counter(token_counter: object) -> None:
 
 def window_of(model: object) -> int | None:
     """The most tokens a model reads, if its profile says."""
-    profile = getattr(model, "profile", None)
+    profile = getattr(unbound(model), "profile", None)
     size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
     return size if isinstance(size, int) and size > 0 else None
 
@@ -45,16 +47,35 @@ def tokens_sent(
     if request.tools:
         all_messages.append(_SCHEMAS.message_for(request.tools))
     all_messages += messages
+    count = counter_for(request.model, count)
     # The counts of another function may not add up, so only LangChain's are cached.
+    if cached_counts := _COUNTS.get(count):
+        return cached_counts.total(all_messages)
+    return count(all_messages)
+
+
+_count_for_claude = partial(count_tokens_approximately, chars_per_token=3.3)
+"""Anthropic's tokens are shorter than the four characters that LangChain's counter assumes."""
+
+
+def approximate_counter(provider: str | None, name: str | None) -> TokenCounter:
+    """The approximate counter for a model with this provider and this name."""
+    is_claude = provider == "anthropic" or "claude" in (name or "").lower()
+    return _count_for_claude if is_claude else count_tokens_approximately
+
+
+def counter_for(model: object, count: TokenCounter) -> TokenCounter:
+    """The counter for a model: in place of LangChain's approximate one, that of its provider."""
     if count is not count_tokens_approximately:
-        return count(all_messages)
-    return _COUNTS.total(all_messages)
+        return count
+    return approximate_counter(known_provider(model), model_name(unbound(model)))
 
 
 class _MessageCounts:
-    """Cache of LangChain's approximate count for each message, while the message exists."""
+    """Cache of an approximate count for each message, while the message exists."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: TokenCounter) -> None:
+        self._count = count
         # An entry holds for one message object with one content object. Counts can be added up,
         # because that counter counts each message separately.
         self._counts: dict[int, tuple[ref[BaseMessage], object, int]] = {}
@@ -66,14 +87,16 @@ class _MessageCounts:
             if entry and entry[0]() is message and entry[1] is message.content:
                 total += entry[2]
                 continue
-            key, tokens = id(message), count_tokens_approximately([message])
+            key, tokens = id(message), self._count([message])
             # The reference calls `pop(key, reference)` when the message is gone.
             counts[key] = ref(message, partial(counts.pop, key)), message.content, tokens
             total += tokens
         return total
 
 
-_COUNTS = _MessageCounts()
+_COUNTS: dict[TokenCounter, _MessageCounts] = {
+    count: _MessageCounts(count) for count in (count_tokens_approximately, _count_for_claude)
+}
 
 
 class _ToolSchemas:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from math import ceil
 
@@ -16,8 +17,11 @@ _ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 _ATTACHMENTS = frozenset(
     {"audio", "document", "file", "image", "input_audio", "video"}
     | {"base64", "data", "file_data"}
-    | {"file_id", "image_url", "source", "url"}
+    | {"file_id", "file_uri", "file_url", "image_url", "source", "url"}
 )
+
+# Keys, at any depth of a block, whose value may be the address of a file.
+_ADDRESSES = ("url", "uri", "image_url", "file_url", "file_uri", "source")
 
 # Keys of content blocks that only their provider can read.
 _OPAQUE = frozenset(
@@ -58,11 +62,30 @@ def _block_text(block: object) -> str:
         return _block_text(block["value"])
     if isinstance(block.get("text"), str):
         return str(block["text"])
+    links = " ".join(_links(block))
     if isinstance(block.get("content"), list):
-        return " ".join(filter(None, (_title(block), _text(block["content"]))))
+        return " ".join(filter(None, (_title(block), links, _text(block["content"]))))
     if _ATTACHMENTS & block.keys():
-        return f"[{': '.join(filter(None, (kind or 'attachment', _title(block))))}]"
+        name = " ".join(filter(None, (_title(block), links)))
+        return f"[{': '.join(filter(None, (kind or 'attachment', name)))}]"
     return _json({key: value for key, value in block.items() if key not in _OPAQUE})
+
+
+def links_of(message: BaseMessage) -> list[str]:
+    """The addresses of files that a message has attached, such as images."""
+    return [] if isinstance(message.content, str) else list(_links(message.content))
+
+
+def _links(value: object, key: str = "") -> Iterator[str]:
+    # A data URL holds the file itself.
+    if key in _ADDRESSES and isinstance(value, str) and re.match(r"(?!data:)\w+://\S+$", value):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _links(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _links(inner)
 
 
 def _title(block: dict[object, object]) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from agent_factory.middleware._shared.errors import outcome_unknown
+from agent_factory.middleware._shared.token_counter import approximate_counter
 
 from .limits import NOTHING, Account, BudgetExceededError, Limits, Spent
 from .prices import ModelName, Price, PriceFunction, Prices, amount_of, completed, usage_of
@@ -298,7 +298,7 @@ class LedgerHandler(BaseCallbackHandler):
         """Record the response; counts of tokens that the model does not report are estimated."""
         # A handler that was added during a call has not seen its start.
         model, messages = self._calls.pop(run_id, (ModelName("", None), []))
-        count = count_tokens_approximately
+        count = approximate_counter(model.provider, model.name)
         for generation in (item for several in response.generations for item in several):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             if isinstance(message, AIMessage):

@@ -42,8 +42,10 @@ from agent_factory.middleware._shared.final_answer import (
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
+    counter_for,
     tokens_sent,
 )
+from agent_factory.middleware._shared.validation import copied
 from agent_factory.review.questions import ask
 
 from .ledger import Ledger, Reservation
@@ -210,15 +212,15 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             run=run,
             thread=thread,
             ledger=ledger,
-            warn_at=warn_at,
+            warn_at=copied(warn_at),
             cheaper=cheaper,
             cheaper_at=cheaper_at,
             exit_behavior=exit_behavior,
-            prices=prices,
+            prices=copied(prices),
             token_counter=token_counter,
             cap_output=cap_output,
         )
-        self.ledger, self.warn_at, self.token_counter = ledger, warn_at, token_counter
+        self.ledger, self.warn_at, self.token_counter = ledger, copied(warn_at), token_counter
         self.needs_checkpointer = bool(settings.thread.amounts) or exit_behavior == "ask"
         self.unused = () if settings.limits_tools else ("around_tool",)
         self._updates = LastUpdates()
@@ -409,7 +411,7 @@ class Plan:
         self._settings = settings
         self._request = request
         self._accounting = accounting
-        self._count = settings.count
+        self._count = counter_for(request.model, settings.count)
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""

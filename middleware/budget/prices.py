@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
+from agent_factory.chat_models import configured
 from agent_factory.middleware._shared.validation import check_number
 from agent_factory.types import model_params
 
@@ -221,6 +222,7 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
 
 def name_of(model: object, settings: Mapping[str, object] | None = None) -> ModelName:
     """The name that a chat model reports, or that settings of the call choose; else its class."""
+    model = configured(model)
     # Arguments that are bound to a model may name another one.
     while hasattr(model, "bound"):
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}

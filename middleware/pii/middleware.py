@@ -28,6 +28,7 @@ from agent_factory import (
     TracePolicy,
     omit_payload,
 )
+from agent_factory.chat_models import configured
 from agent_factory.middleware._shared.redaction import (
     DetectorLike,
     PIIDetectionError,
@@ -252,6 +253,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
 
     def guarded_model(self, model: object, guard: Guard) -> object:
         """Return the model with the guard; the same object for the same model."""
+        # Before the cache: what a configurable model stands for differs from run to run.
+        model = configured(model)
         key = (id(model), guard)
         if key not in self._models:
             # The model is kept with its wrapper, so that its id is not reused.

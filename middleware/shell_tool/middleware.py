@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
 from agent_factory.middleware._shared.redaction import RedactionRule
+from agent_factory.middleware._shared.validation import copied
 from agent_factory.middleware.shell_tool.process import ShellProcess
 
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
@@ -127,22 +128,22 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
                 "ShellToolMiddleware needs Linux, macOS or another POSIX system. On Windows run "
                 "your program in WSL or in a container."
             )
+        self.workspace_root = workspace_root
+        self.startup_commands = copied(startup_commands)
+        self.shutdown_commands = copied(shutdown_commands)
+        self.redaction_rules = copied(redaction_rules)
+        self.shell_command = copied(shell_command)
+        self.env = copied(env)
         settings = _parse_settings(
             execution_policy,
             workspace_root,
-            shell_command,
-            env,
-            startup_commands,
-            shutdown_commands,
-            redaction_rules,
+            self.shell_command,
+            self.env,
+            self.startup_commands,
+            self.shutdown_commands,
+            self.redaction_rules,
         )
         policy = settings.policy
-        self.workspace_root = workspace_root
-        self.startup_commands = startup_commands
-        self.shutdown_commands = shutdown_commands
-        self.redaction_rules = redaction_rules
-        self.shell_command = shell_command
-        self.env = env
         check_text("tool_name", tool_name)
         if tool_description is None:
             tool_description = DESCRIPTION.format(

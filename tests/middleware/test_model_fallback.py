@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -106,49 +104,6 @@ def test_a_predicate_selects_the_exceptions_that_lead_to_another_model(call: Cal
         ScriptedChatModel(["Hi."]), handle=lambda error: "down" in str(error)
     )
     assert last_text(call(create_agent(down(), middleware=[fallback]), ASK)) == "Hi."
-
-
-# Models by name
-
-
-def installed(monkeypatch: pytest.MonkeyPatch, make: Callable[[str], Any]) -> None:
-    """Stand in for the package that makes models of names."""
-    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
-    models.init_chat_model = make  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "langchain", package)
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
-
-
-def test_a_name_becomes_a_model_when_it_is_needed_and_only_once(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-
-    def make(name: str) -> Any:
-        made.append(name)
-        return ScriptedChatModel(["one", "two"])
-
-    installed(monkeypatch, make)
-    first = ScriptedChatModel(["zero", ConnectionError(), ConnectionError()])
-    agent = create_agent(first, middleware=[ModelFallbackMiddleware("openai:gpt-5")])
-    assert last_text(call(agent, ASK)) == "zero"
-    assert made == []
-    assert [last_text(call(agent, ASK)) for _ in range(2)] == ["one", "two"]
-    assert made == ["openai:gpt-5"]
-
-
-def test_a_model_that_cannot_be_made_is_listed_among_the_failures(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def make(name: str) -> Any:
-        raise ImportError(f"no package for {name}")
-
-    installed(monkeypatch, make)
-    stack = [ModelFallbackMiddleware("nowhere:a", ScriptedChatModel(["Hi."]))]
-    assert last_text(call(create_agent(down(), middleware=stack), ASK)) == "Hi."
-    with pytest.raises(ConnectionError, match="first is down") as caught:
-        call(create_agent(down(), middleware=[ModelFallbackMiddleware("nowhere:a")]), ASK)
-    assert "Model 2, nowhere:a: ImportError: no package for nowhere:a" in caught.value.__notes__
 
 
 # What is the first model's own stays with it

@@ -183,9 +183,9 @@ def test_with_an_older_langchain_core_the_error_has_a_base_of_ours(
     older = module_from_spec(spec)
     spec.loader.exec_module(older)
     error = older.ModelRefusalError(refusing(), [])
+    assert (error.raw_message.text, error.is_retryable) == (SORRY, False)
     assert isinstance(error, exceptions.ModelError)
     assert not isinstance(error, CoreRefusalError)
-    assert (error.raw_message.text, error.is_retryable) == (SORRY, False)
 
 
 @pytest.mark.parametrize(

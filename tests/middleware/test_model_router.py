@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -310,37 +308,6 @@ def test_tokens_of_a_model_that_a_function_asks_are_not_streamed(collect: Call) 
 
 
 # Models
-
-
-def test_names_become_models_when_they_are_needed(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-
-    def make(name: str) -> Any:
-        made.append(name)
-        return scripted("deep") if "small" in name else scripted("42.")
-
-    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
-    models.init_chat_model = make  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "langchain", package)
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
-    stack = [router("openai:small", quick="openai:medium", deep="openai:large")]
-    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
-    assert made == ["openai:small", "openai:large"]
-
-
-def test_a_model_that_cannot_be_made_is_named_with_its_choice(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "langchain", None)
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    agent = create_agent(own(), middleware=[router(scripted("deep"), deep="openai:large")])
-    with pytest.raises(ImportError, match="install langchain") as caught:
-        call(agent, ask())
-    assert "Raised while making ModelRouterMiddleware choice 'deep', 'openai:large'." in (
-        caught.value.__notes__
-    )
 
 
 def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Call) -> None:

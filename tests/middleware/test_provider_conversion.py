@@ -54,6 +54,117 @@ def test_common_settings_are_kept(key: str) -> None:
     assert sent(model_settings=settings).model_settings == {key: 1}
 
 
+EXTRAS: Any = {"cache_control": {"type": "ephemeral"}, "priority": 1, "defer_loading": True}
+
+
+class ChatAnthropic(ScriptedChatModel):
+    """Named as that of langchain-anthropic."""
+
+    model: str = "claude-sonnet-4-5"
+
+
+class ChatOpenAI(ScriptedChatModel):
+    """Named as that of langchain-openai."""
+
+    model_name: str = "gpt-5"
+    openai_api_base: str | None = None
+
+
+class AzureChatOpenAI(ScriptedChatModel):
+    """Named as that of langchain-openai."""
+
+    model_name: str = "gpt-5"
+    azure_endpoint: str = "https://shop.example.com"
+
+
+class Deployed(ScriptedChatModel):
+    """A product's own class, with the type of Azure's."""
+
+    model_name: str = "gpt-5"
+
+    @property
+    def _llm_type(self) -> str:
+        return "azure-openai-chat"
+
+
+@pytest.mark.parametrize(
+    ("to", "provided", "kept"),
+    [
+        (Gpt(), [], {"priority", "defer_loading"}),
+        (Gpt(), [{"type": "web_search"}], {"priority", "defer_loading"}),
+        (Gpt(), [{"type": "tool_search_tool_regex_20251119"}], {"priority"}),
+        (ChatAnthropic(), [], set(EXTRAS)),
+    ],
+)
+def test_extras_of_tools_lose_what_only_the_first_provider_reads(
+    to: Any, provided: list[Any], kept: set[str]
+) -> None:
+    """Without its search tool, a deferred tool would never be found."""
+    marked = search.model_copy(update={"extras": EXTRAS})
+    first = sent(to, tools=[marked, *provided]).tools[0]
+    assert isinstance(first, StructuredTool)
+    assert first.extras == {key: EXTRAS[key] for key in kept}
+    assert marked.extras == EXTRAS
+
+
+SETTINGS: Any = {"prompt_cache_key": "k", "extra_headers": {"A": "1"}, "temperature": 0}
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "kept"),
+    [
+        (ChatOpenAI(), AzureChatOpenAI(), True),
+        (AzureChatOpenAI(), ChatOpenAI(), True),
+        (ChatOpenAI(), Deployed(), True),
+        (AzureChatOpenAI(), AzureChatOpenAI(azure_endpoint="https://other"), True),
+        (ChatOpenAI(), ChatOpenAI(model_name="gpt-4o"), True),
+        (ChatOpenAI(), ChatOpenAI(openai_api_base="https://gateway"), False),
+        (ChatOpenAI(openai_api_base="https://gateway"), AzureChatOpenAI(), False),
+        (ChatOpenAI(), ChatAnthropic(), False),
+        (ChatAnthropic(), ChatOpenAI(), False),
+    ],
+)
+def test_models_of_one_family_take_the_same_settings_and_tools(
+    first: Any, other: Any, kept: bool
+) -> None:
+    search_tool = {"type": "web_search"}
+    found = sent(
+        other,
+        model=first,
+        model_settings=SETTINGS,
+        tools=[search_tool],
+        tool_choice={"type": "web_search"},
+        response_format=ProviderStrategy(Answer, strict=True),
+    )
+    assert found.model_settings == (SETTINGS if kept else {"temperature": 0})
+    assert found.tools == ([search_tool] if kept else [])
+    assert found.tool_choice == ({"type": "web_search"} if kept else None)
+    assert isinstance(found.response_format, ProviderStrategy) is kept
+
+
+def test_messages_are_converted_within_a_family() -> None:
+    """Thoughts have ids that only the address knows that has written them."""
+    thought = AIMessage([{"type": "reasoning", "id": "rs_1"}, {"type": "text", "text": "Hi."}])
+    assert sent(AzureChatOpenAI(), model=ChatOpenAI(), messages=[thought]).messages[0].text == "Hi."
+    answer = sent(AzureChatOpenAI(), model=ChatOpenAI(), messages=[thought]).messages[0]
+    assert answer.content == "Hi."
+
+
+@pytest.mark.parametrize("header", ["X-Session-Affinity", "x-session-affinity"])
+@pytest.mark.parametrize(
+    "other", [Claude(model="claude-4"), Claude(), ChatOpenAI(), ScriptedChatModel()]
+)
+def test_the_header_that_binds_to_a_server_is_for_one_model(header: str, other: Any) -> None:
+    first: Any = Claude()
+    for headers, kept in (({header: "s"}, None), ({header: "s", "A": "1"}, {"A": "1"})):
+        settings: Any = {"extra_headers": headers}
+        found = sent(other, model=first, model_settings=settings).model_settings
+        expected = kept if isinstance(other, Claude) else None  # another provider keeps none
+        assert found.get("extra_headers") == expected
+        assert settings == {"extra_headers": headers}
+        assert sent(first, model=first, model_settings=settings).model_settings == settings
+
+
 def test_tools_lose_the_extras_of_their_provider() -> None:
     anthropic = {"name": "a", "description": "A.", "input_schema": {"type": "object"}}
     openai = {"type": "function", "function": {"name": "o", "parameters": {}, "strict": True}}

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import BaseTool, tool
 from pydantic import PrivateAttr
 
-from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent
+from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import ProviderToolSearchMiddleware
 from agent_factory.middleware._shared.provider_marks import MarkedTools
 from agent_factory.testing import ScriptedChatModel
@@ -213,3 +214,58 @@ def test_invalid_arguments_are_refused(
 ) -> None:
     with pytest.raises(error, match=problem):
         ProviderToolSearchMiddleware(**settings)
+
+
+def test_a_configurable_model_is_recognised_as_the_run_configures_it(call: Run) -> None:
+    openai, claude = made(ChatOpenAI, ["ok"]), made(ChatAnthropic, ["ok"])
+    model = openai.configurable_alternatives(
+        ConfigurableField(id="model"), default_key="openai", claude=claude
+    )
+    agent = create_agent(model, [mail], middleware=[ProviderToolSearchMiddleware()])
+    call(agent, GO)
+    call(agent, GO, {"configurable": {"model": "claude"}})
+    assert (openai.bound[0][-1], claude.bound[0][-1]) == (OPENAI, ANTHROPIC)
+
+
+@pytest.mark.parametrize("kind", ["openai-chat", "azure-openai-chat", "anthropic-chat"])
+def test_a_model_is_recognised_by_its_type(call: Run, kind: str) -> None:
+    class Own(Bound):
+        @property
+        def _llm_type(self) -> str:
+            return kind
+
+    search = ANTHROPIC if kind == "anthropic-chat" else OPENAI
+    middleware = ProviderToolSearchMiddleware()
+    assert offer(call, made(Own, ["ok"]), middleware) == (["mail", "weather"], [search])
+
+
+@pytest.mark.filterwarnings("ignore:.*AF210:agent_factory.AgentFactoryWarning")
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (["nope"], "got 'nope'; the tools are mail, weather. Correct the name."),
+        (["mail", "nope"], "got 'nope'; the tools are mail, weather. Correct the name."),
+        (["wether"], "got 'wether'; the tools are mail, weather. Did you mean 'weather'?"),
+    ],
+)
+def test_a_name_that_no_tool_has_is_an_error(call: Run, names: list[str], hint: str) -> None:
+    """At the build if it is nearly right, unless that is allowed; else at the first call."""
+    middleware = ProviderToolSearchMiddleware(searchable_tools=names)
+    options: Any = {"middleware": [middleware], "ignore": ["AF124"]}
+    agent = create_agent(made(ChatOpenAI, ["ok"]), [mail, weather], **options)
+    with pytest.raises(ValueError, match="searchable_tools must name tools") as caught:
+        call(agent, GO)
+    assert hint in str(caught.value)
+
+
+def test_a_request_without_tools_is_not_checked(call: Run) -> None:
+    """A layer asks for a last answer so."""
+
+    @wrap_model_call
+    def last(request: Any) -> Any:
+        return (yield request.override(tools=[]))
+
+    stack = [last, ProviderToolSearchMiddleware(searchable_tools=["mail"])]
+    model = made(ChatOpenAI, ["ok"])
+    call(create_agent(model, [mail], middleware=stack), GO)
+    assert model.bound == []

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -243,7 +244,7 @@ def test_without_on_parsing_failure_all_tools_are_offered(
         (["post", "mail"], ["mail", "translate"]),
         ([], ["translate"]),
         (
-            lambda answer: ["weather"] if "no" in answer["raw"].text else [],
+            lambda answer: ["weather"] if answer.text == "no" else [],
             ["weather", "translate"],
         ),
     ],
@@ -258,6 +259,28 @@ def test_on_parsing_failure_selects_other_tools(
     call(create_agent(model, TOOLS, middleware=[select]), GO)
     assert model.requests[0].tools == offered
     chooser.assert_done()
+
+
+@pytest.mark.parametrize("parsed", ["junk", {"wrong": 1}, {"tools": ["nope"]}, {"tools": "mail"}])
+def test_a_function_receives_the_parsed_answer(call: Run, parsed: Any) -> None:
+    """As in LangChain; the message only if nothing could be parsed."""
+
+    class Structured(ScriptedChatModel):
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            return RunnableLambda(lambda _: {"raw": AIMessage(""), "parsed": parsed})
+
+    answers: list[Any] = []
+
+    def instead(answer: Any) -> list[str]:
+        answers.append(answer)
+        return ["mail"]
+
+    select = LLMToolSelectorMiddleware(
+        model=Structured(), max_retries=0, on_parsing_failure=instead
+    )
+    model = ScriptedChatModel(["ok"])
+    call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert (answers, model.requests[0].tools) == ([parsed], ["mail"])
 
 
 def test_an_on_parsing_failure_that_names_unknown_tools_is_an_error(call: Run) -> None:

@@ -1,0 +1,106 @@
+"""A model that a built-in gets by its name is made when the built-in is, not when it is needed."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent_factory import create_agent, create_react_agent
+from agent_factory.middleware import (
+    AutoModeMiddleware,
+    BudgetMiddleware,
+    HumanInTheLoopMiddleware,
+    Limits,
+    LLMToolEmulator,
+    LLMToolSelectorMiddleware,
+    ModelChoice,
+    ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
+    ModelRouterMiddleware,
+    Rule,
+    SummarizationMiddleware,
+    ToolPolicy,
+)
+from agent_factory.testing import ScriptedChatModel
+
+NAME = "openai:gpt-5"
+
+
+def pick(request: object) -> str:
+    return "one"
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "create_agent": lambda: create_agent(NAME),
+    "create_react_agent": lambda: create_react_agent(NAME, []),
+    "fallback": lambda: ModelFallbackMiddleware(NAME),
+    "second fallback": lambda: ModelFallbackMiddleware(ScriptedChatModel(), NAME),
+    "fallback with settings": lambda: ModelFallbackMiddleware((NAME, {"temperature": 0})),
+    "refusal": lambda: ModelRefusalMiddleware(NAME),
+    "choice": lambda: ModelRouterMiddleware(choices={"one": ModelChoice(NAME)}, classifier=pick),
+    "classifier": lambda: ModelRouterMiddleware(
+        choices={"one": ModelChoice(ScriptedChatModel(), "all")}, classifier=NAME
+    ),
+    "auto mode": lambda: AutoModeMiddleware(classifier=NAME),
+    "judge": lambda: HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "judge"), judge=NAME)),
+    "summaries": lambda: SummarizationMiddleware(NAME),
+    "summarizer": lambda: SummarizationMiddleware(ScriptedChatModel(), summarizer=NAME),
+    "selection": lambda: LLMToolSelectorMiddleware(model=NAME),
+    "emulator": lambda: LLMToolEmulator(model=NAME),
+    "budget": lambda: BudgetMiddleware(run=Limits(total_tokens=9), cheaper=NAME),
+}
+"""Everything that takes a model by name."""
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_without_langchain_the_build_fails(maker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError, match="pip install langchain"):
+        MAKERS[maker]()
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_without_the_package_of_the_provider_the_build_fails(
+    maker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+
+    def init_chat_model(name: str) -> Any:
+        names.append(name)
+        raise ImportError("pip install langchain-openai")
+
+    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
+    models.init_chat_model = init_chat_model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "langchain", package)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    with pytest.raises(ImportError, match="langchain-openai"):
+        MAKERS[maker]()
+    assert names == [NAME]
+
+
+def test_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError) as caught:
+        MAKERS["second fallback"]()
+    assert caught.value.__notes__ == [
+        "Raised while making ModelFallbackMiddleware model 2, 'openai:gpt-5'."
+    ]
+
+
+def test_a_name_is_made_into_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel(["one"])
+    names: list[str] = []
+    models = types.ModuleType("langchain.chat_models")
+    models.init_chat_model = lambda name: (names.append(name), model)[1]  # type: ignore[attr-defined,func-returns-value]
+    monkeypatch.setitem(sys.modules, "langchain", types.ModuleType("langchain"))
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    fallback = ModelFallbackMiddleware(NAME)
+    assert (fallback.models, names) == ([model], [NAME])
+    agent = create_agent(ScriptedChatModel([ConnectionError()]), middleware=[fallback])
+    assert agent.invoke({"messages": [("user", "Hi")]})["messages"][-1].text == "one"
+    assert names == [NAME]
