@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from agent_factory.hooks.flows import arun as arun
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
+    from agent_factory.hooks.guards import MessageGuard as MessageGuard
     from agent_factory.hooks.ordering import Ordering as Ordering
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
@@ -105,6 +106,7 @@ HOMES = {
         "wrap_tool_call"
     ),
     "agent_factory.hooks.flows": "Flow Invoke RunPaused Sleep Task arun run then",
+    "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
     "agent_factory.state.channels": "DeltaMessages",

@@ -16,6 +16,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.factory.fusion import FusionPlan, fusion_of
 from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.agent import CompiledAgent
+from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
@@ -56,6 +57,7 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             _empty_graphs[spec.schemas] = empty_graph(self)
         self.context_schema = context_schema  # a request may have made it, so it is not shared
         self.spec = spec
+        self.guards = Guards.of(spec.middleware)
         # Both are None if each node takes a step.
         self.fusion_plan: FusionPlan | None = None
         self.fusion: Fusion | None = None
@@ -132,6 +134,7 @@ def _make_nodes(
         "recorder": recorder,
         "copies": StateCopies(),
         "context_schema": context_schema,
+        "guards": graph.guards,
     }
     nodes: dict[str, Runnable[Any, Any]] = {
         bound.definition.node: HookNode(
@@ -143,7 +146,9 @@ def _make_nodes(
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)
-    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, state_keys, context_schema)
+    nodes[TOOLS] = tools = ToolsNode(
+        spec, keys, recorder, state_keys, context_schema, graph.guards
+    )
     return nodes, tools
 
 

@@ -41,6 +41,7 @@ from agent_factory.runtime.composition import (
     streaming_enabled,
 )
 from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.handoffs import command_to_parent, targets_of
 from agent_factory.runtime.routing import (
     DIRECT,
@@ -149,8 +150,10 @@ class ToolsNode(Runnable[Any, Any]):
         recorder: Recorder,
         state_keys: Collection[str] | None,
         context_schema: type[object] | None,
+        guards: Guards | None = None,
     ) -> None:
         self.name = TOOLS
+        self._guards = guards
         self._context_schema = context_schema
         layers = spec.tool_layers
         # For sync and async: `asynchronous` is its index.
@@ -206,7 +209,7 @@ class ToolsNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
+        return batch.resend(input) if batch.failures else self._admitted(input, output, refusals)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
         batch = self._begin(input, config, asynchronous=True)
@@ -220,7 +223,12 @@ class ToolsNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
+        return batch.resend(input) if batch.failures else self._admitted(input, output, refusals)
+
+    def _admitted(self, input: Any, output: Any, refusals: list[ToolMessage]) -> object:
+        """Return the update of the node as it may be stored."""
+        result = self._finish(input, output, refusals)
+        return result if self._guards is None else self._guards.result(result)
 
     def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.

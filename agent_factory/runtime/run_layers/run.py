@@ -309,6 +309,12 @@ class LayeredRun:
         except (BadReturn, UnknownStateKey) as mistake:
             flow.error = mistake
             return None
+        if self._agent.builder.guards is not None:
+            try:
+                update = dict(self._agent.builder.guards.result(update))
+            except Exception as refusal:
+                flow.error = refusal
+                return None
         for key, value in update.items():
             if is_messages(channels[key]) and not overwrites(value):
                 update[key] = with_ids(value)

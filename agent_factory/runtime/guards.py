@@ -1,0 +1,133 @@
+"""Guards of an agent: what enters its thread passes them, and so does what its tools show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
+
+from langchain_core.messages import convert_to_messages
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command, Overwrite, StateUpdate
+from pydantic import BaseModel
+
+from agent_factory.hooks.base import Middleware
+from agent_factory.hooks.guards import MessageGuard
+from agent_factory.upstream import is_json_overwrite
+
+MESSAGES = "messages"
+
+REFUSAL = "__agent_factory_refusal"
+"""Key of `configurable` that holds the error with which a run ends at its first node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """The guards of an agent, in the order of its middleware."""
+
+    members: tuple[MessageGuard, ...]
+
+    @classmethod
+    def of(cls, middleware: Iterable[Middleware]) -> Guards | None:
+        """Return the guards among the middleware; None if there are none, which costs nothing."""
+        members = tuple(m.message_guard for m in middleware if m.message_guard is not None)
+        return cls(members) if members else None
+
+    def input(
+        self, input: Any, config: RunnableConfig | None
+    ) -> tuple[Any, RunnableConfig | None]:
+        """Return the input of a run as it may be stored and shown, and the config of the run."""
+        error: Exception | None = None
+        if isinstance(input, Command):
+            input, error = self._command(input)
+        elif isinstance(input, Mapping):
+            input, error = self._update(input)
+        elif (messages := getattr(input, MESSAGES, None)) is not None:  # of a schema of the user
+            value, error = self._value(messages)
+            if value is not messages and is_dataclass(input) and not isinstance(input, type):
+                input = replace(input, **{MESSAGES: value})
+            elif value is not messages and isinstance(input, BaseModel):
+                input = input.model_copy(update={MESSAGES: value})
+        # `astream_events` calls `astream` with the input that is admitted already, and this config.
+        if error is not None:
+            config = {**(config or {})}
+            config["configurable"] = {**config.get("configurable", {}), REFUSAL: error}
+        return input, config
+
+    def raise_refusal(self, config: RunnableConfig | None) -> None:
+        """Raise the error that the input of the run has caused."""
+        error = (config or {}).get("configurable", {}).get(REFUSAL)
+        if error is not None:
+            raise error
+
+    def steps(self, supersteps: Sequence[Sequence[StateUpdate]]) -> list[list[StateUpdate]]:
+        """Return updates of the state of a thread as they may be stored."""
+        return [
+            [update._replace(values=self.result(update.values)) for update in updates]
+            for updates in supersteps
+        ]
+
+    def result(self, result: Any) -> Any:
+        """Return the result of a node as it may be stored: updates and commands."""
+        if isinstance(result, list):
+            return [self.result(part) for part in result]
+        error: Exception | None = None
+        if isinstance(result, Command):
+            result, error = self._command(result)
+        elif isinstance(result, Mapping):
+            result, error = self._update(result)
+        if error is not None:
+            raise error
+        return result
+
+    def _command(self, command: Any) -> tuple[Any, Exception | None]:
+        update, error = command.update, None
+        if isinstance(update, Mapping):
+            update, error = self._update(update)
+        elif isinstance(update, list | tuple):  # of pairs
+            pairs = [(pair, *self._pair(pair)) for pair in update]
+            error = next((error for _, _, error in pairs if error is not None), None)
+            if any(new is not pair for pair, new, _ in pairs):
+                update = [new for _, new, _ in pairs]
+        return (command if update is command.update else replace(command, update=update)), error
+
+    def _pair(self, pair: Any) -> tuple[Any, Exception | None]:
+        if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] != MESSAGES:
+            return pair, None
+        value, error = self._value(pair[1])
+        return (pair if value is pair[1] else (MESSAGES, value)), error
+
+    def _update(self, update: Mapping[str, Any]) -> tuple[Mapping[str, Any], Exception | None]:
+        if MESSAGES not in update:
+            return update, None
+        value, error = self._value(update[MESSAGES])
+        return (update if value is update[MESSAGES] else {**update, MESSAGES: value}), error
+
+    def _value(self, value: Any) -> tuple[Any, Exception | None]:
+        """Return what is written to the messages as it may be stored; itself if nothing changes."""
+        if isinstance(value, Overwrite):
+            new, error = self._value(value.value)
+            return (value if new is value.value else Overwrite(new)), error
+        if is_json_overwrite(value):
+            key = "__overwrite__" if "__overwrite__" in value else "value"
+            new, error = self._value(value.get(key))
+            return (value if new is value.get(key) else {**value, key: new}), error
+        if value is None:
+            return value, None
+        originals: Sequence[Any] = value if isinstance(value, list) else [value]
+        messages: Sequence[Any] | None = None
+        # What is not a message is an error of the run itself, which says so.
+        with suppress(NotImplementedError, TypeError, ValueError):
+            messages = convert_to_messages(originals)
+        if messages is None:
+            return value, None
+        admitted, errors = messages, []
+        for guard in self.members:
+            admitted, error = guard.admit(admitted)
+            errors.append(error)
+        changed = len(admitted) != len(messages) or any(
+            new is not old for new, old in zip(admitted, messages, strict=True)
+        )
+        refusal = next((error for error in errors if error is not None), None)
+        return (list(admitted) if changed else value), refusal
