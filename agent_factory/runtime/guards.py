@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from langchain_core.messages import convert_to_messages
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from agent_factory.hooks.base import Middleware
 from agent_factory.hooks.guards import MessageGuard
+from agent_factory.runtime.views import Views
 from agent_factory.upstream import is_json_overwrite
 
 MESSAGES = "messages"
@@ -22,16 +23,17 @@ REFUSAL = "__agent_factory_refusal"
 """Key of `configurable` that holds the error with which a run ends at its first node."""
 
 
-@dataclass(frozen=True, slots=True)
 class Guards:
     """The guards of an agent, in the order of its middleware."""
 
-    members: tuple[MessageGuard, ...]
+    def __init__(self, members: Sequence[MessageGuard]) -> None:
+        self._members = members
+        self.views = Views(members)  # of the calls of tools
 
     @classmethod
     def of(cls, middleware: Iterable[Middleware]) -> Guards | None:
         """Return the guards among the middleware; None if there are none, which costs nothing."""
-        members = tuple(m.message_guard for m in middleware if m.message_guard is not None)
+        members = [m.message_guard for m in middleware if m.message_guard is not None]
         return cls(members) if members else None
 
     def input(
@@ -123,7 +125,7 @@ class Guards:
         if messages is None:
             return value, None
         admitted, errors = messages, []
-        for guard in self.members:
+        for guard in self._members:
             admitted, error = guard.admit(admitted)
             errors.append(error)
         changed = len(admitted) != len(messages) or any(

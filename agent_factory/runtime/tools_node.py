@@ -176,7 +176,7 @@ class ToolsNode(Runnable[Any, Any]):
         )
         # Keys of the state that calls are sent with; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
-        compose = partial(_compose, spec, recorder)
+        compose = partial(_compose, spec, recorder, guards)
         sync, asynchronous = (
             None if self._first_unsupported[a] else partial(compose, a) for a in (False, True)
         )
@@ -308,6 +308,7 @@ class ToolsNode(Runnable[Any, Any]):
 def _compose(
     spec: AgentSpec,
     recorder: Recorder,
+    guards: Guards | None,
     asynchronous: bool,
     execute: Handler,
 ) -> Handler:
@@ -344,6 +345,8 @@ def _compose(
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
+        if guards is not None:
+            request = guards.views.request(request)
         if new_names:
             messages = with_reviewers(request.state["messages"], new_names)
             request = replace(request, state={**request.state, "messages": messages})

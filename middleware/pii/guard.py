@@ -94,7 +94,7 @@ class ThreadGuard:
         self._shown_rule: Any = rule
         if rule.strategy == "block":
             self._shown_rule = RuleWithMemory(replace(rule.rule, strategy="redact"))
-        self._shown_answers = Guard(self._shown_rule, text=True, all_calls=True)
+        self.shown_answers = Guard(self._shown_rule, text=True, all_calls=True)
         # What a tool shows is a result in the making, or what the model of a subagent writes.
         self._shows_all = answers.text or results
 
@@ -163,7 +163,7 @@ class ThreadGuard:
 
     def answer(self) -> Any:
         """Return a filter for an answer that a tool shows in chunks."""
-        return AnswerStream(self._shown_answers) if self._shows_all else _Unchanged()
+        return AnswerStream(self.shown_answers) if self._shows_all else _Unchanged()
 
     def shown(self, value: Any) -> Any:
         """Return a value as it may be shown; itself if nothing changes."""
@@ -197,7 +197,7 @@ class ThreadGuard:
         if not self._shows_all:
             return self._clean_user(message)
         if isinstance(message, AIMessage):
-            return self._shown_answers.redact_answer(message)
+            return self.shown_answers.redact_answer(message)
         message = redact_message(message, self._shown_rule.apply)
         if isinstance(message, ToolMessage) and message.artifact is not None:
             artifact = self.shown(message.artifact)

@@ -274,6 +274,10 @@ class Guard:
 
         return {key: redact(value) if key in _CALL_KEYS else value for key, value in extras.items()}
 
+    def redact_arguments(self, call: Mapping[str, object]) -> dict[str, object]:
+        """Redact the arguments of a call in any form, whatever the guard covers."""
+        return self._redact_call(call, is_covered=True)
+
     def _covers(self, call: Mapping[str, object], invalid: Sequence[InvalidToolCall]) -> bool:
         """Return True if a call, in any form, is redacted."""
         # Some forms have no id.
