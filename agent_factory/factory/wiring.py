@@ -85,7 +85,9 @@ def wire(
     spec: AgentSpec, context_schema: type[Any] | None = None, plan: FusionPlan | None = None
 ) -> AgentGraph:
     """Return the graph of an agent, ready to compile; without a plan, each node takes a step."""
-    graph, recorder = AgentGraph(spec, context_schema), Recorder(spec.decisions, spec.name)
+    graph = AgentGraph(spec, context_schema)
+    shown = graph.guards.views.value if graph.guards else None
+    recorder = Recorder(spec.decisions, spec.name, shown)
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema)

@@ -1,4 +1,4 @@
-"""Event protocol without data in the arguments of calls, which the thread has to keep."""
+"""Event protocol without data that the thread has to keep: in arguments, and in results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from .messages import EXTRAS, Guard, has_role, is_call, redact_message
 _STATES = frozenset({"updates", "values"})
 
 
-def call_redaction(guard: Guard) -> type[StreamTransformer]:
-    """Return a transformer by which the event protocol shows no data in the arguments of calls.
+def event_redaction(guard: Guard) -> type[StreamTransformer]:
+    """Return a transformer by which the event protocol shows no data of calls and results.
 
-    With `apply_to_output` alone, a tool gets the arguments as the model wrote them, so the thread
-    has them. The event protocol is made for front ends, and LangChain's guard redacts them there.
+    With `apply_to_output` alone, a tool gets the arguments as the model wrote them, and the model
+    its result, so the thread has both. The event protocol is made for front ends, and LangChain's
+    guard redacts all of it.
     """
 
-    class CallRedaction(StreamTransformer):
+    class EventRedaction(StreamTransformer):
         # Before LangGraph's own ones, which keep what they have seen.
         before_builtins = True
 
@@ -36,7 +37,7 @@ def call_redaction(guard: Guard) -> type[StreamTransformer]:
                 params["data"] = (_payload(payload, guard), *metadata)
             return True
 
-    return CallRedaction
+    return EventRedaction
 
 
 def _state(values: Mapping[str, Any], guard: Guard) -> Mapping[str, Any]:

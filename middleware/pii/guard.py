@@ -189,7 +189,7 @@ class ThreadGuard:
             return self._with_fields(value, ("value",))
         if isinstance(value, Send):
             return self._with_fields(value, ("arg",))
-        if is_dataclass(value) and not isinstance(value, type) and self._shows_all:
+        if is_dataclass(value) and not isinstance(value, type):
             return self._with_fields(value, [f.name for f in fields(value)])
         return value
 
@@ -214,8 +214,10 @@ class ThreadGuard:
         new = [self.shown(item) for item in values]
         if all(item is old for item, old in zip(new, values, strict=True)):
             return values
+        if isinstance(values, list):
+            return new
         # A named tuple takes its fields one by one.
-        return type(values)(*new) if hasattr(values, "_fields") else type(values)(new)
+        return type(values)(*new) if hasattr(values, "_fields") else tuple(new)
 
     def _shown_mapping(self, values: Mapping[Any, Any]) -> Any:
         new = {

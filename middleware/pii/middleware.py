@@ -34,7 +34,7 @@ from agent_factory.middleware._shared.redaction import (
 )
 
 from .chat_model import guard_model
-from .events import call_redaction
+from .events import event_redaction
 from .guard import RuleWithMemory, ThreadGuard
 from .messages import Guard, has_role, redact_value
 
@@ -141,9 +141,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             guards_answers=self._guards_answers,
             results=apply_to_tool_results,
         )
-        if apply_to_output and not apply_to_tool_calls:
-            # With text that the model has redacted already, only the calls change.
-            self.transformers = [call_redaction(self.message_guard.shown_answers)]
+        if apply_to_output:
+            self.transformers = [event_redaction(self.message_guard.shown_answers)]
         self._models: OrderedDict[object, tuple[object, object]] = OrderedDict()
 
     @cached_property

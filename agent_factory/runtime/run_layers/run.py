@@ -87,7 +87,9 @@ class LayeredRun:
             self.config = with_handler(agent.config, self.config, self._pauses)
             self.options["control"] = self.options.get("control") or RunControl()
         self._tasks = TaskResults(self._thread, spec.topology.moved)
-        self._recorder = Recorder(spec.decisions, spec.name)
+        guards = agent.builder.guards
+        shown = guards.views.value if guards else None
+        self._recorder = Recorder(spec.decisions, spec.name, shown)
         self._is_resumed = False
         self._arguments: dict[str, Any] = {}
         self._first_state: dict[str, Any] = {}
