@@ -86,8 +86,7 @@ def wire(
 ) -> AgentGraph:
     """Return the graph of an agent, ready to compile; without a plan, each node takes a step."""
     graph = AgentGraph(spec, context_schema)
-    shown = graph.guards.views.value if graph.guards else None
-    recorder = Recorder(spec.decisions, spec.name, shown)
+    recorder = Recorder(spec.decisions, spec.name, graph.guards and graph.guards.shown)
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema)

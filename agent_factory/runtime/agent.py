@@ -156,6 +156,11 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
 
     # What its guards admit: no other way leads into a thread, or into an event.
 
+    def admit(self, input: Any) -> tuple[Any, Exception | None]:
+        """Return the input of a run as its guards let it be stored, and the error it causes."""
+        guards = self.builder.guards
+        return (input, None) if guards is None else guards.admit(input)
+
     def _admitted(
         self, input: Any, config: RunnableConfig | None
     ) -> tuple[Any, RunnableConfig | None]:

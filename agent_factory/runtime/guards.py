@@ -40,22 +40,27 @@ class Guards:
         self, input: Any, config: RunnableConfig | None
     ) -> tuple[Any, RunnableConfig | None]:
         """Return the input of a run as it may be stored and shown, and the config of the run."""
-        error: Exception | None = None
-        if isinstance(input, Command):
-            input, error = self._command(input)
-        elif isinstance(input, Mapping):
-            input, error = self._update(input)
-        elif (messages := getattr(input, MESSAGES, None)) is not None:  # of a schema of the user
-            value, error = self._value(messages)
-            if value is not messages and is_dataclass(input) and not isinstance(input, type):
-                input = replace(input, **{MESSAGES: value})
-            elif value is not messages and isinstance(input, BaseModel):
-                input = input.model_copy(update={MESSAGES: value})
+        input, error = self.admit(input)
         # `astream_events` calls `astream` with the input that is admitted already, and this config.
         if error is not None:
             config = {**(config or {})}
             config["configurable"] = {**config.get("configurable", {}), REFUSAL: error}
         return input, config
+
+    def admit(self, input: Any) -> tuple[Any, Exception | None]:
+        """Return the input of a run as it may be stored and shown, and the error it causes."""
+        if isinstance(input, Command):
+            return self._command(input)
+        if isinstance(input, Mapping):
+            return self._update(input)
+        error: Exception | None = None
+        if (messages := getattr(input, MESSAGES, None)) is not None:  # of a schema of the user
+            value, error = self._value(messages)
+            if value is not messages and is_dataclass(input) and not isinstance(input, type):
+                input = replace(input, **{MESSAGES: value})
+            elif value is not messages and isinstance(input, BaseModel):
+                input = input.model_copy(update={MESSAGES: value})
+        return input, error
 
     def raise_refusal(self, config: RunnableConfig | None) -> None:
         """Raise the error that the input of the run has caused."""
@@ -82,6 +87,12 @@ class Guards:
         if error is not None:
             raise error
         return result
+
+    def shown(self, contents: Any) -> Any:
+        """Return what a hook, a layer or a tool has returned or raised, as it may be shown."""
+        if isinstance(contents, Command | Mapping):
+            contents, _ = self.admit(contents)
+        return self.views.value(contents)
 
     def _command(self, command: Any) -> tuple[Any, Exception | None]:
         update, error = command.update, None

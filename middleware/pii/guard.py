@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from threading import Lock
@@ -251,9 +252,10 @@ class ThreadGuard:
         # Without its cause and its traceback, which show the original text.
         shown = type(error).__new__(type(error))
         shown.args = self._shown_items(error.args)
-        if str(shown) != redacted:
-            shown = RuntimeError(f"{type(error).__name__}: {redacted}")
-        return shown
+        with suppress(Exception):  # its text may need what `__init__` has set
+            if str(shown) == redacted:
+                return shown
+        return RuntimeError(f"{type(error).__name__}: {redacted}")
 
 
 class _CollectingRule:

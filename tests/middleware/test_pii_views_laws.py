@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from agent_factory.middleware import (
     ModelCallLimitMiddleware,
     ModelFallbackMiddleware,
     ModelRetryMiddleware,
+    PIIDetectionError,
     PIIMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
@@ -150,7 +152,7 @@ def cases(draw: st.DrawFn) -> Case:
     at = draw(st.integers(0, len(names)))
     return Case(
         kind=draw(st.sampled_from([*KINDS])),
-        strategy=draw(st.sampled_from(["redact", "mask", "hash"])),
+        strategy=draw(st.sampled_from(["redact", "mask", "hash", "block"])),
         places=draw(st.tuples(*[st.booleans()] * 4).filter(any)),
         before=tuple(names[:at]),
         after=tuple(names[at:]),
@@ -313,7 +315,8 @@ def observe(case: Case, agent: Any, views: Views, spans: Spans) -> None:
         bases = [BaseCallbackHandler, *([AsyncCallbackHandler] if case.asynchronous else [])]
         telemetry = Telemetry(spans.provider, contents=True)
         config["callbacks"] = [*(handler_of(views, b) for b in bases), Tracer(views), telemetry]
-    with collect_runs() as runs:
+    # A run that is blocked ends with an error, whose message does not show the data.
+    with collect_runs() as runs, suppress(PIIDetectionError):
         if case.asynchronous or case.way in ("v1", "v2"):
             asyncio.run(run_async(case, agent, config, views))
         else:
