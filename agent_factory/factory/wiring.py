@@ -57,7 +57,8 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             _empty_graphs[spec.schemas] = empty_graph(self)
         self.context_schema = context_schema  # a request may have made it, so it is not shared
         self.spec = spec
-        self.guards = Guards.of(spec.middleware)
+        guards = [m.message_guard for m in spec.middleware if m.message_guard is not None]
+        self.guards = Guards(guards) if guards else None
         # Both are None if each node takes a step.
         self.fusion_plan: FusionPlan | None = None
         self.fusion: Fusion | None = None
@@ -86,7 +87,7 @@ def wire(
 ) -> AgentGraph:
     """Return the graph of an agent, ready to compile; without a plan, each node takes a step."""
     graph = AgentGraph(spec, context_schema)
-    recorder = Recorder(spec.decisions, spec.name, graph.guards and graph.guards.shown)
+    recorder = Recorder(spec.decisions, spec.name, graph.guards.shown if graph.guards else None)
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema)
@@ -147,9 +148,7 @@ def _make_nodes(
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)
-    nodes[TOOLS] = tools = ToolsNode(
-        spec, keys, recorder, state_keys, context_schema, graph.guards
-    )
+    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, state_keys, context_schema, graph.guards)
     return nodes, tools
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from typing import Any
@@ -12,7 +12,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Overwrite, StateUpdate
 from pydantic import BaseModel
 
-from agent_factory.hooks.base import Middleware
 from agent_factory.hooks.guards import MessageGuard
 from agent_factory.runtime.views import Views
 from agent_factory.upstream import is_json_overwrite
@@ -30,15 +29,7 @@ class Guards:
         self._members = members
         self.views = Views(members)  # of the calls of tools
 
-    @classmethod
-    def of(cls, middleware: Iterable[Middleware]) -> Guards | None:
-        """Return the guards among the middleware; None if there are none, which costs nothing."""
-        members = [m.message_guard for m in middleware if m.message_guard is not None]
-        return cls(members) if members else None
-
-    def input(
-        self, input: Any, config: RunnableConfig | None
-    ) -> tuple[Any, RunnableConfig | None]:
+    def input(self, input: Any, config: RunnableConfig | None) -> tuple[Any, RunnableConfig | None]:
         """Return the input of a run as it may be stored and shown, and the config of the run."""
         input, error = self.admit(input)
         # `astream_events` calls `astream` with the input that is admitted already, and this config.
@@ -98,18 +89,14 @@ class Guards:
         update, error = command.update, None
         if isinstance(update, Mapping):
             update, error = self._update(update)
-        elif isinstance(update, list | tuple):  # of pairs
-            pairs = [(pair, *self._pair(pair)) for pair in update]
+        elif isinstance(update, list | tuple) and dict(update).get(MESSAGES) is not None:
+            pairs = [
+                (key, *(self._value(value) if key == MESSAGES else (value, None)))
+                for key, value in update
+            ]
+            update = [(key, value) for key, value, _ in pairs]
             error = next((error for _, _, error in pairs if error is not None), None)
-            if any(new is not pair for pair, new, _ in pairs):
-                update = [new for _, new, _ in pairs]
         return (command if update is command.update else replace(command, update=update)), error
-
-    def _pair(self, pair: Any) -> tuple[Any, Exception | None]:
-        if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] != MESSAGES:
-            return pair, None
-        value, error = self._value(pair[1])
-        return (pair if value is pair[1] else (MESSAGES, value)), error
 
     def _update(self, update: Mapping[str, Any]) -> tuple[Mapping[str, Any], Exception | None]:
         if MESSAGES not in update:

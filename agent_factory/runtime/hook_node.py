@@ -123,7 +123,8 @@ class HookNode(Runnable[State, object]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._admitted(self._finish(state, result))
+        update = self._finish(state, result)
+        return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **_: object
@@ -144,10 +145,8 @@ class HookNode(Runnable[State, object]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._admitted(self._finish(state, result))
-
-    def _admitted(self, result: object) -> object:
-        return result if self._guards is None else self._guards.result(result)
+        update = self._finish(state, result)
+        return update if self._guards is None else self._guards.result(update)
 
     def _skipped(self, state: State) -> object:
         """Return what to pass on if a tool has ended the run; then the hook does not run."""

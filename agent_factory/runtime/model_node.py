@@ -149,7 +149,8 @@ class ModelNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._admitted(self._finish(*turn, outcome))
+        update = self._finish(*turn, outcome)
+        return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
@@ -162,10 +163,8 @@ class ModelNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._admitted(self._finish(*turn, outcome))
-
-    def _admitted(self, result: Any) -> Any:
-        return result if self._guards is None else self._guards.result(result)
+        update = self._finish(*turn, outcome)
+        return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
         """Return a request with a valid history, and what `_finish` needs besides its outcome."""

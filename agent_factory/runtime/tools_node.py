@@ -209,7 +209,10 @@ class ToolsNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._admitted(input, output, refusals)
+        if batch.failures:
+            return batch.resend(input)
+        update = self._finish(input, output, refusals)
+        return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
         batch = self._begin(input, config, asynchronous=True)
@@ -223,12 +226,10 @@ class ToolsNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._admitted(input, output, refusals)
-
-    def _admitted(self, input: Any, output: Any, refusals: list[ToolMessage]) -> object:
-        """Return the update of the node as it may be stored."""
-        result = self._finish(input, output, refusals)
-        return result if self._guards is None else self._guards.result(result)
+        if batch.failures:
+            return batch.resend(input)
+        update = self._finish(input, output, refusals)
+        return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, BaseCallbackManager
 from langchain_core.messages import AIMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableConfig
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -28,22 +29,23 @@ Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 _EVENTS = (
     *("on_llm_start", "on_chat_model_start", "on_llm_new_token", "on_llm_end", "on_llm_error"),
-    *("on_stream_event", "on_chain_start", "on_chain_end", "on_chain_error", "on_tool_start"),
-    *("on_tool_end", "on_tool_error", "on_retriever_start", "on_retriever_end", "on_retriever_error"),
+    *("on_stream_event", "on_chain_start", "on_chain_end", "on_chain_error"),
+    *("on_tool_start", "on_tool_end", "on_tool_error"),
+    *("on_retriever_start", "on_retriever_end", "on_retriever_error"),
     *("on_text", "on_retry", "on_agent_action", "on_agent_finish", "on_custom_event"),
 )
 
-_NAMED = frozenset(
-    ("on_llm_start", "on_chat_model_start", "on_chain_start", "on_tool_start")
-    + ("on_retriever_start", "on_custom_event")
-)
+_NAMED = {name for name in _EVENTS if name.endswith("_start")} | {"on_custom_event"}
 """Events whose first argument describes or names what runs."""
 
 _VALUES = frozenset(
-    ("inputs", "input_str", "messages", "prompts", "query", "documents", "outputs", "output")
-    + ("response", "error", "text", "data", "token", "chunk")
+    {"inputs", "input_str", "messages", "prompts", "query", "documents", "outputs", "output"}
+    | {"response", "error", "text", "data", "token", "chunk"}
 )
 """Arguments by name that hold what goes in or comes out; others are ids, tags and metadata."""
+
+_CONTENTS = frozenset({"input", "result", "error", "values"})
+"""Keys of a task and of a checkpoint, in a stream, that hold values of the state."""
 
 _DELTA_TEXTS = {"text-delta": "text", "reasoning-delta": "reasoning"}
 
@@ -86,14 +88,16 @@ class Views:
     def config(self, config: RunnableConfig) -> RunnableConfig:
         """Return a config with stand-ins for all that observe it."""
         config = with_writer(config, lambda writer: lambda data: writer(self.value(data)))
-        config = with_stream(config, lambda put: lambda part: put(self._part(*part)))
+        config = with_stream(config, lambda put: lambda part: put(self.part(*part)))
         callbacks = config.get("callbacks")
         if isinstance(callbacks, list):
             return {**config, "callbacks": [self.handler(handler) for handler in callbacks]}
         if not isinstance(callbacks, BaseCallbackManager) or not callbacks.handlers:
             return config
         manager = callbacks.copy()
-        every = {id(handler): handler for handler in (*manager.handlers, *manager.inheritable_handlers)}
+        every = {
+            id(handler): handler for handler in (*manager.handlers, *manager.inheritable_handlers)
+        }
         # One for each: a handler among both lists is called once.
         stand_ins = {key: self.handler(handler) for key, handler in every.items()}
         manager.handlers = [stand_ins[id(handler)] for handler in manager.handlers]
@@ -108,13 +112,13 @@ class Views:
         if kind not in self._classes:
             self._classes[kind] = self._class_of(kind)
         stand_in: Any = object.__new__(self._classes[kind])
-        stand_in.shown_streams = {}
         state = vars(handler)
         if streams_tools(handler):
             # It gives tools a function that writes to its stream, past its methods.
             state = {**state, "stream": _ToolStream(state["stream"], self)}
         stand_in.__dict__ = state
-        return stand_in
+        result: BaseCallbackHandler = stand_in
+        return result
 
     def _class_of(self, kind: type) -> type:
         """Return the class of stand-ins for a class of handlers."""
@@ -138,50 +142,50 @@ class Views:
             members |= _taps(kind, self)
         return type(kind)(kind.__name__, (kind,), members)
 
-    def calls(self, streams: dict[Any, Any], name: str, args: Any, kwargs: Any) -> Iterable[Call]:
+    def calls(self, handler: Any, name: str, args: Any, kwargs: Any) -> Iterable[Call]:
         """Return what a handler gets in place of a call of one of its methods."""
-        # Stand-ins of stand-ins share the streams.
-        key = (id(self), kwargs.get("run_id"))
-        if name == "on_llm_new_token":
-            return self._tokens(streams, key, *args, **kwargs)
+        # Stand-ins of stand-ins have one attribute for both. A tracer may copy itself without it.
+        if not hasattr(handler, "shown_streams"):
+            handler.shown_streams = {}
+        streams, key = handler.shown_streams, (id(self), kwargs.get("run_id"))
         if name == "on_stream_event":
             events = streams.setdefault(key, _Events(self)).feed(*args)
             return [(name, (event,), kwargs) for event in events]
+        if name == "on_llm_new_token":
+            token, chunk = (*args, kwargs.pop("token", None))[0], kwargs.get("chunk")
+            if isinstance(chunk, ChatGenerationChunk):
+                parts = streams.setdefault(key, self.answer()).feed(chunk)
+                return [_token(part, kwargs) for part in parts]
+            # A model that completes texts, and is not a chat model.
+            text = streams.setdefault(key, self.text()).feed(str(token))
+            return [(name, (text,), {**kwargs, "chunk": None})] if text else ()
         if name == "on_retry":
             return ()  # it holds the exception in a form of another package
         first = args[:1] if name in _NAMED else ()
         shown = (*first, *map(self.value, args[len(first) :]))
         options = {k: self.value(v) if k in _VALUES else v for k, v in kwargs.items()}
-        stream = streams.pop(key, None) if name in ("on_llm_end", "on_llm_error") else None
         held: list[Call] = []
-        if name == "on_llm_end" and isinstance(stream, _Answers):
-            options_of_token = {k: v for k, v in kwargs.items() if k in ("run_id", "parent_run_id", "tags")}
-            held = [_token(chunk, options_of_token) for chunk in stream.close()]
+        if name in ("on_llm_end", "on_llm_error"):
+            stream = streams.pop(key, None)
+            if name == "on_llm_end" and isinstance(stream, _Answers):
+                place = {k: kwargs.get(k) for k in ("run_id", "parent_run_id", "tags")}
+                held = [_token(chunk, place) for chunk in stream.close()]
         return [*held, (name, shown, options)]
 
-    def _tokens(
-        self, streams: dict[Any, Any], key: Any, token: Any, chunk: Any = None, **kwargs: Any
-    ) -> Iterable[Call]:
-        if isinstance(chunk, ChatGenerationChunk):
-            parts = streams.setdefault(key, self.answer()).feed(chunk)
-            return [_token(part, kwargs) for part in parts]
-        # A model that completes texts, and is not a chat model.
-        text = streams.setdefault(key, self.text()).feed(str(token))
-        return [("on_llm_new_token", (text,), kwargs)] if text else ()
-
-    def _part(self, namespace: Any, mode: str, data: Any) -> tuple[Any, str, Any]:
+    def part(self, namespace: Any, mode: str, data: Any) -> tuple[Any, str, Any]:
         """Return a part of the stream of an agent in a tool, as it may be shown."""
-        if mode == "tasks" and isinstance(data, dict):
-            # The event protocol finds the ends of graphs by the ids and names of tasks.
-            shown = {k: self.value(v) for k, v in data.items() if k in ("input", "result", "error")}
-            return namespace, mode, {**data, **shown}
-        if mode == "debug" and isinstance(data, dict):
-            _, _, payload = self._part(namespace, f"{data['type'].partition('_')[0]}s", data["payload"])
-            return namespace, mode, {**data, "payload": payload}
-        if mode == "checkpoints" and isinstance(data, dict):
-            tasks = [self._part(namespace, "tasks", task)[2] for task in data.get("tasks", ())]
-            return namespace, mode, {**data, "values": self.value(data.get("values")), "tasks": tasks}
-        return namespace, mode, self.value(data)
+        return namespace, mode, self._data(mode, data)
+
+    def _data(self, mode: str, data: Any) -> Any:
+        if mode not in ("tasks", "checkpoints", "debug") or not isinstance(data, dict):
+            return self.value(data)
+        # The event protocol finds the ends of graphs by the ids and names of tasks.
+        shown = {k: self.value(data[k]) for k in _CONTENTS & data.keys()}
+        if "payload" in data:
+            shown["payload"] = self._data(mode, data["payload"])
+        if "tasks" in data:
+            shown["tasks"] = [self._data(mode, task) for task in data["tasks"]]
+        return {**data, **shown}
 
 
 def _token(chunk: ChatGenerationChunk, kwargs: dict[str, Any]) -> Call:
@@ -193,14 +197,14 @@ def _method(name: str, kind: type, views: Views) -> Callable[..., Any]:
     if iscoroutinefunction(getattr(kind, name)):
 
         async def asynchronous(self: Any, *args: Any, **kwargs: Any) -> None:
-            for method, positional, named in views.calls(self.shown_streams, name, args, kwargs):
+            for method, positional, named in views.calls(self, name, args, kwargs):
                 await getattr(kind, method)(self, *positional, **named)
 
         return asynchronous
 
     def synchronous(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = None
-        for method, positional, named in views.calls(self.shown_streams, name, args, kwargs):
+        for method, positional, named in views.calls(self, name, args, kwargs):
             result = getattr(kind, method)(self, *positional, **named)
         return result
 
@@ -244,7 +248,7 @@ def _taps(kind: Any, views: Views) -> dict[str, Any]:
 
 
 class _Items:
-    """Items that a runnable yields, one shown for each: pieces of a text or an answer, or values."""
+    """Items that a runnable yields, with one to show for each."""
 
     def __init__(self, views: Views) -> None:
         self.originals: deque[Any] = deque()
@@ -259,22 +263,15 @@ class _Items:
         if not isinstance(item, AIMessageChunk):
             return self._views.value(item)
         self._filter = self._filter or self._views.answer()
-        return _joined(item, self._filter.feed(ChatGenerationChunk(message=item)))
+        chunks = self._filter.feed(ChatGenerationChunk(message=item))
+        if not chunks:
+            return AIMessageChunk(content="" if isinstance(item.content, str) else [], id=item.id)
+        return add_ai_message_chunks(*[chunk.message for chunk in chunks])
 
     def close(self) -> list[Any]:
         if isinstance(self._filter, _Texts):
             return [text] if (text := self._filter.close()) else []
         return [chunk.message for chunk in self._filter.close()] if self._filter else []
-
-
-def _joined(item: AIMessageChunk, chunks: Iterable[ChatGenerationChunk]) -> AIMessageChunk:
-    messages: list[Any] = [chunk.message for chunk in chunks]
-    if not messages:
-        return AIMessageChunk(content="" if isinstance(item.content, str) else [], id=item.id)
-    joined: AIMessageChunk = messages[0]
-    for message in messages[1:]:
-        joined = joined + message  # type: ignore[assignment]  # of two chunks of one kind
-    return joined
 
 
 # Filters of all guards, one after the other
@@ -307,7 +304,7 @@ class _Answers:
     def feed(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
         chunks = [chunk]
         for each in self._filters:
-            chunks = [part for one in chunks for part in each.feed(one)]
+            chunks = [part for whole in chunks for part in each.feed(whole)]
         return chunks
 
     def close(self) -> list[ChatGenerationChunk]:
@@ -342,17 +339,15 @@ class _Events:
                     delta = {"type": type_, _DELTA_TEXTS[type_]: rest}
                     yield {"event": "content-block-delta", "index": index, "delta": delta}
         if kind in ("content-block-start", "content-block-finish"):
-            yield {**event, "content": self._block(event["content"])}
+            block = event["content"]
+            # The type and the ids stay.
+            names = {k: block[k] for k in ("type", "id", "name", "index") if k in block}
+            yield {**event, "content": {**self._views.value(block), **names}}
         elif kind == "message-finish" and "additional_kwargs" in event:
             extras = self._views.value(event["additional_kwargs"])
             yield {**event, "additional_kwargs": extras}
         else:
             yield event
-
-    def _block(self, block: Any) -> Any:
-        """Return a block of content as it may be shown, with its type and ids."""
-        shown = self._views.value(block)
-        return {**shown, **{k: block[k] for k in ("type", "id", "name", "index") if k in block}}
 
 
 class _ToolStream:
@@ -374,4 +369,3 @@ class _ToolStream:
             self._put((namespace, mode, {**data, "delta": self._views.value(data["delta"])}))
         elif piece := self._texts.setdefault(call, self._views.text()).feed(data["delta"]):
             self._put((namespace, mode, {**data, "delta": piece}))
-

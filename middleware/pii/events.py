@@ -57,7 +57,9 @@ def _payload(payload: Any, guard: Guard) -> Any:
     if isinstance(payload, BaseMessage):
         if isinstance(payload, AIMessage):
             return guard.redact_answer(payload)
-        return redact_message(payload, guard.rule.apply) if has_role(payload, ToolMessage) else payload
+        return (
+            redact_message(payload, guard.rule.apply) if has_role(payload, ToolMessage) else payload
+        )
     if not isinstance(payload, dict):
         return payload
     changes: dict[str, Any] = {}

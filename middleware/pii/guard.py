@@ -196,7 +196,8 @@ class ThreadGuard:
 
     def _shown_message(self, message: BaseMessage) -> BaseMessage:
         if not self._shows_all:
-            return self._clean_user(message)
+            guarded = self._users and has_role(message, HumanMessage)
+            return redact_message(message, self._shown_rule.apply) if guarded else message
         if isinstance(message, AIMessage):
             return self.shown_answers.redact_answer(message)
         message = redact_message(message, self._shown_rule.apply)
@@ -204,11 +205,6 @@ class ThreadGuard:
             artifact = self.shown(message.artifact)
             if artifact is not message.artifact:
                 message = message.model_copy(update={"artifact": artifact})
-        return message
-
-    def _clean_user(self, message: BaseMessage) -> BaseMessage:
-        if self._users and has_role(message, HumanMessage):
-            return redact_message(message, self._shown_rule.apply)
         return message
 
     def _shown_items(self, values: Any) -> Any:

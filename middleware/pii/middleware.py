@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from operator import or_
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.channels.untracked_value import UntrackedValue
@@ -27,7 +27,6 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.redaction import (
     DetectorLike,
-    PIIDetectionError,
     PIIMatch,
     RedactionRule,
     Strategy,
@@ -226,7 +225,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         if "pii_refused" in request.state:
             _raise_if_blocked(request.state)
-        if self.name not in request.state.get("pii_looked_at", {}):  # as in `before_model`
+        marks = cast("PIIState", request.state).get("pii_looked_at", {})
+        if self.name not in marks:  # as in `before_model`
             messages = list(map(self.message_guard.redacted, request.messages))
             if any(new is not old for new, old in zip(messages, request.messages, strict=True)):
                 request = request.override(messages=messages)

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langchain_core.tools import tool
 from langchain_core.tracers.base import BaseTracer
 from langgraph.checkpoint.memory import InMemorySaver
@@ -22,8 +28,8 @@ from agent_factory import (
     agent_tool,
     create_agent,
 )
-from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
 
@@ -341,36 +347,27 @@ def names_of(run: Any) -> Any:
     return run.name, [names_of(child) for child in run.child_runs]
 
 
-def subagent_run(middleware: list[Any], call: Call) -> tuple[Any, Any, Any]:
-    steps = [Reply(chunks=["Ask ", "ada", "@x.org", " or ", "Bob."])]
-    clerk = create_agent(ScriptedChatModel(steps), name="clerk")
+def contents_of(run: Any) -> Any:
+    return run.inputs, run.outputs, run.events, [contents_of(child) for child in run.child_runs]
+
+
+def runs_of(guard: PIIMiddleware, call: Call) -> list[Any]:
+    """The runs that a tracer sees of an agent with a subagent."""
+    clerk = create_agent(ScriptedChatModel(["Ask ada@x.org."]), name="clerk")
     model = ScriptedChatModel([asks("clerk", request="who?"), "ok"])
-    agent = create_agent(model, [agent_tool(clerk, description="d")], middleware=middleware)
-    tracer, handler = Runs(), Recorder()
-    with get_usage_metadata_callback() as usage:
-        config = {"callbacks": [tracer, handler]}
-        events = call(agent, {"messages": [("user", "hi")]}, config, handler=handler)
-    return tracer, events, usage
+    agent = create_agent(model, [agent_tool(clerk, description="d")], middleware=[guard])
+    tracer = Runs()
+    call(agent, {"messages": [("user", "hi")]}, {"callbacks": [tracer]})
+    return tracer.runs
 
 
-def test_observers_see_a_tool_as_without_a_guard_but_for_the_data(call: Call) -> None:
-    def run(agent: Any, input: Any, config: Any, handler: Any) -> Any:
-        call(agent, input, config)
-        return handler
-
-    class Nothing(AgentMiddleware):
-        def around_tool(self, request: Any) -> Any:
-            return (yield request)
-
-    # A detector that finds nothing guards as well.
-    blind = PIIMiddleware("none", detector=lambda text: [], **EVERYWHERE)
-    plain, _, _ = subagent_run([blind], run)
-    tracer, handler, _ = subagent_run([PIIMiddleware("email", **EVERYWHERE)], run)
-    name = "PIIMiddleware[none]"
-    assert str([names_of(r) for r in tracer.runs]).replace("[email]", "[none]") == str(
-        [names_of(r) for r in plain.runs]
-    ), name
-    assert "ada@" not in repr([vars(r) for r in tracer.runs])
+def test_a_tracer_sees_the_runs_in_a_tool_without_the_data(call: Call) -> None:
+    # A guard whose detector finds nothing.
+    blind = PIIMiddleware("email", detector=lambda text: [], **EVERYWHERE)
+    plain, guarded = runs_of(blind, call), runs_of(PIIMiddleware("email", **EVERYWHERE), call)
+    assert list(map(names_of, guarded)) == list(map(names_of, plain))
+    assert "ada@" in repr(list(map(contents_of, plain)))
+    assert "ada@" not in repr(list(map(contents_of, guarded)))
 
 
 def test_tokens_of_a_subagent_are_streamed_word_by_word(collect: Call) -> None:

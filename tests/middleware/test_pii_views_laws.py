@@ -21,6 +21,7 @@ from langchain_core.tracers.context import collect_runs
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.types import Command
+from spans import Spans
 
 from agent_factory import AgentMiddleware, DecisionLog, ToolRuntime, agent_tool, create_agent
 from agent_factory.middleware import (
@@ -39,7 +40,6 @@ from agent_factory.middleware import (
 )
 from agent_factory.telemetry import Telemetry
 from agent_factory.testing import Reply, ScriptedChatModel
-from spans import Spans
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -102,7 +102,7 @@ class Case:
     """A guard, what stands around it, and how its agent is run and viewed."""
 
     kind: str
-    strategy: str
+    strategy: Any
     places: tuple[bool, bool, bool, bool]  # input, output, results, calls
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -176,7 +176,7 @@ def tools_of(case: Case) -> list[Any]:
             runtime.emit_output_delta(piece)
         runtime.stream_writer({"progress": data("written")})
         get_stream_writer()(f"and {data('written')}")
-        chain = RunnableLambda(lambda text: f"{text} {data('chain')}").with_config(run_name="chain")
+        chain: Any = RunnableLambda(lambda text: f"{text} {data('chain')}")
         assert data("chain") in chain.invoke(data("chain"))
         model = ScriptedChatModel([Reply(chunks=case.pieces(f"token {data('token')}."))])
         assert data("token") in "".join(chunk.text for chunk in model.stream("hi")), "as it is"

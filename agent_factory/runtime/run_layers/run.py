@@ -88,7 +88,7 @@ class LayeredRun:
             self.options["control"] = self.options.get("control") or RunControl()
         self._tasks = TaskResults(self._thread, spec.topology.moved)
         guards = agent.builder.guards
-        self._recorder = Recorder(spec.decisions, spec.name, guards and guards.shown)
+        self._recorder = Recorder(spec.decisions, spec.name, guards.shown if guards else None)
         self._is_resumed = False
         self._arguments: dict[str, Any] = {}
         self._first_state: dict[str, Any] = {}
