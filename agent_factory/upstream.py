@@ -19,7 +19,7 @@ from uuid import UUID
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tracers.context import _configure_hooks, tracing_v2_callback_var
+from langchain_core.tracers import context as tracer_context
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
@@ -553,7 +553,8 @@ def handler_variables() -> list[ContextVar[Any]]:
     langchain_core/callbacks/manager.py, 1.7: `_configure` adds those that the config does not have.
     `register_configure_hook` is public, and no function returns what was registered.
     """
-    return [tracing_v2_callback_var, *(variable for variable, *_ in _configure_hooks)]
+    hooks = tracer_context._configure_hooks
+    return [tracer_context.tracing_v2_callback_var, *(variable for variable, *_ in hooks)]
 
 
 Put = Callable[[Any], None]

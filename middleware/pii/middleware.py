@@ -10,7 +10,7 @@ from hashlib import blake2b
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
@@ -166,39 +166,45 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Redact what the thread holds from before it had this guard.
 
-        All else was redacted on its way into the thread, and is marked as checked here.
+        All else was redacted on its way into the thread.
         """
-        last_id, digest = state.get("pii_looked_at", {}).get(self.name, ("", ""))
-        messages = list(filter(self.message_guard.covers, state["messages"]))
-        count = next((n for n, message in enumerate(messages, 1) if message.id == last_id), 0)
-        # Skip the checked messages, unless one of them has been replaced.
-        if not count or _digest(messages[:count]) != digest:
-            count = 0
-        elif count == len(messages):
-            return None
+        marks = state.get("pii_looked_at", {})
+        messages, count = self._covered(state)
         update = self._redact_input(state, messages[count:])
-        replacements = {message.id: message for message in update.get("messages", ())}
-        messages = [replacements.get(message.id, message) for message in messages]
-        self.message_guard.forget(messages[count:])
-        # Without a message, the mark says that this hook has run.
-        mark = [messages[-1].id, _digest(messages)] if messages else ["", ""]
-        return {**update, "pii_looked_at": {self.name: mark}}
+        if not self.apply_to_input and count < len(messages):  # nothing runs before the model
+            replacements = {message.id: message for message in update.get("messages", ())}
+            messages = [replacements.get(message.id, message) for message in messages]
+            update |= self._mark(messages, count)
+        elif self.name not in marks:
+            # Without a message, the mark says that this hook has run.
+            update["pii_looked_at"] = {self.name: ["", ""]}
+        return update or None
 
     async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Like `before_agent`; nothing is awaited."""
         return self.before_agent(state, runtime)
 
     def before_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Raise if input was blocked.
+        """Raise if input was blocked, and mark new messages as checked.
 
         Called without `before_agent`, as in a run that was paused before it had this guard, it
         redacts all messages and returns the whole list of them if one changes.
         """
         if "pii_refused" in state:
             _raise_if_blocked(state)
-        if self.name in state.get("pii_looked_at", {}):
-            return None
-        return _changed(state, list(map(self.message_guard.redacted, state["messages"])))
+        marks = state.get("pii_looked_at", {})
+        if self.name not in marks:
+            return _changed(state, list(map(self.message_guard.redacted, state["messages"])))
+        last_id, _ = marks[self.name]
+        for message in reversed(state["messages"]):
+            if message.id == last_id:
+                break
+            # A run's own messages are scanned at each of its turns, so the scan calls no function.
+            if type(message) in (AIMessage, ToolMessage):
+                continue
+            if self.message_guard.covers(message):
+                return self._mark(*self._covered(state))
+        return None
 
     async def abefore_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Like `before_model`; nothing is awaited."""
@@ -258,6 +264,19 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             if len(self._models) > _MAX_MODELS:
                 self._models.popitem(last=False)
         return self._models[key][1]
+
+    def _covered(self, state: PIIState) -> tuple[list[AnyMessage], int]:
+        """The messages that it guards, and how many of them, from the first, are checked."""
+        last_id, digest = state.get("pii_looked_at", {}).get(self.name, ("", ""))
+        messages = list(filter(self.message_guard.covers, state["messages"]))
+        count = next((n for n, message in enumerate(messages, 1) if message.id == last_id), 0)
+        # None is, if one of them has been replaced.
+        return messages, count if count and _digest(messages[:count]) == digest else 0
+
+    def _mark(self, messages: Sequence[AnyMessage], count: int) -> dict[str, Any]:
+        """The update that marks messages as checked; as many, from the first, were marked."""
+        self.message_guard.forget(messages[count:])
+        return {"pii_looked_at": {self.name: [messages[-1].id, _digest(messages)]}}
 
     def _redact_input(self, state: PIIState, messages: Sequence[AnyMessage]) -> dict[str, Any]:
         """The update for stored messages; with "block", the error is raised at the next node."""
