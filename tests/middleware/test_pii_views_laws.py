@@ -41,7 +41,10 @@ from agent_factory.middleware import (
 from agent_factory.telemetry import Telemetry
 from agent_factory.testing import Reply, ScriptedChatModel
 
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
+    pytest.mark.filterwarnings("ignore:astream_events version='v1'"),
+]
 
 THREAD = {"thread_id": "1"}
 
