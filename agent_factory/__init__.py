@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from agent_factory.hooks.flows import arun as arun
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
+    from agent_factory.hooks.guards import MessageGuard as MessageGuard
     from agent_factory.hooks.ordering import Ordering as Ordering
     from agent_factory.hooks.trace_policy import (
         configure_trace_policy as configure_trace_policy,
@@ -108,6 +109,7 @@ HOMES = {
         "wrap_tool_call"
     ),
     "agent_factory.hooks.flows": "Flow Invoke RunPaused Sleep Task arun run then",
+    "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
     "agent_factory.state.channels": "DeltaMessages",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
@@ -18,6 +19,7 @@ from uuid import UUID
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.tracers import context as tracer_context
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
@@ -546,6 +548,52 @@ def is_resumed(configurable: Mapping[str, Any]) -> bool:
     graph is the same in both cases.
     """
     return bool(configurable.get("__pregel_resuming"))
+
+
+def streams_tools(handler: object) -> bool:
+    """Return True if a callback handler belongs to the stream mode "tools" of a graph.
+
+    langgraph/pregel/_tools.py, 1.2: LangGraph does not publish the class. Its attribute `stream`
+    puts a part into the stream, also from `ToolRuntime.emit_output_delta`, which calls no handler.
+    """
+    return type(handler).__module__ == "langgraph.pregel._tools"
+
+
+def handler_variables() -> list[ContextVar[Any]]:
+    """Return the variables of the context from which each run takes callback handlers.
+
+    langchain_core/callbacks/manager.py, 1.7: `_configure` adds those that the config does not have.
+    `register_configure_hook` is public, and no function returns what was registered.
+    """
+    hooks = tracer_context._configure_hooks
+    return [tracer_context.tracing_v2_callback_var, *(variable for variable, *_ in hooks)]
+
+
+Put = Callable[[Any], None]
+"""Function that puts something into a stream."""
+
+
+def with_stream(config: RunnableConfig, wrap: Callable[[Put], Put]) -> RunnableConfig:
+    """Return a config in which nested graphs put the parts of their streams elsewhere.
+
+    langgraph/pregel/main.py, 1.2: see `shows_subgraphs`. Parts are `(namespace, mode, data)`.
+    """
+    stream = config.get("configurable", {}).get("__pregel_stream")
+    if stream is None:
+        return config
+    wrapped = type(stream)(wrap(stream), stream.modes)
+    return {**config, "configurable": {**config["configurable"], "__pregel_stream": wrapped}}
+
+
+def with_writer(config: RunnableConfig, wrap: Callable[[Put], Put]) -> RunnableConfig:
+    """Return a config in which `get_stream_writer` returns another function.
+
+    langgraph/config.py, 1.2: see `in_runtime`.
+    """
+    runtime = config.get("configurable", {}).get("__pregel_runtime")
+    if runtime is None:
+        return config
+    return in_runtime(config, replace(runtime, stream_writer=wrap(runtime.stream_writer)))
 
 
 def streams_messages(handler: object) -> bool:

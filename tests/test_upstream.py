@@ -11,10 +11,12 @@ from unittest.mock import patch
 from uuid import UUID
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.tracers.context import collect_runs
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler as RunCollector
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.base import empty_checkpoint
@@ -23,7 +25,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, Send, interrupt
@@ -41,6 +43,7 @@ from agent_factory.upstream import (
     current_config,
     empty_graph,
     graph_namespace,
+    handler_variables,
     in_namespace,
     in_runtime,
     initialized_chat_model,
@@ -65,10 +68,13 @@ from agent_factory.upstream import (
     streams_events,
     streams_message_events,
     streams_messages,
+    streams_tools,
     super_step,
     task_namespace,
     waiting_interrupts,
     waiting_nodes,
+    with_stream,
+    with_writer,
 )
 
 THREAD: Any = {"configurable": {"thread_id": "one"}}
@@ -264,6 +270,70 @@ def test_streams_messages_knows_the_handler_of_a_stream() -> None:
     graph = chain(node)
     list(graph.stream({"log": []}, {"callbacks": [Names()]}, stream_mode="messages"))
     assert seen == [[False, True]]
+
+
+def test_the_handler_of_a_stream_of_tools_puts_what_a_tool_emits_into_its_stream() -> None:
+    """Also what `emit_output_delta` emits."""
+    parts: list[Any] = []
+
+    def tell(runtime: ToolRuntime) -> str:
+        """Tell."""
+        runtime.emit_output_delta("one")
+        return "two"
+
+    def note(state: Any, config: RunnableConfig) -> None:
+        for handler in config["callbacks"].handlers:  # type: ignore[union-attr]
+            if streams_tools(handler):
+                handler.stream = parts.append  # type: ignore[union-attr]
+
+    calls = [{"name": "tell", "args": {}, "id": "1"}]
+    nodes: Any = [("note", note), ("tools", LangGraphToolNode([tell]))]
+    graph = StateGraph(MessagesState).add_sequence(nodes)
+    agent: Any = graph.set_entry_point("note").compile()
+    ask: Any = {"messages": [AIMessage("", tool_calls=calls)]}
+    assert list(agent.stream(ask, stream_mode="tools")) == []
+    assert [(mode, data["event"]) for _, mode, data in parts] == [
+        ("tools", "tool-started"),
+        ("tools", "tool-output-delta"),
+        ("tools", "tool-finished"),
+    ]
+
+
+def test_handlers_of_the_context_are_found() -> None:
+    with get_usage_metadata_callback() as usage, collect_runs() as runs:
+        handlers = [variable.get() for variable in handler_variables()]
+    assert usage in handlers
+    assert runs in handlers
+    # A handler in place of one that a variable has gets its events.
+    replacement = Names()
+    with collect_runs():
+        (variable,) = [v for v in handler_variables() if isinstance(v.get(), RunCollector)]
+        variable.set(replacement)
+        RunnableLambda(str).invoke(1)
+    assert replacement.names == ["str"]
+
+
+def test_parts_of_nested_graphs_and_custom_data_can_be_put_elsewhere() -> None:
+    """By the config with which a node calls a graph, or asks for the writer of the stream."""
+    parts: list[Any] = []
+
+    def inside(state: Any) -> Any:
+        get_stream_writer()("hello")
+        return {"log": ["inside"]}
+
+    inner = chain(inside)
+
+    def outside(state: Any, config: RunnableConfig) -> Any:
+        config = with_stream(config, lambda put: parts.append)
+        inner.invoke({"log": []}, with_writer(config, lambda writer: parts.append))
+
+    modes: Any = {"stream_mode": ["updates", "custom"], "subgraphs": True}
+    shown = [data for _, _, data in chain(outside).stream({"log": []}, **modes)]
+    assert shown == [{"node0": None}]
+    assert [part if isinstance(part, str) else part[1:] for part in parts] == [
+        "hello",
+        ("updates", {"node0": {"log": ["inside"]}}),
+    ]
 
 
 def test_sent_writes_are_what_a_node_has_written_directly() -> None:

@@ -192,8 +192,14 @@ class Recorder:
     JUMPS = 1024
     """Maximum number of jumps whose route has not been recorded yet; the oldest is evicted."""
 
-    def __init__(self, log: DecisionLog | None = None, agent: str | None = None) -> None:
+    def __init__(
+        self,
+        log: DecisionLog | None = None,
+        agent: str | None = None,
+        shown: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.enabled = log is not None
+        self._shown = shown  # what the guards of the agent show of contents
         self._log = log
         self._agent = agent or ""
         self._jumps: OrderedDict[tuple[str, int], str] = OrderedDict()
@@ -215,6 +221,8 @@ class Recorder:
             fields = {**fields, "reason": reasons[-1]}
         if not log.contents and "contents" in fields:
             fields = {**fields, "contents": None}
+        elif self._shown is not None and "contents" in fields:
+            fields = {**fields, "contents": self._shown(fields["contents"])}
         runtime, step, config = place
         run, thread, namespace = place_in_run(runtime)
         decision = Decision(

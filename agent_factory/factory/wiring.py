@@ -18,6 +18,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.factory.fusion import FusionPlan, fusion_of
 from agent_factory.hooks.trace_policy import recorded
 from agent_factory.runtime.agent import CompiledAgent
+from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
@@ -58,6 +59,8 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             _empty_graphs[spec.schemas] = empty_graph(self)
         self.context_schema = context_schema  # a request may have made it, so it is not shared
         self.spec = spec
+        guards = [m.message_guard for m in spec.middleware if m.message_guard is not None]
+        self.guards = Guards(guards) if guards else None
         # Both are None if each node takes a step.
         self.fusion_plan: FusionPlan | None = None
         self.fusion: Fusion | None = None
@@ -85,7 +88,8 @@ def wire(
     spec: AgentSpec, context_schema: type[Any] | None = None, plan: FusionPlan | None = None
 ) -> AgentGraph:
     """Return the graph of an agent, ready to compile; without a plan, each node takes a step."""
-    graph, recorder = AgentGraph(spec, context_schema), Recorder(spec.decisions, spec.name)
+    graph = AgentGraph(spec, context_schema)
+    recorder = Recorder(spec.decisions, spec.name, graph.guards.shown if graph.guards else None)
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema)
@@ -141,6 +145,7 @@ def _make_nodes(
         "recorder": recorder,
         "copies": StateCopies(),
         "context_schema": context_schema,
+        "guards": graph.guards,
     }
     nodes: dict[str, Runnable[Any, Any]] = {
         bound.definition.node: HookNode(
@@ -152,7 +157,7 @@ def _make_nodes(
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)
-    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, state_keys, context_schema)
+    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, state_keys, context_schema, graph.guards)
     return nodes, tools
 
 

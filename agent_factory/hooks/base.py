@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langgraph.types import Command, TracePolicy
 
     from agent_factory.hooks.flows import Flow
+    from agent_factory.hooks.guards import MessageGuard
     from agent_factory.types import ModelCallResult, ModelResponse
 
     HookResult = dict[str, Any] | Command[Any] | None
@@ -71,6 +72,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         keyed_by_name: Keys of the state with a dict in which each middleware has an entry under its
             name, merged by a function. After `create_agent(moved=...)`, an entry that was stored
             under a former name is found under the current one.
+        message_guard: What keeps data out of the messages of the agent, and of all that shows them.
         kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs outside
             of the wrap. For a class that must not lose its layer, such as a limit.
 
@@ -94,6 +96,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     unused: Collection[str] = ()
     keyed_by_name: Collection[str] = ()
     kept_flows: Collection[str] = ()
+    message_guard: MessageGuard | None = None
 
     def __init__(self, *, name: str | None = None) -> None:
         if name:

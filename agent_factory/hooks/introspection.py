@@ -61,7 +61,7 @@ _ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "needs_checkpointer": (bool,),
 }
 _NAMES = ("expected_tools", "unused", "kept_flows")
-_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "state_schema", *_NAMES)
+_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "message_guard", "state_schema", *_NAMES)
 """Every attribute of a middleware that a build reads, except for its name."""
 
 _PREFIXES = ("before_", "after_", "wrap_", "around_")

@@ -110,6 +110,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Iterator[Any]:
         """Run and yield events."""
+        input, config = self._admitted(input, config)
         run = self._stream_in_layers if self.builder.spec.run_layers else self._stream
         return run(input, config, options)
 
@@ -117,6 +118,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> AsyncIterator[Any]:
         """Run and yield events, asynchronously."""
+        input, config = self._admitted(input, config)
         run = self._astream_in_layers if self.builder.spec.run_layers else self._astream
         return run(input, config, options)
 
@@ -124,18 +126,21 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
         """Run and yield the events of the event protocol."""
+        input, config = self._admitted(input, config)
         return super().stream_events(input, self._for_protocol(config, options), **options)
 
     def astream_events(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
         """Run and yield events in one of three versions, asynchronously."""
+        input, config = self._admitted(input, config)
         return super().astream_events(input, self._for_protocol(config, options), **options)
 
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread; without `as_node`, as the last node of its last step."""
+        supersteps = self._admitted_steps(supersteps)
         saver, place = self.stored(config)
         checkpoint = saver.get_tuple(place) if saver else None
         return super().bulk_update_state(config, self._by_last_node(checkpoint, supersteps))
@@ -144,9 +149,29 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread, asynchronously; otherwise as `bulk_update_state`."""
+        supersteps = self._admitted_steps(supersteps)
         saver, place = self.stored(config)
         checkpoint = await saver.aget_tuple(place) if saver else None
         return await super().abulk_update_state(config, self._by_last_node(checkpoint, supersteps))
+
+    # What its guards admit: no other way leads into a thread, or into an event.
+
+    def admit(self, input: Any) -> tuple[Any, Exception | None]:
+        """Return the input of a run as its guards let it be stored, and the error it causes."""
+        guards = self.builder.guards
+        return (input, None) if guards is None else guards.admit(input)
+
+    def _admitted(
+        self, input: Any, config: RunnableConfig | None
+    ) -> tuple[Any, RunnableConfig | None]:
+        guards = self.builder.guards
+        return (input, config) if guards is None else guards.input(input, config)
+
+    def _admitted_steps(
+        self, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> Sequence[Sequence[StateUpdate]]:
+        guards = self.builder.guards
+        return supersteps if guards is None else guards.steps(supersteps)
 
     def _by_last_node(
         self, checkpoint_tuple: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
@@ -203,7 +228,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                     value = call()
                     continue
                 yield from run.view.take()
-                parts: Any = self._stream(run.input, run.config, {**run.options})
+                input, config = self._admitted(run.input, run.config)  # a layer may have changed it
+                parts: Any = self._stream(input, config, {**run.options})
                 # If the caller stops reading, the run ends now, and not when this is collected.
                 with closing(parts):
                     for part in parts:
@@ -233,7 +259,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                     continue
                 for part in run.view.take():
                     yield part
-                parts: Any = self._astream(run.input, run.config, {**run.options})
+                input, config = self._admitted(run.input, run.config)
+                parts: Any = self._astream(input, config, {**run.options})
                 # If the caller stops reading, the run ends before this generator does.
                 async with aclosing(parts):
                     async for part in parts:

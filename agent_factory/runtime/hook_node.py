@@ -26,6 +26,7 @@ from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.hooks.trace_policy import policy_of
 from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.limits import JumpLimit
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
@@ -80,6 +81,7 @@ class HookNode(Runnable[State, object]):
         copies: StateCopies | None = None,
         context_schema: type[object] | None = None,
         tools: Mapping[str, Any] | None = None,
+        guards: Guards | None = None,
     ) -> None:
         definition = bound.definition
         self.name: str = definition.node
@@ -88,6 +90,7 @@ class HookNode(Runnable[State, object]):
         self._copies = copies or StateCopies()
         self._context_schema = context_schema
         self._tools = tools or {}
+        self._guards = guards
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
         reads_reason = REASON not in self._keys
@@ -116,6 +119,8 @@ class HookNode(Runnable[State, object]):
             return update
         if self._bound.func is None:
             raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
+        if self._guards is not None:
+            self._guards.raise_refusal(config)
         disable_streaming(config)
         agent_tools.set(self._tools)
         state = self._copies.copy(input)
@@ -124,13 +129,16 @@ class HookNode(Runnable[State, object]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(state, result)
+        update = self._finish(state, result)
+        return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **_: object
     ) -> object:
         if update := self._skipped(input):
             return update
+        if self._guards is not None:
+            self._guards.raise_refusal(config)
         disable_streaming(config)
         agent_tools.set(self._tools)
         state, runtime = self._copies.copy(input), get_runtime()
@@ -143,7 +151,8 @@ class HookNode(Runnable[State, object]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(state, result)
+        update = self._finish(state, result)
+        return update if self._guards is None else self._guards.result(update)
 
     def _skipped(self, state: State) -> object:
         """Return what to pass on if a tool has ended the run; then the hook does not run."""

@@ -39,6 +39,7 @@ from agent_factory.runtime.composition import (
     streaming_enabled,
 )
 from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import StateCopies
 from agent_factory.runtime.limits import ENDED_KWARGS, REFUSAL_KWARGS, why_to_end
 from agent_factory.runtime.routing import State, ended_by_tools
@@ -90,12 +91,14 @@ class ModelNode(Runnable[Any, Any]):
         recorder: Recorder,
         copies: StateCopies,
         context_schema: type[Any] | None,
+        guards: Guards | None = None,
     ) -> None:
         self.name = spec.topology.style.model
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
         self._copies = copies
+        self._guards = guards
         self._context_schema = context_schema
         self._layers = spec.model_layers
         self._offered_tools = spec.toolbox.offered
@@ -138,24 +141,30 @@ class ModelNode(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
             return update
+        if self._guards is not None:
+            self._guards.raise_refusal(config)
         request, turn = self._begin(input, config)
         try:
             outcome = self._ended(turn) or self._call(request)
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(*turn, outcome)
+        update = self._finish(*turn, outcome)
+        return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
             return update
+        if self._guards is not None:
+            self._guards.raise_refusal(config)
         request, turn = self._begin(input, config)
         try:
             outcome = self._ended(turn) or await self._acall(request)
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(*turn, outcome)
+        update = self._finish(*turn, outcome)
+        return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
         """Return a request with a valid history, and what `_finish` needs besides its outcome."""

@@ -41,6 +41,7 @@ from agent_factory.runtime.composition import (
     streaming_enabled,
 )
 from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.handoffs import command_to_parent, targets_of
 from agent_factory.runtime.routing import (
     DIRECT,
@@ -150,8 +151,10 @@ class ToolsNode(Runnable[Any, Any]):
         recorder: Recorder,
         state_keys: Collection[str] | None,
         context_schema: type[object] | None,
+        guards: Guards | None = None,
     ) -> None:
         self.name = TOOLS
+        self._guards = guards
         self._context_schema = context_schema
         layers = spec.tool_layers
         # For sync and async: `asynchronous` is its index.
@@ -174,7 +177,7 @@ class ToolsNode(Runnable[Any, Any]):
         )
         # Keys of the state that calls are sent with; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
-        compose = partial(_compose, spec, recorder)
+        compose = partial(_compose, spec, recorder, guards)
         sync, asynchronous = (
             None if self._first_unsupported[a] else partial(compose, a) for a in (False, True)
         )
@@ -207,7 +210,10 @@ class ToolsNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
+        if batch.failures:
+            return batch.resend(input)
+        update = self._finish(input, output, refusals)
+        return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
         batch = self._begin(input, config, asynchronous=True)
@@ -221,7 +227,10 @@ class ToolsNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return batch.resend(input) if batch.failures else self._finish(input, output, refusals)
+        if batch.failures:
+            return batch.resend(input)
+        update = self._finish(input, output, refusals)
+        return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.
@@ -301,6 +310,7 @@ class ToolsNode(Runnable[Any, Any]):
 def _compose(
     spec: AgentSpec,
     recorder: Recorder,
+    guards: Guards | None,
     asynchronous: bool,
     execute: Handler,
 ) -> Handler:
@@ -337,6 +347,8 @@ def _compose(
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
+        if guards is not None:
+            request = guards.views.request(request)
         if new_names:
             messages = with_reviewers(request.state["messages"], new_names)
             request = replace(request, state={**request.state, "messages": messages})

@@ -21,6 +21,7 @@ from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
+from agent_factory.types import Graph
 from agent_factory.upstream import RUN_ID, is_reserved
 
 
@@ -149,8 +150,12 @@ def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[Hel
     return messages
 
 
-def as_input(message: object, message_id: str) -> dict[str, Any]:
-    """An input of the agent; its last message has the id."""
+def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
+    """An input of the agent as its guards let it be stored; its last message has the id.
+
+    Raises:
+        ArgumentError: It is not a message, or a guard refuses it.
+    """
     values = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
     content = values.get("messages", message)
     try:
@@ -166,6 +171,12 @@ def as_input(message: object, message_id: str) -> dict[str, Any]:
         # A copy: the message is the caller's.
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
     inputs: dict[str, object] = without_claims({**values, "messages": messages})
+    # The queue, the title of the thread and the pages show a message before its run begins.
+    if (admit := getattr(graph, "admit", None)) is not None:
+        inputs, refusal = admit(inputs)
+        if refusal is not None:
+            hint = "Submit it without that."
+            raise ArgumentError("message", f"is refused by the agent. {refusal}", hint) from refusal
     return inputs
 
 

@@ -270,7 +270,7 @@ class Service(ThreadService):
         thread_id = thread or str(uuid4())
         message_id = message_id or str(uuid4())
         goes_on = message is None and (checkpoint is not None or thread is not None)
-        inputs = None if goes_on else as_input(message, message_id)
+        inputs = None if goes_on else as_input(message, message_id, registration.graph)
         # As JSON, so that no two lists of names give one text.
         place = json.dumps([tenant, thread_id, message_id])
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -27,7 +27,6 @@ from langchain_core.outputs import ChatGenerationChunk
 from langgraph.types import Command, Overwrite
 
 from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS
-from agent_factory.middleware._shared.redaction import RedactionRule
 
 TextPath = tuple[Hashable, ...]
 """Path to a string in a message: keys, and for list items what chunks are merged by."""
@@ -35,6 +34,17 @@ TextPath = tuple[Hashable, ...]
 EXTRAS = "additional_kwargs"
 
 Redact = Callable[[str], str]
+
+
+class Rule(Protocol):
+    """Rule by which texts are redacted, such as a `RedactionRule`."""
+
+    def apply(self, text: str) -> str:
+        """Return the text with each match replaced."""
+
+    def settled(self, text: str) -> int:
+        """Return how many leading characters are redacted alike, however the text continues."""
+
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 AnswerT = TypeVar("AnswerT", bound=AIMessage)
@@ -159,7 +169,7 @@ def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str])
 class Guard:
     """Rule, and the parts of a model's answer that it is applied to."""
 
-    rule: RedactionRule
+    rule: Rule
     text: bool  # redact content, reasoning and refusals
     all_calls: bool = False  # redact the arguments of every call
     calls: frozenset[str] = frozenset()  # tools whose calls are redacted in any case
@@ -264,6 +274,10 @@ class Guard:
 
         return {key: redact(value) if key in _CALL_KEYS else value for key, value in extras.items()}
 
+    def redact_arguments(self, call: Mapping[str, object]) -> dict[str, object]:
+        """Redact the arguments of a call in any form, whatever the guard covers."""
+        return self._redact_call(call, is_covered=True)
+
     def _covers(self, call: Mapping[str, object], invalid: Sequence[InvalidToolCall]) -> bool:
         """Return True if a call, in any form, is redacted."""
         # Some forms have no id.
@@ -298,12 +312,13 @@ class Guard:
 class TextStream:
     """Redaction of one text that arrives in pieces.
 
+    >>> from agent_factory.middleware import RedactionRule
     >>> stream = TextStream(RedactionRule("email"))
     >>> [stream.feed(piece) for piece in ("Ask ada@", "example.", "com or ")], stream.close()
     (['Ask ', '', '[REDACTED_EMAIL] or '], '')
     """
 
-    def __init__(self, rule: RedactionRule) -> None:
+    def __init__(self, rule: Rule) -> None:
         self._rule = rule
         self._tail: list[str] = []
         self._size = 0

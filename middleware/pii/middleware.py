@@ -7,11 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import takewhile
 from operator import or_
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
@@ -31,14 +30,15 @@ from agent_factory import (
 from agent_factory.chat_models import configured
 from agent_factory.middleware._shared.redaction import (
     DetectorLike,
-    PIIDetectionError,
     PIIMatch,
     RedactionRule,
     Strategy,
 )
 
 from .chat_model import guard_model
-from .messages import Guard, has_role, redact_message, redact_value
+from .events import event_redaction
+from .guard import RuleWithMemory, ThreadGuard
+from .messages import Guard, has_role, redact_value
 
 # Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
 # the same model must get the same wrapper.
@@ -50,7 +50,7 @@ class PIIState(AgentState):
 
     Attributes:
         pii_looked_at: The last message that each guard has checked: its id, and a digest of the
-            user's messages up to it, which changes if one of them is replaced.
+            messages up to it, which changes if one of them is replaced.
         pii_refused: The error of a guard with the strategy "block" in this run.
     """
 
@@ -95,6 +95,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     keyed_by_name = ("pii_looked_at",)
     kept_flows = ("around_model", "around_tool")
     unused: Collection[str] = ()
+    message_guard: ThreadGuard
 
     def __init__(
         self,
@@ -126,16 +127,25 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         )
         self.ordering = Ordering(sanitizes=[aspect for aspect, applies in aspects if applies])
         uses = {
-            "before_agent": apply_to_input or apply_to_tool_results,
             "before_model": apply_to_input,
             "after_model": False,
             "around_tool": apply_to_tool_results or apply_to_tool_calls,
         }
         # An agent leaves these out, and has no nodes for them.
         self.unused = [name for name, is_used in uses.items() if not is_used]
-        self._answers = Guard(self.rule, apply_to_output, apply_to_tool_calls)
+        rule = RuleWithMemory(self.rule)
+        self._answers = Guard(rule, apply_to_output, apply_to_tool_calls)
         self._guards_answers = any(places[1:])
-        self._results = Guard(self.rule, text=True)
+        self._results = Guard(rule, text=True)
+        self.message_guard = ThreadGuard(
+            rule,
+            self._answers,
+            users=apply_to_input,
+            guards_answers=self._guards_answers,
+            results=apply_to_tool_results,
+        )
+        if apply_to_output:
+            self.transformers = [event_redaction(self.message_guard.shown_answers)]
         self._models: OrderedDict[object, tuple[object, object]] = OrderedDict()
 
     @cached_property
@@ -158,18 +168,20 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         return self.rule.find(content)
 
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Redact the user's messages, and results of tools in the input, before any later hook."""
+        """Redact what the thread holds from before it had this guard.
+
+        All else was redacted on its way into the thread.
+        """
         marks = state.get("pii_looked_at", {})
-        users = self._users(state)
-        last_id, digest = marks.get(self.name, ("", ""))
-        count = next((n for n, message in enumerate(users, 1) if message.id == last_id), 0)
-        # Skip the checked messages, unless one of them has been replaced.
-        if count and _digest(users[:count]) == digest:
-            users = users[count:]
-        update = self._redact_input(state, [*users, *self._last_results(state)])
-        # An empty mark says that this hook has run, so that `before_model` reads new messages only.
-        if self.apply_to_input and self.name not in marks:
-            update["pii_looked_at"] = {**marks, self.name: ["", ""]}
+        messages, count = self._covered(state)
+        update = self._redact_input(state, messages[count:])
+        if not self.apply_to_input and count < len(messages):  # nothing runs before the model
+            replacements = {message.id: message for message in update.get("messages", ())}
+            messages = [replacements.get(message.id, message) for message in messages]
+            update |= self._mark(messages, count)
+        elif self.name not in marks:
+            # Without a message, the mark says that this hook has run.
+            update["pii_looked_at"] = {self.name: ["", ""]}
         return update or None
 
     async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -177,35 +189,26 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         return self.before_agent(state, runtime)
 
     def before_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Raise if input was blocked; redact user messages that were added during the run.
+        """Raise if input was blocked, and mark new messages as checked.
 
-        Called without a run, it redacts all messages of the user and the last results of tools,
-        and returns the whole list of messages if one of them changes.
+        Called without `before_agent`, as in a run that was paused before it had this guard, it
+        redacts all messages and returns the whole list of them if one changes.
         """
         if "pii_refused" in state:
             _raise_if_blocked(state)
         marks = state.get("pii_looked_at", {})
-        if self.name not in marks:  # `before_agent` has not run
-            originals = [*self._users(state), *self._last_results(state)]
-            new = {id(message): redact_message(message, self.rule.apply) for message in originals}
-            return _changed(state, [new.get(id(m), m) for m in state["messages"]])
+        if self.name not in marks:
+            return _changed(state, list(map(self.message_guard.redacted, state["messages"])))
         last_id, _ = marks[self.name]
-        new_users = []
         for message in reversed(state["messages"]):
+            if message.id == last_id:
+                break
             # A run's own messages are scanned at each of its turns, so the scan calls no function.
             if type(message) in (AIMessage, ToolMessage):
                 continue
-            if message.id == last_id:
-                break
-            if has_role(message, HumanMessage):
-                new_users.append(message)
-        if not new_users:
-            return None
-        update = self._redact_input(state, new_users[::-1])
-        new_messages = {message.id: message for message in update.get("messages", ())}
-        users = [new_messages.get(message.id, message) for message in self._users(state)]
-        mark = [users[-1].id, _digest(users)]
-        return {**update, "pii_looked_at": {**marks, self.name: mark}}
+            if self.message_guard.covers(message):
+                return self._mark(*self._covered(state))
+        return None
 
     async def abefore_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Like `before_model`; nothing is awaited."""
@@ -232,6 +235,11 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         if "pii_refused" in request.state:
             _raise_if_blocked(request.state)
+        marks = cast("PIIState", request.state).get("pii_looked_at", {})
+        if self.name not in marks:  # as in `before_model`
+            messages = list(map(self.message_guard.redacted, request.messages))
+            if any(new is not old for new, old in zip(messages, request.messages, strict=True)):
+                request = request.override(messages=messages)
         if not self._guards_answers:
             response: ModelResponse = yield request
             return response
@@ -263,37 +271,27 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
                 self._models.popitem(last=False)
         return self._models[key][1]
 
-    def _users(self, state: PIIState) -> list[AnyMessage]:
-        """The messages of the user, if they are guarded."""
-        if not self.apply_to_input:
-            return []
-        return [message for message in state["messages"] if has_role(message, HumanMessage)]
+    def _covered(self, state: PIIState) -> tuple[list[AnyMessage], int]:
+        """The messages that it guards, and how many of them, from the first, are checked."""
+        last_id, digest = state.get("pii_looked_at", {}).get(self.name, ("", ""))
+        messages = list(filter(self.message_guard.covers, state["messages"]))
+        count = next((n for n, message in enumerate(messages, 1) if message.id == last_id), 0)
+        # None is, if one of them has been replaced.
+        return messages, count if count and _digest(messages[:count]) == digest else 0
 
-    def _last_results(self, state: PIIState) -> list[AnyMessage]:
-        """The results after the last answer of the model, if results are guarded."""
-        if not self.apply_to_tool_results:
-            return []
-        tail = takewhile(lambda m: not has_role(m, AIMessage), reversed(state["messages"]))
-        return [message for message in tail if has_role(message, ToolMessage)]
+    def _mark(self, messages: Sequence[AnyMessage], count: int) -> dict[str, Any]:
+        """The update that marks messages as checked; as many, from the first, were marked."""
+        self.message_guard.forget(messages[count:])
+        return {"pii_looked_at": {self.name: [messages[-1].id, _digest(messages)]}}
 
     def _redact_input(self, state: PIIState, messages: Sequence[AnyMessage]) -> dict[str, Any]:
-        """The update for messages of the user; with "block", `before_model` raises its error."""
-        matches: list[PIIMatch] = []
-        redact = self.rule.apply
-        if self.strategy == "block":
-            # The data leaves the thread all the same, so that the next run is not blocked by it.
-            rule = replace(self.rule, strategy="redact")
-
-            def redact(text: str) -> str:
-                matches.extend(rule.find(text))
-                return rule.apply(text)
-
-        pairs = [(message, redact_message(message, redact)) for message in messages]
+        """The update for stored messages; with "block", the error is raised at the next node."""
+        redacted, error = self.message_guard.admit(messages)
         update: dict[str, object] = {}
-        if changed := [new for old, new in pairs if new is not old]:
+        if changed := [new for old, new in zip(messages, redacted, strict=True) if new is not old]:
             update["messages"] = changed
-        if matches:
-            error = PIIDetectionError(self.pii_type, matches)
+        if error is not None:
+            # The data leaves the thread all the same, so that the next run is not blocked by it.
             update["pii_refused"] = state.get("pii_refused") or error
         return update
 
@@ -335,8 +333,8 @@ def _raise_if_blocked(state: Any) -> None:
 def _digest(messages: Sequence[AnyMessage]) -> str:
     digest = blake2b(digest_size=16)
     for message in messages:
+        calls = getattr(message, "tool_calls", None) or ""
+        line = f"{message.id} {message.name!r} {message.content!r} {calls!r}\n"
         # A message may hold half of a surrogate pair, which strict UTF-8 refuses.
-        digest.update(
-            f"{message.id} {message.name!r} {message.content!r}\n".encode("utf-8", "surrogatepass")
-        )
+        digest.update(line.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -110,3 +110,33 @@ def test_calls_of_models_carry_the_agent_and_the_middleware(
         marks = Marks()
         call(build(*factory), ASK, {"callbacks": [marks]})
         assert marks.seen == [["desk", source] for source in sources]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+@pytest.mark.parametrize(("make", "built_ins", "_"), FACTORIES, ids=["langchain", "ours"])
+def test_the_event_protocol_shows_nothing_that_a_guard_of_output_redacts(
+    make: Any, built_ins: Any, _: Any
+) -> None:
+    """Neither of the agent, with its tools, nor of an agent inside of a tool."""
+    got: list[str] = []
+
+    def look(who: str) -> str:
+        """Look up."""
+        got.append(who)
+        return f"{who} is bob@x.org"
+
+    def ask(who: str) -> str:
+        """Ask."""
+        script = scripted([{"name": "look", "args": {"who": who}, "id": "i1"}], "see kim@x.org")
+        return str(make(script, [look]).invoke({"messages": [("user", who)]})["messages"][-1].text)
+
+    calls = [
+        {"name": name, "args": {"who": f"{name}@x.org"}, "id": name} for name in ("look", "ask")
+    ]
+    options = {"apply_to_output": True, "apply_to_tool_results": True}
+    guard = built_ins.PIIMiddleware("email", **options)
+    agent = make(scripted(calls, "so zoe@x.org"), [look, ask], middleware=[guard])
+    events = list(agent.stream_events({"messages": [("user", "eve@x.org")]}, version="v3"))
+    assert {"messages", "tools", "values"} <= {event["method"] for event in events}
+    assert "@x.org" not in repr([event["params"]["data"] for event in events])
+    assert sorted(got) == ["ask@x.org", "look@x.org"]

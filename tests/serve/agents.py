@@ -16,7 +16,7 @@ from langgraph.config import get_config, get_stream_writer
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentState, OmitFromSchema, ToolRuntime, create_agent
-from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.middleware import HumanInTheLoopMiddleware, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
 
@@ -105,6 +105,7 @@ def add_agents(service: Service) -> None:
         return ScriptedChatModel([step] * 1000)
 
     service.add("echo", create_agent(every(echo)))
+    service.add("guarded", create_agent(every(echo), middleware=[PIIMiddleware("email")]))
     service.add("payer", create_agent(caller("pay", euros=5), [pay]))
     desk = create_agent(
         caller("pay", euros=5), [pay], middleware=[review], checkpointer=InMemorySaver()

@@ -260,6 +260,19 @@ def test_a_run_that_began_elsewhere(url: str, service: Service) -> None:
     assert {"TOOL_CALL_RESULT", "TEXT_MESSAGE_CONTENT"} <= {*types(rest)}
 
 
+def test_no_event_shows_what_a_guard_removes_from_a_message(url: str) -> None:
+    """Also not the messages that a thread has before the run, for a client that lacks some."""
+    thread = uuid4().hex
+    run(url, "guarded", body(user("I am ada@x.org"), thread=thread))
+    events = run(url, "guarded", body(user("and eve@x.org"), thread=thread))
+    assert len([event for event in events if event["type"] == "MESSAGES_SNAPSHOT"]) == 2
+    assert "@x.org" not in json.dumps(events)
+    assert [message["content"] for message in snapshot(events)][::2] == [
+        "I am [REDACTED_EMAIL]",
+        "and [REDACTED_EMAIL]",
+    ]
+
+
 def test_a_message_that_comes_with_the_answer_is_the_next(url: str) -> None:
     given = body(user("Pay"))
     events = run(url, "desk", given)

@@ -87,7 +87,8 @@ class LayeredRun:
             self.config = with_handler(agent.config, self.config, self._pauses)
             self.options["control"] = self.options.get("control") or RunControl()
         self._tasks = TaskResults(self._thread, spec.topology.moved)
-        self._recorder = Recorder(spec.decisions, spec.name)
+        guards = agent.builder.guards
+        self._recorder = Recorder(spec.decisions, spec.name, guards.shown if guards else None)
         self._is_resumed = False
         self._arguments: dict[str, Any] = {}
         self._first_state: dict[str, Any] = {}
@@ -309,6 +310,12 @@ class LayeredRun:
         except (BadReturn, UnknownStateKey) as mistake:
             flow.error = mistake
             return None
+        if self._agent.builder.guards is not None:
+            try:
+                update = dict(self._agent.builder.guards.result(update))
+            except Exception as refusal:
+                flow.error = refusal
+                return None
         for key, value in update.items():
             if is_messages(channels[key]) and not overwrites(value):
                 update[key] = with_ids(value)

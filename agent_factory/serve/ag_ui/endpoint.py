@@ -110,6 +110,8 @@ class _Exchange:
             context=props if props and takes_context else None,
             config={"configurable": {"ag_ui_context": context}} if context else None,
         )
+        stored = {message.id: message for message in run.messages}  # as guards of the agent let it
+        self.new = [stored.get(message.id, message) for message in new]
         if not self.runs:
             self.usage_before = _tokens_of([run])
         self.runs.append(run)

@@ -1,0 +1,60 @@
+"""MessageGuard: what a middleware keeps out of the thread, and out of everything that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from langchain_core.messages import AnyMessage
+from langchain_core.outputs import ChatGenerationChunk
+
+Admitted: TypeAlias = tuple[Sequence[AnyMessage], Exception | None]
+"""Messages as they may be stored, and the error that they cause, or None."""
+
+
+class TextFilter(Protocol):
+    """Filter of a text that arrives in pieces."""
+
+    def feed(self, piece: str) -> str:
+        """Add the next piece, and return what can be shown now."""
+
+    def close(self) -> str:
+        """End the text, and return the rest."""
+
+
+class AnswerFilter(Protocol):
+    """Filter of a model's answer that arrives in chunks."""
+
+    def feed(self, chunk: ChatGenerationChunk) -> Iterable[ChatGenerationChunk]:
+        """Add the next chunk, and return the chunks that can be shown now."""
+
+    def close(self) -> Iterable[ChatGenerationChunk]:
+        """End the answer, and return the rest."""
+
+
+class MessageGuard(Protocol):
+    """Guard of the messages of an agent, as the attribute `message_guard` of a middleware.
+
+    The agent passes all messages through `admit` before they enter its thread: the input of a run,
+    an update of the state, and what hooks, tools and the model write. A guard passes messages on
+    that it has admitted before.
+
+    Tools work with data that their guard removes later. What happens inside of a tool call is
+    passed through the other methods before streams, callbacks and traces show it.
+    """
+
+    def admit(self, messages: Sequence[AnyMessage]) -> Admitted:
+        """Return the messages as they may be stored, and the error that they cause, or None.
+
+        With an error, the input of a run is stored as it is returned, and the run ends at its first
+        node. A write or an update with an error is not stored.
+        """
+
+    def shown(self, value: Any) -> Any:
+        """Return a value as it may be shown: a text, a message, a result or an exception."""
+
+    def text(self) -> TextFilter:
+        """Return a filter for a text that is shown in pieces."""
+
+    def answer(self) -> AnswerFilter:
+        """Return a filter for an answer that is shown in chunks."""

@@ -1,0 +1,289 @@
+"""Guard of an agent's messages against one type of personal data: in its thread, and in views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from threading import Lock
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import Generation, LLMResult
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command, Overwrite, Send
+
+from agent_factory.middleware._shared.redaction import (
+    PIIDetectionError,
+    PIIMatch,
+    RedactionRule,
+    Strategy,
+)
+
+from .messages import AnswerStream, Guard, TextStream, has_role, redact_message
+
+_REMEMBERED = 4096
+"""Number of texts to remember that were redacted and are not yet marked in their thread."""
+
+
+@dataclass(frozen=True)
+class RuleWithMemory:
+    """Redaction rule that knows the texts it has returned, and does not search them again.
+
+    A message passes the rule where it comes from, and again where it is written.
+    """
+
+    rule: RedactionRule
+    _texts: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
+    _lock: Any = field(default_factory=Lock, repr=False, compare=False)
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.rule.strategy
+
+    def find(self, text: str) -> list[PIIMatch]:
+        return [] if text in self._texts else self.rule.find(text)
+
+    def settled(self, text: str) -> int:
+        return self.rule.settled(text)
+
+    def apply(self, text: str) -> str:
+        """Return the text with each match replaced, as `RedactionRule.apply`."""
+        if text in self._texts:
+            return text
+        return self.remember(self.rule.apply(text))
+
+    def remember(self, text: str) -> str:
+        with self._lock:
+            self._texts[text] = None
+            if len(self._texts) > _REMEMBERED:
+                del self._texts[next(iter(self._texts))]
+        return text
+
+    def forget(self, text: str) -> None:
+        """Forget a text of a message that is marked as checked in its thread."""
+        with self._lock:
+            self._texts.pop(text, None)
+
+
+class ThreadGuard:
+    """The `message_guard` of a `PIIMiddleware`.
+
+    Args:
+        rule: The rule.
+        answers: What is redacted of the model's answers.
+        users: Whether messages of users are redacted.
+        guards_answers: Whether anything of answers is redacted.
+        results: Whether results of tools are redacted.
+    """
+
+    def __init__(
+        self,
+        rule: RuleWithMemory,
+        answers: Guard,
+        *,
+        users: bool,
+        guards_answers: bool,
+        results: bool,
+    ) -> None:
+        self._rule = rule
+        self._answers = answers if guards_answers else None
+        self._users, self._results = users, results
+        # An error in place of an event would end the run, so views are redacted in any case.
+        self._shown_rule: Any = rule
+        if rule.strategy == "block":
+            self._shown_rule = RuleWithMemory(replace(rule.rule, strategy="redact"))
+        self.shown_answers = Guard(self._shown_rule, text=True, all_calls=True)
+        # What a tool shows is a result in the making, or what the model of a subagent writes.
+        self._shows_all = answers.text or results
+
+    # Messages of the thread
+
+    def covers(self, message: BaseMessage) -> bool:
+        """Return True if the guard redacts anything of a message."""
+        kind = type(message)
+        if kind is AIMessage:
+            return self._answers is not None
+        if kind is ToolMessage:
+            return self._results
+        return (
+            (self._users and has_role(message, HumanMessage))
+            or (self._results and has_role(message, ToolMessage))
+            or (self._answers is not None and has_role(message, AIMessage))
+        )
+
+    def admit(self, messages: Sequence[AnyMessage]) -> tuple[Sequence[AnyMessage], Any]:
+        """Return the messages with the data redacted; with "block", also the error for it."""
+        if self._rule.strategy != "block":
+            return [self.redacted(message) for message in messages], None
+        matches: list[PIIMatch] = []
+        # The data is not stored all the same, so that the next run is not blocked by it.
+        guard = self._collecting(matches)
+        admitted = [guard.redacted(message) for message in messages]
+        error = PIIDetectionError(self._rule.rule.pii_type, matches) if matches else None
+        return admitted, error
+
+    def redacted(self, message: Any) -> Any:
+        """Return a message with the data redacted, or itself if nothing changes.
+
+        Raises:
+            PIIDetectionError: There is a match, and the strategy is "block".
+        """
+        if not self.covers(message):
+            return message
+        if has_role(message, AIMessage):
+            assert self._answers is not None  # it covers the message
+            return self._answers.redact_output(message)
+        return redact_message(message, self._rule.apply)
+
+    def forget(self, messages: Iterable[BaseMessage]) -> None:
+        """Forget texts that the thread marks as checked."""
+        for message in messages:
+            for text in strings_of(message.content):
+                self._rule.forget(text)
+
+    def _collecting(self, matches: list[PIIMatch]) -> ThreadGuard:
+        """Return a guard that redacts, and adds what it finds to the matches."""
+        rule: Any = _CollectingRule(self._rule, self._shown_rule, matches)
+        answers = self._answers or Guard(rule, text=False)
+        return ThreadGuard(
+            rule,
+            replace(answers, rule=rule),
+            users=self._users,
+            guards_answers=self._answers is not None,
+            results=self._results,
+        )
+
+    # Views
+
+    def text(self) -> Any:
+        """Return a filter for a text that a tool shows in pieces."""
+        return TextStream(self._shown_rule) if self._shows_all else _Unchanged()
+
+    def answer(self) -> Any:
+        """Return a filter for an answer that a tool shows in chunks."""
+        return AnswerStream(self.shown_answers) if self._shows_all else _Unchanged()
+
+    def shown(self, value: Any) -> Any:
+        """Return a value as it may be shown; itself if nothing changes."""
+        if isinstance(value, str):
+            return self._shown_rule.apply(value) if self._shows_all else value
+        if isinstance(value, BaseMessage):
+            return self._shown_message(value)
+        if isinstance(value, BaseException):
+            return self._shown_error(value)
+        if isinstance(value, list | tuple):
+            return self._shown_items(value)
+        if isinstance(value, Mapping):
+            return self._shown_mapping(value)
+        if isinstance(value, Document):
+            return self._with_fields(value, ("page_content", "metadata"))
+        if isinstance(value, Generation):
+            return self._with_fields(value, ("message", "text"))
+        if isinstance(value, LLMResult):
+            return self._with_fields(value, ("generations",))
+        if isinstance(value, Command):
+            return self._with_fields(value, ("update", "goto", "resume"))
+        if isinstance(value, Overwrite):
+            return self._with_fields(value, ("value",))
+        if isinstance(value, Send):
+            return self._with_fields(value, ("arg",))
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._with_fields(value, [f.name for f in fields(value)])
+        return value
+
+    def _shown_message(self, message: BaseMessage) -> BaseMessage:
+        if not self._shows_all:
+            guarded = self._users and has_role(message, HumanMessage)
+            return redact_message(message, self._shown_rule.apply) if guarded else message
+        if isinstance(message, AIMessage):
+            return self.shown_answers.redact_answer(message)
+        message = redact_message(message, self._shown_rule.apply)
+        if isinstance(message, ToolMessage) and message.artifact is not None:
+            artifact = self.shown(message.artifact)
+            if artifact is not message.artifact:
+                message = message.model_copy(update={"artifact": artifact})
+        return message
+
+    def _shown_items(self, values: Any) -> Any:
+        new = [self.shown(item) for item in values]
+        if all(item is old for item, old in zip(new, values, strict=True)):
+            return values
+        if isinstance(values, list):
+            return new
+        # A named tuple takes its fields one by one.
+        return type(values)(*new) if hasattr(values, "_fields") else tuple(new)
+
+    def _shown_mapping(self, values: Mapping[Any, Any]) -> Any:
+        new = {
+            self.shown(key) if isinstance(key, str) else key: self.shown(value)
+            for key, value in values.items()
+        }
+        same = all(a is b for a, b in zip(new.values(), values.values(), strict=False))
+        return values if same and new.keys() == values.keys() else new
+
+    def _with_fields(self, value: Any, names: Iterable[str]) -> Any:
+        """Return a copy of an object in which these attributes are as they may be shown."""
+        changes = {}
+        for name in names:
+            before = getattr(value, name, None)
+            if (after := self.shown(before)) is not before:
+                changes[name] = after
+        if not changes:
+            return value
+        result = value.model_copy() if hasattr(value, "model_copy") else copy(value)
+        for name, attribute in changes.items():
+            object.__setattr__(result, name, attribute)
+        return result
+
+    def _shown_error(self, error: BaseException) -> BaseException:
+        if isinstance(error, GraphBubbleUp) or not self._shows_all:
+            return error
+        text, redacted = str(error), self._shown_rule.apply(str(error))
+        notes = getattr(error, "__notes__", ())
+        if redacted == text and not (error.__cause__ or error.__context__ or notes):
+            return error
+        # Without its cause and its traceback, which show the original text.
+        shown = type(error).__new__(type(error))
+        shown.args = self._shown_items(error.args)
+        with suppress(Exception):  # its text may need what `__init__` has set
+            if str(shown) == redacted:
+                return shown
+        return RuntimeError(f"{type(error).__name__}: {redacted}")
+
+
+class _CollectingRule:
+    """Rule that redacts where another one blocks, and notes the matches."""
+
+    def __init__(self, rule: RuleWithMemory, redacting: Any, matches: list[PIIMatch]) -> None:
+        self.rule, self.strategy = rule.rule, "redact"
+        self._rule, self._redacting, self._matches = rule, redacting, matches
+
+    def apply(self, text: str) -> str:
+        self._matches.extend(self._rule.find(text))
+        result: str = self._redacting.apply(text)
+        return self._rule.remember(result)
+
+
+class _Unchanged:
+    """Filter that shows everything as it comes."""
+
+    def feed(self, piece: Any) -> Any:
+        return piece if isinstance(piece, str) else [piece]
+
+    def close(self) -> Any:
+        return ""
+
+
+def strings_of(content: object) -> Iterator[str]:
+    """Yield the strings in the content of a message."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for item in content:
+            yield from strings_of(item)
+    elif isinstance(content, dict):
+        for item in content.values():
+            yield from strings_of(item)

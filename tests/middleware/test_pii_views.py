@@ -1,0 +1,481 @@
+"""What a guard removes is in no view: the input, old threads, what tools show, services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langchain_core.tools import tool
+from langchain_core.tracers.base import BaseTracer
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command, Overwrite, interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    DecisionLog,
+    ToolRuntime,
+    agent_tool,
+    create_agent,
+)
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
+from agent_factory.service import Service
+from agent_factory.testing import Reply, ScriptedChatModel
+
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+MARK = "[REDACTED_EMAIL]"
+EVERYWHERE: Any = {"apply_to_output": True, "apply_to_tool_results": True}
+
+
+def asks(name: str, **args: Any) -> list[Any]:
+    return [{"name": name, "args": args, "id": "c1"}]
+
+
+def old_history() -> list[Any]:
+    return [
+        HumanMessage("I am ada@x.org", id="1"),
+        AIMessage("for ada@x.org", tool_calls=asks("look", who="ada@x.org"), id="2"),
+        ToolMessage("found ada@x.org", tool_call_id="c1", id="3"),
+        AIMessage("so ada@x.org", id="4"),
+    ]
+
+
+def look(who: str) -> str:
+    """Look up."""
+    return f"found {who}"
+
+
+# What comes with the input, and what was stored before
+
+
+@pytest.mark.parametrize("place", [None, *EVERYWHERE, "apply_to_tool_calls"])
+def test_each_message_of_a_given_history_is_guarded(call: Call, place: str | None) -> None:
+    options: Any = {"apply_to_input": place is None} | ({place: True} if place else {})
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(model, [look], middleware=[PIIMiddleware("email", **options)])
+    call(agent, {"messages": [*old_history(), HumanMessage("go on")]})
+    user, answer, result, final, _ = model.requests[0].messages
+    assert isinstance(answer, AIMessage)
+    assert {
+        None: user.text,
+        "apply_to_output": f"{answer.text} {final.text}",
+        "apply_to_tool_results": result.text,
+        "apply_to_tool_calls": str(answer.tool_calls[0]["args"]),
+    }[place].count(MARK) == (2 if place == "apply_to_output" else 1)
+    assert str(model.requests[0].messages).count(MARK) == (2 if place == "apply_to_output" else 1)
+
+
+def as_seed(agent: Any, messages: list[Any]) -> None:
+    agent.update_state(ONE, {"messages": messages})
+
+
+def as_async_seed(agent: Any, messages: list[Any]) -> None:
+    asyncio.run(agent.aupdate_state(ONE, {"messages": messages}))
+
+
+def as_overwrite(agent: Any, messages: list[Any]) -> None:
+    agent.update_state(ONE, {"messages": Overwrite(messages)})
+
+
+def as_json_overwrite(agent: Any, messages: list[Any]) -> None:
+    agent.update_state(ONE, {"messages": {"__overwrite__": messages}})
+
+
+def after_a_removal(agent: Any, messages: list[Any]) -> None:
+    agent.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]})
+
+
+@pytest.mark.parametrize(
+    "seed", [as_seed, as_async_seed, as_overwrite, as_json_overwrite, after_a_removal]
+)
+def test_a_state_that_is_written_from_outside_is_guarded(seed: Any) -> None:
+    model, saver = ScriptedChatModel(["ok"]), InMemorySaver()
+    guard = PIIMiddleware("email", **EVERYWHERE, apply_to_tool_calls=True)
+    agent = create_agent(model, [look], middleware=[guard], checkpointer=saver)
+    seed(agent, old_history())
+    assert "ada@" not in str(list(saver.list(None)))
+    assert str(agent.get_state(ONE).values).count(MARK) == 5
+    agent.invoke({"messages": [("user", "go on")]}, ONE)
+    assert "ada@" not in str(model.requests)
+
+
+def test_a_write_that_is_blocked_is_not_stored() -> None:
+    guard = PIIMiddleware("email", strategy="block")
+    agent = create_agent(ScriptedChatModel([]), middleware=[guard], checkpointer=InMemorySaver())
+    with pytest.raises(PIIDetectionError):
+        agent.update_state(ONE, {"messages": [HumanMessage("ada@x.org")]})
+    assert agent.get_state(ONE).values == {}
+
+
+def test_a_thread_that_was_stored_before_it_had_the_guard_is_guarded(call: Call) -> None:
+    saver, model = InMemorySaver(), ScriptedChatModel(["ok", "ok"])
+    before = create_agent(ScriptedChatModel(["hi"]), [look], checkpointer=saver)
+    call(before, {"messages": old_history()}, ONE)
+    guard = PIIMiddleware("email", **EVERYWHERE)
+    agent = create_agent(model, [look], middleware=[guard], checkpointer=saver)
+    for _ in range(2):
+        result = call(agent, {"messages": [("user", "go on")]}, ONE)
+        assert [m.text for m in result["messages"]].count("go on") >= 1
+    assert "ada@" not in str([message.text for message in result["messages"]])
+    assert "ada@" not in str([m.text for request in model.requests for m in request.messages])
+
+
+def test_a_run_that_was_paused_before_it_had_the_guard_is_guarded(call: Call) -> None:
+    saver = InMemorySaver()
+    review = HumanInTheLoopMiddleware({"look": True})
+    script = [asks("look", who="Eve")]
+    before = create_agent(
+        ScriptedChatModel(script), [look], middleware=[review], checkpointer=saver
+    )
+    call(before, {"messages": old_history()}, ONE)
+    model = ScriptedChatModel(["ok"])
+    stack: list[Any] = [PIIMiddleware("email", **EVERYWHERE), review]
+    agent = create_agent(model, [look], middleware=stack, checkpointer=saver)
+    call(agent, Command(resume={"decisions": [{"type": "approve"}]}), ONE)
+    assert "ada@" not in str([message.text for message in model.requests[0].messages])
+
+
+def test_each_text_is_searched_once(call: Call) -> None:
+    texts: list[str] = []
+
+    def search(text: str) -> list[Any]:
+        texts.append(text)
+        return [{"start": at, "end": at + 1} for at, char in enumerate(text) if char == "7"]
+
+    def tell() -> str:
+        """Tell."""
+        return "result 7"
+
+    guard = PIIMiddleware("seven", detector=search, **EVERYWHERE)
+    steps: list[Any] = [asks("tell"), "answer 7", asks("tell"), "answer 8"]
+    model = ScriptedChatModel(steps)
+    agent = create_agent(model, [tell], middleware=[guard], checkpointer=InMemorySaver())
+    call(agent, {"messages": [("user", "hello 7")]}, ONE)
+    assert sorted(filter(None, texts)) == ["answer 7", "hello 7", "result 7"]
+    texts.clear()
+    call(agent, {"messages": [("user", "hello 8")]}, ONE)
+    assert sorted(filter(None, texts)) == ["answer 8", "hello 8", "result 7"]
+
+
+def test_an_agent_without_a_guard_passes_nothing_through_guards() -> None:
+    class Plain(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request)
+
+    agent: Any = create_agent(ScriptedChatModel([]), [look], middleware=[Plain()])
+    assert agent.builder.guards is None
+    guarded: Any = create_agent(ScriptedChatModel([]), [look], middleware=[PIIMiddleware("email")])
+    assert guarded.builder.guards is not None
+
+
+# A blocked input
+
+
+def test_a_blocked_input_is_in_no_event_and_the_run_ends_at_its_first_node(call: Call) -> None:
+    ran: list[str] = []
+
+    class First(AgentMiddleware):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            ran.append("before_agent")
+
+    saver, model = InMemorySaver(), ScriptedChatModel(["fine"])
+    stack: list[Any] = [First(), PIIMiddleware("email", strategy="block")]
+    agent = create_agent(model, middleware=stack, checkpointer=saver)
+    events: list[Any] = []
+
+    async def watch() -> None:
+        async for event in agent.astream_events({"messages": [("user", "ada@x.org")]}, ONE):
+            events.append(event)
+
+    with pytest.raises(PIIDetectionError) as raised:
+        asyncio.run(watch())
+    assert [match["value"] for match in raised.value.matches] == ["ada@x.org"]
+    assert "ada@" not in repr(events)
+    assert "ada@" not in repr(list(saver.list(None)))
+    assert ran == []
+    assert call(agent, None, ONE)["messages"][-1].text == "fine"
+    assert model.requests[0].messages[0].text == MARK
+
+
+def test_a_layer_around_the_run_reads_and_passes_on_what_is_guarded(call: Call) -> None:
+    states: list[Any] = []
+
+    class Around(AgentMiddleware):
+        def around_agent(self, state: Any, *_: Any, **__: Any) -> Any:
+            states.append(state)
+            added = [*state["messages"], HumanMessage("and eve@x.org")]
+            result = yield {**state, "messages": added}
+            return {"messages": [*result["messages"], HumanMessage("or bob@x.org")]}
+
+    saver, model = InMemorySaver(), ScriptedChatModel(["fine"])
+    stack: list[Any] = [Around(), PIIMiddleware("email")]
+    agent = create_agent(model, middleware=stack, checkpointer=saver)
+    result = call(agent, {"messages": [("user", "ada@x.org")]}, ONE)
+    views = repr([result, states, list(saver.list(None)), model.requests])
+    assert "@x.org" not in views
+    assert result["messages"][-1].text == f"or {MARK}"
+
+
+# What tools show
+
+
+class Recorder(BaseCallbackHandler):
+    raise_error = True
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+        self.tokens: list[str] = []
+
+    def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
+        self.events.append(("start", (input_str, kwargs["inputs"])))
+
+    def on_tool_end(self, output: Any, **kwargs: Any) -> None:
+        self.events.append(("end", output))
+
+    def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.events.append(("error", error))
+
+    def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
+        self.tokens.append(str(token))
+
+
+def test_a_tool_works_with_the_data_and_shows_none(call: Call) -> None:
+    got: list[str] = []
+
+    @tool(response_format="content_and_artifact")
+    def send(to: str, runtime: ToolRuntime) -> Any:
+        """Send."""
+        got.append(to)
+        return f"sent to {to}", {"to": to}
+
+    handler = Recorder()
+    model = ScriptedChatModel([asks("send", to="ada@x.org"), "ok"])
+    guard = PIIMiddleware("email", **EVERYWHERE)
+    messages = call(
+        create_agent(model, [send], middleware=[guard]),
+        {"messages": [("user", "hi")]},
+        {"callbacks": [handler]},
+    )["messages"]
+    assert got == ["ada@x.org"]
+    (_, (text, inputs)), (_, output) = handler.events
+    assert inputs == {"to": MARK}
+    assert "ada@" not in text
+    assert (output.content, output.artifact) == (f"sent to {MARK}", {"to": MARK})
+    assert messages[2].content == f"sent to {MARK}"
+    assert messages[2].artifact == {"to": "ada@x.org"}, "no model reads an artifact"
+
+
+class Missing(Exception):
+    def __init__(self, who: str) -> None:
+        super().__init__(who)
+        self.who = who
+
+    def __str__(self) -> str:
+        return f"{self.who} is missing"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("no ada@x.org"), f"ValueError('no {MARK}')"),
+        (Missing("ada@x.org"), f"RuntimeError('Missing: {MARK} is missing')"),
+        (KeyError("x"), "KeyError('x')"),
+    ],
+)
+def test_the_error_of_a_tool_is_shown_without_the_data(
+    call: Call, error: Exception, expected: str
+) -> None:
+    def fails() -> str:
+        """Fail."""
+        try:
+            raise OSError("eve@x.org")
+        except OSError as cause:
+            raise error from cause
+
+    handler = Recorder()
+    model = ScriptedChatModel([asks("fails"), "ok"])
+    agent = create_agent(
+        model, [fails], middleware=[PIIMiddleware("email", **EVERYWHERE)], handle_tool_errors=True
+    )
+    call(agent, {"messages": [("user", "hi")]}, {"callbacks": [handler]})
+    shown = handler.events[1][1]
+    assert repr(shown) == expected
+    assert shown.__cause__ is shown.__context__ is shown.__traceback__ is None
+    assert "eve@" in str(error.__cause__), "the error itself is as it was"
+
+
+def test_an_interrupt_of_a_tool_is_shown_as_it_is(call: Call) -> None:
+    def ask() -> str:
+        """Ask."""
+        return str(interrupt("which?"))
+
+    handler = Recorder()
+    model = ScriptedChatModel([asks("ask"), "ok"])
+    guard = PIIMiddleware("email", **EVERYWHERE)
+    agent = create_agent(model, [ask], middleware=[guard], checkpointer=InMemorySaver())
+    config = {**ONE, "callbacks": [handler]}
+    paused = call(agent, {"messages": [("user", "hi")]}, config)
+    assert paused["__interrupt__"][0].value == "which?"
+    assert call(agent, Command(resume="this"), config)["messages"][-2].text == "this"
+    assert [kind for kind, _ in handler.events] == ["start", "error", "start", "end"]
+
+
+class Runs(BaseTracer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[Any] = []
+
+    def _persist_run(self, run: Any) -> None:
+        self.runs.append(run)
+
+
+def names_of(run: Any) -> Any:
+    return run.name, [names_of(child) for child in run.child_runs]
+
+
+def contents_of(run: Any) -> Any:
+    return run.inputs, run.outputs, run.events, [contents_of(child) for child in run.child_runs]
+
+
+def runs_of(guard: PIIMiddleware, call: Call) -> list[Any]:
+    """The runs that a tracer sees of an agent with a subagent."""
+    clerk = create_agent(ScriptedChatModel(["Ask ada@x.org."]), name="clerk")
+    model = ScriptedChatModel([asks("clerk", request="who?"), "ok"])
+    agent = create_agent(model, [agent_tool(clerk, description="d")], middleware=[guard])
+    tracer = Runs()
+    call(agent, {"messages": [("user", "hi")]}, {"callbacks": [tracer]})
+    return tracer.runs
+
+
+def test_a_tracer_sees_the_runs_in_a_tool_without_the_data(call: Call) -> None:
+    # A guard whose detector finds nothing.
+    blind = PIIMiddleware("email", detector=lambda text: [], **EVERYWHERE)
+    plain, guarded = runs_of(blind, call), runs_of(PIIMiddleware("email", **EVERYWHERE), call)
+    assert list(map(names_of, guarded)) == list(map(names_of, plain))
+    assert "ada@" in repr(list(map(contents_of, plain)))
+    assert "ada@" not in repr(list(map(contents_of, guarded)))
+
+
+def test_tokens_of_a_subagent_are_streamed_word_by_word(collect: Call) -> None:
+    steps = [Reply(chunks=["Ask ", "ada", "@x.org", " or ", "Bob", " today."])]
+    clerk = create_agent(ScriptedChatModel(steps), name="clerk")
+    model = ScriptedChatModel([asks("clerk", request="who?"), "ok"])
+    guard = PIIMiddleware("email", **EVERYWHERE)
+    agent = create_agent(model, [agent_tool(clerk, description="d")], middleware=[guard])
+    options: Any = {"stream_mode": "messages", "subgraphs": True}
+    parts = collect(agent, {"messages": [("user", "hi")]}, **options)
+    tokens = [
+        chunk.text
+        for namespace, (chunk, _) in parts
+        if namespace and isinstance(chunk, AIMessageChunk)
+    ]
+    assert "".join(tokens) == f"Ask {MARK} or Bob today."
+    assert len([token for token in tokens if token]) >= 4
+
+
+def test_usage_in_a_tool_is_counted_once(call: Call) -> None:
+    def think() -> str:
+        """Think."""
+        model = ScriptedChatModel([Reply("so", usage=(3, 4))], name="inner")
+        return model.invoke("hi").text
+
+    model = ScriptedChatModel([asks("think"), "ok"])
+    agent = create_agent(model, [think], middleware=[PIIMiddleware("email", **EVERYWHERE)])
+    handler = Recorder()
+    with get_usage_metadata_callback() as usage:
+        call(agent, {"messages": [("user", "hi")]}, {"callbacks": [handler]})
+    assert [counts["total_tokens"] for counts in usage.usage_metadata.values()] in ([7], [])
+    assert "so" in handler.tokens or handler.events[-1][1].content == "so"
+
+
+def test_a_decision_log_with_contents_holds_no_data(call: Call) -> None:
+    decisions: list[Any] = []
+
+    class Adds(AgentMiddleware):
+        def before_agent(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [("user", "I am eve@x.org")]}
+
+    def fails() -> str:
+        """Fail."""
+        raise ValueError("no ada@x.org")
+
+    agent = create_agent(
+        ScriptedChatModel([asks("fails"), "bob@x.org"]),
+        [fails],
+        middleware=[Adds(), PIIMiddleware("email", **EVERYWHERE)],
+        decisions=DecisionLog(decisions.append, contents=True),
+        handle_tool_errors=True,
+    )
+    call(agent, {"messages": [("user", "hi")]})
+    assert MARK in repr(decisions)
+    assert "@x.org" not in repr(decisions)
+
+
+# The event protocol, as LangChain's guard
+
+
+def test_the_event_protocol_shows_no_arguments_that_the_thread_keeps() -> None:
+    got: list[str] = []
+
+    def send(to: str) -> str:
+        """Send."""
+        got.append(to)
+        return "sent"
+
+    model = ScriptedChatModel([asks("send", to="ada@x.org"), "ok"])
+    guard = PIIMiddleware("email", apply_to_output=True)
+    agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
+    events = list(agent.stream_events({"messages": [("user", "hi")]}, ONE, version="v3"))
+    assert "tool-started" in repr(events)
+    assert "ada@" not in repr(events)
+    assert got == ["ada@x.org"]
+    assert agent.get_state(ONE).values["messages"][1].tool_calls[0]["args"] == {"to": "ada@x.org"}
+
+
+# Services
+
+
+@pytest.fixture
+def service(tmp_path: Any) -> Iterator[Service]:
+    service = Service(f"sqlite:///{tmp_path}/service.db")
+    yield service
+    service.close()
+
+
+def test_a_service_stores_and_shows_only_what_is_guarded(service: Service, tmp_path: Any) -> None:
+    guard = PIIMiddleware("email", **EVERYWHERE)
+    model = ScriptedChatModel([asks("look", who="Eve"), "so eve@x.org"])
+    service.add("desk", create_agent(model, [look], middleware=[guard]))
+    run = service.submit("desk", thread="t", message="I am ada@x.org")
+    assert [message.text for message in run.messages] == [f"I am {MARK}"]
+    assert "ada@" not in repr(service.threads())
+    service.start()
+    parts = list(run.stream())
+    assert run.result(30.0)["messages"][-1].text == f"so {MARK}"
+    assert "@x.org" not in repr(parts)
+    service.stop()
+    service.close()
+    for file in tmp_path.iterdir():
+        assert b"@x.org" not in file.read_bytes()
+
+
+def test_a_service_refuses_a_message_that_is_blocked(service: Service) -> None:
+    guard = PIIMiddleware("email", strategy="block")
+    service.add("desk", create_agent(ScriptedChatModel([]), middleware=[guard]))
+    with pytest.raises(ArgumentError, match="is refused by the agent"):
+        service.submit("desk", thread="t", message="I am ada@x.org")
+    assert list(service.threads()) == []
