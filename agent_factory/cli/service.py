@@ -8,7 +8,6 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -47,12 +46,8 @@ agent-factory worker shop/service.py:service"""
 
 def load_service(target: str) -> Service:
     """The service that a target names; its module stays imported."""
-    try:
-        from agent_factory.service import Service
-    except ImportError as error:
-        raise CommandError(
-            f"{error}. Install it with: pip install 'agent-factory[service]'", error
-        ) from error
+    from agent_factory.service import Service
+
     value = _named("service", target)
     if not isinstance(value, Service):
         raise CommandError(
@@ -134,9 +129,10 @@ def serve(
 
     A worker runs inside. Without --authenticate, only requests from this machine are served.
     """
+    from agent_factory.serve import create_app
+
     loaded_service = load_service(service)
-    create_app = load_create_app()
-    who = None if authenticate is None else _named("function", authenticate)
+    who: Any = None if authenticate is None else _named("function", authenticate)
     application = create_app(loaded_service, authenticate=who, origins=origin or ())
     if not no_worker:
         loaded_service.start(slots=slots)
@@ -147,19 +143,6 @@ def serve(
     )
     sys.stdout.flush()
     run_server(loaded_service, application, host, port, grace)
-
-
-def load_create_app() -> Callable[..., Starlette]:
-    """Import `create_app`; CommandError if its packages are missing."""
-    try:
-        import uvicorn  # noqa: F401  # missing packages are reported before anything starts
-
-        from agent_factory.serve import create_app
-    except ImportError as error:
-        raise CommandError(
-            f"{error}. Install it with: pip install 'agent-factory[serve]'", error
-        ) from error
-    return create_app
 
 
 def run_server(
