@@ -56,6 +56,11 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
+BOOSTS = {"reference/": 0.05, "project/": 0.05, "examples/": 0.3, "contents/": 0.5}
+"""How much the words of a page count in a search, by the beginning of its place; 1 for guides.
+
+Words of a query are alternatives, so long pages with many names would hide the guides."""
+
 def examples() -> dict[str, str]:
     """Examples by their path in the repository, with their place in the site."""
     paths = sorted((ROOT / "examples").glob("[!_]*.py"))
@@ -143,6 +148,8 @@ def is_own(value: Any) -> bool:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite what GitHub and MkDocs read differently: fences, diagrams, links out of docs/."""
     place = page.file.src_uri
+    boosts = (boost for start, boost in BOOSTS.items() if page.url.startswith(start))
+    page.meta["search"] = {"boost": next(boosts, 1)}
     sources = {there: here for here, there in site_paths().items()}
     source = sources.get(place, f"docs/{place}")
     parts, end = [], 0
@@ -151,6 +158,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         parts.append(block(fence[1].strip(), fence[2], fence[0]))
         end = fence.end()
     return "".join([*parts, with_links(markdown[end:], source, place)])
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leave signatures out of the search: they repeat the words of a hundred parameters."""
+    signature = '<div class="doc-signature'
+    return html.replace(signature, signature.replace("<div", "<div data-search-exclude"))
 
 
 def block(info: str, text: str, whole: str) -> str:
