@@ -210,12 +210,17 @@ def raise_all(errors: Sequence[SpecError]) -> None:
     """Raise the errors of a build: nothing, the only one, or all of them as one.
 
     Raises:
-        SpecError: `errors` is not empty.
+        SpecError: `errors` is not empty. Notes, which a traceback shows, say how to see an example
+            of each code.
     """
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise SpecErrors(errors)
+    if not errors:
+        return
+    raised = errors[0] if len(errors) == 1 else SpecErrors(errors)
+    # AF101 is any argument: its message says all there is.
+    for code in dict.fromkeys(error.code for error in errors if error.code != "AF101"):
+        if code in BUILD_CODES:
+            raised.add_note(f"An example: agent-factory explain {code}")
+    raise raised
 
 
 # Errors of a run
@@ -460,8 +465,9 @@ def require(extra: str, feature: str, *modules: str, otherwise: str = "") -> Non
             missing = True
         if missing:
             reason = f"{feature} needs the extra `{extra}` of agent-factory."
-            text = f"{reason} Install it: {install(extra)} {otherwise}"
-            raise MissingExtra(text.rstrip(), name=module)
+            # The command comes last, so that nothing after it is copied with it.
+            hint = f"{otherwise} Install it: {install(extra)}".lstrip()
+            raise MissingExtra(f"{reason} {hint}", name=module)
 
 
 def install(*extras: str) -> str:

@@ -61,6 +61,7 @@ BOOSTS = {"reference/": 0.05, "project/": 0.05, "examples/": 0.3, "contents/": 0
 
 Words of a query are alternatives, so long pages with many names would hide the guides."""
 
+
 def examples() -> dict[str, str]:
     """Examples by their path in the repository, with their place in the site."""
     paths = sorted((ROOT / "examples").glob("[!_]*.py"))

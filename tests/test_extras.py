@@ -159,8 +159,8 @@ def test_a_missing_extra_names_the_module_and_what_works_without_it() -> None:
         require("draw", "A picture", "no_such_module", otherwise="Text works without it.")
     assert error.value.name == "no_such_module"
     assert str(error.value) == (
-        "A picture needs the extra `draw` of agent-factory. "
-        f"Install it: {install('draw')} Text works without it."
+        "A picture needs the extra `draw` of agent-factory. Text works without it. "
+        f"Install it: {install('draw')}"
     )
 
 
@@ -175,7 +175,7 @@ class Record:
 
     def read_text(self, name: str) -> str | None:
         assert name == "direct_url.json"
-        return self.record and json.dumps(self.record)
+        return json.dumps(self.record) if self.record else None
 
 
 FOLDER = ROOT.as_uri()

@@ -201,8 +201,8 @@ class LawCase:
             suppress_health_check=list(hypothesis.HealthCheck),
         )
         for bound in parts:
-            examples: Callable[..., Any] = hypothesis.given(self.examples(bound))(law)
-            settings(examples)(bound)
+            decorate: Callable[..., Callable[..., None]] = hypothesis.given(self.examples(bound))
+            settings(decorate(law))(bound)
 
     def hook(
         self, bound: Bound[Hook], state: object, middleware: Middleware | None = None

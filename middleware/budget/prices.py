@@ -131,7 +131,7 @@ class Prices:
             )
         # Not imported yet: that is slow, and a run may end before a price is needed.
         if needed and prices is None:
-            otherwise = "Or pass prices={'model-name': Price(input=0.15, output=0.60)}."
+            otherwise = "prices={'model-name': Price(input=0.15, output=0.60)} needs none."
             require("cost", "A limit in USD without `prices`", otherwise=otherwise)
         self._prices: Mapping[str, Price] | PriceFunction = {} if prices is None else prices
 
