@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
@@ -279,6 +279,11 @@ def submit(
         raise CommandError(f"The run has failed: {loaded_service.thread(run.thread_id).error}.")
 
 
+def _ids() -> Column:
+    """A column of ids, which are not cut in a narrow terminal: other commands take them."""
+    return Column("id", no_wrap=True, min_width=16)
+
+
 def inbox(
     service: Target,
     tenant: Tenant = None,
@@ -296,7 +301,7 @@ def inbox(
     if not waits:
         console.write("Nothing waits for a decision.")
         return
-    table = Table("id", "thread", "tool", "arguments", "since", "due", "claimed by", box=None)
+    table = Table(_ids(), "thread", "tool", "arguments", "since", "due", "claimed by", box=None)
     for wait in waits:
         arguments = ", ".join(f"{name}={value!r}" for name, value in wait.args.items())
         due = "" if wait.deadline is None else time.strftime("%H:%M", time.localtime(wait.deadline))
@@ -381,7 +386,7 @@ def approvals(
     if not rows:
         console.write("There are no standing approvals.")
         return
-    table = Table("id", "agent", "tool", "arguments", "by", "until", "uses", box=None)
+    table = Table(_ids(), "agent", "tool", "arguments", "by", "until", "uses", box=None)
     for row in rows:
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.expires_at))
         if row.revoked_at is not None:
