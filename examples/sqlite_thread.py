@@ -2,7 +2,7 @@
 
 Run: python examples/sqlite_thread.py
 
-It needs `pip install 'agent-factory[sqlite]'`. Without arguments it starts itself twice, one
+It needs the extra `sqlite`. Without arguments it starts itself twice, one
 process after the other, with a database file between them.
 """
 

@@ -2,7 +2,7 @@
 
 Run: python examples/time_travel.py
 
-It needs `pip install 'agent-factory[sqlite]'`. Every step of a run is a checkpoint in a database
+It needs the extra `sqlite`. Every step of a run is a checkpoint in a database
 file. A config with the id of a checkpoint refers to it, and a decision there starts a branch.
 """
 

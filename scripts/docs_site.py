@@ -28,6 +28,7 @@ PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
     "benchmarks/README.md": "project/benchmarks.md",
+    "examples/README.md": "examples/index.md",
 }
 """Pages of the repository that have another place in the site: the README is its first page."""
 
@@ -55,16 +56,22 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
+BOOSTS = {"reference/": 0.05, "project/": 0.05, "examples/": 0.3, "contents/": 0.5}
+"""How much the words of a page count in a search, by the beginning of its place; 1 for guides.
+
+Words of a query are alternatives, so long pages with many names would hide the guides."""
+
+
 def examples() -> dict[str, str]:
     """Examples by their path in the repository, with their place in the site."""
     paths = sorted((ROOT / "examples").glob("[!_]*.py"))
     pages = {f"examples/{path.name}": f"examples/{path.stem}.md" for path in paths}
-    return {**pages, "examples/product": "examples/product.md", "examples": "examples/index.md"}
+    return {**pages, "examples/product/README.md": "examples/product.md"}
 
 
 def site_paths() -> dict[str, str]:
     """Every file and folder whose place in the site is not its path below docs/."""
-    return {**PAGES, **examples()}
+    return {"examples": "examples/index.md", **PAGES, **examples()}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -81,28 +88,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def example_page(path: str) -> str:
-    """The page of one example; of a folder, its files one after another."""
-    if path == "examples":
-        rows = [f"| [{name}]({name}) | {summary(name)} |" for name in examples() if name != path]
-        return "\n".join(["# Examples", "", "| example | shows |", "|---|---|", *rows]) + "\n"
+    """The page of one example; of a folder, its README and then its files."""
     example = ROOT / path
-    if example.is_file():
+    if example.suffix == ".py":
         return f"# {example.name}\n\n{code_block(example)}"
-    readme = (example / "README.md").read_text(encoding="utf-8")
+    readme, folder = example.read_text(encoding="utf-8"), example.parent
     sections = [
-        f"## {source.relative_to(example).as_posix()}\n\n{code_block(source)}"
-        for source in sorted(example.rglob("*.py"))
+        f"## {source.relative_to(folder).as_posix()}\n\n{code_block(source)}"
+        for source in sorted(folder.rglob("*.py"))
         if source.name != "__init__.py"
     ]
     return "\n".join([readme, *sections])
-
-
-def summary(path: str) -> str:
-    """The first line of an example's docstring, or of a README's text."""
-    example = ROOT / path
-    if example.is_dir():
-        return (example / "README.md").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-    return example.read_text(encoding="utf-8").splitlines()[0].strip('"')
 
 
 def code_block(path: Path) -> str:
@@ -153,6 +149,8 @@ def is_own(value: Any) -> bool:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite what GitHub and MkDocs read differently: fences, diagrams, links out of docs/."""
     place = page.file.src_uri
+    boosts = (boost for start, boost in BOOSTS.items() if page.url.startswith(start))
+    page.meta["search"] = {"boost": next(boosts, 1)}
     sources = {there: here for here, there in site_paths().items()}
     source = sources.get(place, f"docs/{place}")
     parts, end = [], 0
@@ -161,6 +159,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         parts.append(block(fence[1].strip(), fence[2], fence[0]))
         end = fence.end()
     return "".join([*parts, with_links(markdown[end:], source, place)])
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leave signatures out of the search: they repeat the words of a hundred parameters."""
+    signature = '<div class="doc-signature'
+    return html.replace(signature, signature.replace("<div", "<div data-search-exclude"))
 
 
 def block(info: str, text: str, whole: str) -> str:
@@ -179,8 +183,7 @@ def with_links(text: str, source: str, place: str) -> str:
     """Text whose links lead to pages of the site; a link to a mere file becomes its text."""
 
     def rewritten(link: re.Match[str]) -> str:
-        start = "examples" if source == "examples" else posixpath.dirname(source)
-        target = posixpath.normpath(posixpath.join("" if start == source else start, link[2]))
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))
         if target in site_paths():
             there = site_paths()[target]
         elif target.startswith("docs/"):

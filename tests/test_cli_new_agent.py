@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from agent_factory.cli.app import app
 from agent_factory.cli.new_agent import FILES, LONGEST_NAME, SNAPSHOT
+from agent_factory.errors import requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ROOT / "examples" / "product"
@@ -157,3 +159,14 @@ def test_wrong_arguments_are_reported_with_a_hint(words: list[str], said: str) -
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
     assert files() == set()
+
+
+def test_its_project_names_where_the_library_was_installed_from() -> None:
+    new("order_desk")
+    project = tomllib.loads(Path("order_desk/pyproject.toml").read_text())["project"]
+    assert project["dependencies"][0] == requirement()
+    extras = project["optional-dependencies"]
+    assert extras["dev"][0] == requirement("cli", "testing")
+    assert extras["studio"] == [requirement("serve")]
+    assert all(" @ " in text for text in (requirement(), extras["dev"][0], *extras["studio"]))
+    assert "agent-factory[" not in Path("order_desk/README.md").read_text()

@@ -133,7 +133,7 @@ def test_without_the_extra_draw_the_error_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     said = refused("show", "new.json", "--format", form)
-    assert "pip install 'agent-factory[draw]'" in said
+    assert "the extra `draw`" in said
     assert not Path(f"plan.{form}").exists()
 
 

@@ -26,7 +26,10 @@ from agent_factory.errors import BUILD_CODES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
 
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
 """Whether outputs that differ are written to the pages, and not reported."""
@@ -45,6 +48,7 @@ NEEDS = {
 
 
 PAGE_NEEDS = {
+    "README.md": ("dbos",),
     "docs/langchain_middleware.md": ("langchain.agents",),
     "docs/middleware/budget.md": ("dbos",),
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
@@ -176,10 +180,10 @@ def linked_from(page: Path) -> set[Path]:
     return {(page.parent / target).resolve() for target in targets}
 
 
-def test_the_index_links_every_page_and_the_readme_every_example() -> None:
+def test_the_index_links_every_page_and_the_page_of_examples_every_example() -> None:
     pages = {path for path in DOCS.rglob("*.md") if path != DOCS / "index.md"}
     assert pages <= linked_from(DOCS / "index.md")
-    assert set((ROOT / "examples").glob("[!_]*.py")) <= linked_from(ROOT / "README.md")
+    assert set((ROOT / "examples").glob("[!_]*.py")) <= linked_from(ROOT / "examples" / "README.md")
 
 
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=title)

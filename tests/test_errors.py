@@ -220,3 +220,22 @@ def test_a_key_error_shows_its_message_without_quotes() -> None:
     """KeyError alone would show it in quotes."""
     assert str(errors.UnknownStateKey("A", "wrote.")) == "[AF309] A: wrote."
     assert issubclass(HistoryError, TurnError)
+
+
+def notes(*mistakes: SpecError) -> list[str]:
+    with pytest.raises(SpecError) as error:
+        raise_all(mistakes)
+    copy = pickle.loads(pickle.dumps(error.value))
+    found: list[str] = getattr(error.value, "__notes__", [])
+    assert getattr(copy, "__notes__", []) == found
+    return found
+
+
+def test_an_error_of_a_build_names_the_command_that_explains_its_code() -> None:
+    jump, order = SpecError("A", "is wrong.", code="AF110"), BuildWarning("B", "is.", code="AF204")
+    assert notes(jump) == ["An example: agent-factory explain AF110"]
+    assert notes(jump, order, jump) == [
+        "An example: agent-factory explain AF110",
+        "An example: agent-factory explain AF204",
+    ]
+    assert notes(errors.ArgumentError("`name`", "must be a string.")) == []

@@ -196,3 +196,47 @@ def test_a_package_that_a_detector_needs_is_reported_where_it_is_missing(
     assert [f"package {package}," in finding.why for finding in findings] == [True] * bool(package)
     monkeypatch.setitem(sys.modules, package or "", sys)
     assert not migrate_source(f"{PII}{call}\n").findings
+
+
+ODD_MIDDLEWARE = {
+    "new": "def __new__(cls, *args): raise SystemExit('executed')",
+    "init": "def __init__(self, limit): self.limit = limit",
+    "subclasses": "def __init_subclass__(cls, **words): raise SystemExit('executed')",
+    "items": "def __class_getitem__(cls, item): raise SystemExit('executed')",
+    "slots": "__slots__ = ('before_tool',)",
+    "attributes": "def __getattribute__(self, name): raise SystemExit('executed')",
+    "names": "def __set_name__(self, owner, name): raise SystemExit('executed')",
+    "descriptor": "def __get__(self, instance, owner): raise SystemExit('executed')",
+    "deletion": "def __del__(self): raise SystemExit('executed')",
+    "equality": "def __eq__(self, other): raise SystemExit('executed')",
+    "name": "def name(self): return 'own'",
+    "mro": "def mro(cls): return []",
+}
+
+
+@pytest.mark.parametrize("body", ODD_MIDDLEWARE.values(), ids=ODD_MIDDLEWARE)
+def test_no_method_of_a_class_is_executed(body: str, capsys: pytest.CaptureFixture[str]) -> None:
+    findings = found(f"class Odd(AgentMiddleware):\n    {body}\n    def after_tool(self): ...\n")
+    assert [finding.what for finding in findings] == ["Odd.after_tool"]
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "class Odd(AgentMiddleware, metaclass=Meta):",
+        "@dataclass\nclass Odd(AgentMiddleware):",
+        "@dataclass(frozen=True, slots=True)\nclass Odd(AgentMiddleware):",
+        "class Odd(make(), AgentMiddleware):",
+        "class Odd(AgentMiddleware, *bases, **words):",
+        "class Odd(AgentMiddleware, closed=1 / 0):",
+        "class Odd(AgentMiddleware[1 / 0]):",
+    ],
+)
+def test_the_head_of_a_class_is_not_executed(head: str) -> None:
+    (finding,) = found(f"{head}\n    def after_tool(self): ...\n")
+    assert finding.what == "Odd.after_tool"
+
+
+def test_classes_that_derive_from_each_other_are_read() -> None:
+    assert not found("class A(B): ...\nclass B(A):\n    def after_tool(self): ...\n")

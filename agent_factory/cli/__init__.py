@@ -9,6 +9,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 
 from agent_factory.demo.interrupt import STOPPED, end_on_ctrl_c, left_to_child
+from agent_factory.errors import MissingExtra, require
 
 
 def main() -> None:
@@ -28,9 +29,11 @@ def _run() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
-            from agent_factory.cli.app import app
-        except ImportError as error:
-            sys.exit(f"agent-factory: {error}. Install it with: pip install 'agent-factory[cli]'")
+            require("cli", "The command line")
+        except MissingExtra as error:
+            sys.exit(f"agent-factory: {error}")
+        from agent_factory.cli.app import app
+
         app()
     except KeyboardInterrupt:
         sys.exit(STOPPED)

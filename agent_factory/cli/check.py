@@ -176,7 +176,9 @@ def check(
     else:
         if console.is_terminal():
             style = "bold" if findings or failures else "green"
-            console.show(Group(*_styled(findings), Text(summary, style=style)))
+            codes = dict.fromkeys(finding.code for finding in findings)
+            examples = (Text(f"An example: agent-factory explain {code}", "dim") for code in codes)
+            console.show(Group(*_styled(findings), *examples, Text(summary, style=style)))
         else:
             for finding in findings:
                 where = f"{finding.place}: " if finding.place else ""

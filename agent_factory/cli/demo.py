@@ -12,6 +12,7 @@ from rich.text import Text
 from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.demo import DemoError
 from agent_factory.demo.interrupt import STOPPED
+from agent_factory.errors import MissingExtra
 
 
 def demo(
@@ -41,7 +42,8 @@ def demo(
         with console.status("Starting"):
             from agent_factory.demo.run import run_demo
         run_demo(console=console, decide=decide, workspace=workspace, ask=ask, model=model)
-    except (DemoError, OSError) as error:  # OSError: the output cannot be written
+    # OSError: the output cannot be written.
+    except (DemoError, MissingExtra, OSError) as error:
         errors.print(Text(f"agent-factory: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agent_factory.demo.interrupt import STOPPED
+from agent_factory.errors import MissingExtra
 from agent_factory.topology.model import printable
 
 EXIT_FAILED: Final = 2
@@ -54,21 +55,28 @@ def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
             error: BaseException | None = raised
             if isinstance(raised, CommandError):
                 error, message = raised.error, str(raised)
+            elif isinstance(raised, MissingExtra):
+                message = str(raised)
             elif isinstance(raised, OSError):  # reading or printing failed
                 message = f"{raised}."
             else:
-                frame = traceback.extract_tb(raised.__traceback__)[-1]
-                message = (
-                    f"This is a bug in agent-factory itself: {type(raised).__name__}: {raised} "
-                    f"({Path(frame.filename).name}:{frame.lineno}). Please report it, with the "
-                    f"version ({installed_version()}) and the output of --traceback."
-                )
+                message = f"{bug_report(raised)} Add the output of --traceback."
             if options.get("traceback", False):
                 print_traceback(error)
             report_error(message)
             raise typer.Exit(EXIT_FAILED) from None
 
     return run
+
+
+def bug_report(error: Exception) -> str:
+    """Sentences about an error that no user can have caused."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"This is a bug in agent-factory itself: {type(error).__name__}: {error} "
+        f"({Path(frame.filename).name}:{frame.lineno}). Please report it, with the version "
+        f"({installed_version()})."
+    )
 
 
 def report_error(message: str) -> None:

@@ -19,7 +19,13 @@ from rich.text import Text
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, counted
-from agent_factory.cli.error_reports import EXIT_FAILED, CommandError, ShowTraceback, report_error
+from agent_factory.cli.error_reports import (
+    EXIT_FAILED,
+    CommandError,
+    ShowTraceback,
+    bug_report,
+    report_error,
+)
 from agent_factory.migrate.values import Factory, Migration
 
 
@@ -133,8 +139,10 @@ def migrate(
     Imports and parameters with a counterpart are rewritten, everything else stays byte for byte;
     open decisions are listed. Hidden folders and virtual environments are left out.
 
+    The sources are read, and none of their code is executed.
+
     Exit codes: 0 nothing is left to do, 1 something is (a change that was not written, or a
-    decision), 2 a file could not be read, parsed or written, and is unchanged.
+    decision), 2 a file could not be read, parsed, migrated or written, and is unchanged.
     """
     files = python_files(paths)
     results = [_migrated(file, to) for file in console.with_progress(files, "Reading")]
@@ -191,32 +199,38 @@ def migrate(
 
 def _migrated(file: Path, to: Factory) -> Migrated | Failure:
     try:
-        from agent_factory.migrate import UnreadableSource, migrate_bytes
-    except ImportError as error:
-        hint = "Install it with: pip install 'agent-factory[cli]'"
-        raise CommandError(
-            f"libcst, which parses Python, is not installed. {hint}", error
-        ) from None
-    try:
-        return Migrated(file, *migrate_bytes(file.read_bytes(), to))
-    except UnreadableSource as error:
-        return Failure(file, f"{file} cannot be parsed: {error}. It is unchanged.")
+        data = file.read_bytes()
     except OSError as error:
         return Failure(file, f"{file} cannot be read: {error.strerror}.")
+    return _migration(file, data, to)
+
+
+def _migration(file: Path, data: bytes, to: Factory) -> Migrated | Failure:
+    from agent_factory.migrate import UnreadableSource, migrate_bytes
+
+    try:
+        return Migrated(file, *migrate_bytes(data, to))
+    except UnreadableSource as error:
+        return Failure(file, f"{file} cannot be parsed: {error}. It is unchanged.")
+    # The other files of a folder are migrated all the same.
+    except Exception as error:
+        return Failure(file, f"{file} cannot be migrated. It is unchanged. {bug_report(error)}")
 
 
 def _written(result: Migrated | Failure, to: Factory) -> Migrated | Failure:
     """Write a migrated file; its decisions then have the lines of the new text."""
     if isinstance(result, Failure) or not result.migration.changed:
         return result
-    from agent_factory.migrate import migrate_bytes
-
     file, migration = result.file, result.migration
+    # Before it is written, so that a file for which it fails is unchanged.
+    again = _migration(file, result.data, to)
+    if isinstance(again, Failure):
+        return again
     try:
         replace_bytes(file, result.data)
     except OSError as error:
         return Failure(file, f"{file} cannot be written: {error.strerror}. It is unchanged.")
-    findings = migrate_bytes(result.data, to)[1].findings
+    findings = again.migration.findings
     return Migrated(file, result.data, Migration(migration.before, migration.text, findings))
 
 

@@ -16,6 +16,7 @@ from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load_builder
+from agent_factory.errors import requirement
 
 _AGENT = '''"""The agent: its tools, its middleware, and how it is built."""
 
@@ -122,10 +123,17 @@ name = "$name"
 version = "0.1.0"
 description = "An agent that answers questions about orders."
 requires-python = ">=3.11"
-dependencies = ["agent-factory", "langchain", "langchain-openai"]
+dependencies = [
+    # agent-factory is on no public index. This is where it was installed from; where others
+    # install $name, too, write an address that they can reach, such as git+https://...
+    "$library",
+    "langchain",
+    "langchain-openai",
+]
 
 [project.optional-dependencies]
-dev = ["agent-factory[cli,testing]", "mypy", "ruff"]
+dev = ["$library_for_tests", "mypy", "ruff"]
+studio = ["$library_for_studio"]
 
 [tool.setuptools]
 packages = ["$name"]
@@ -160,7 +168,7 @@ agent-factory show $name.agent:stack  # what runs when
 To talk to it in a browser, with a model of OpenAI:
 
 ```sh
-pip install 'agent-factory[serve]'
+pip install -e '.[studio]'
 export OPENAI_API_KEY=...
 agent-factory studio $name.agent:build_agent
 ```
@@ -232,12 +240,18 @@ def agent(
     folder = directory / name
     if folder.exists():
         raise CommandError(f"{folder} exists and is not changed. Use another name or --dir.")
+    values = {
+        "name": name,
+        "library": requirement(),
+        "library_for_tests": requirement("cli", "testing"),
+        "library_for_studio": requirement("serve"),
+    }
     files = []
     try:
         for path, text in FILES.items():
-            file = folder / Template(path).substitute(name=name)
+            file = folder / Template(path).substitute(values)
             file.parent.mkdir(parents=True, exist_ok=True)
-            content = Template(text).substitute(name=name)
+            content = Template(text).substitute(values)
             file.write_text(content, encoding="utf-8", newline="\n")
             files.append(str(file))
         # The snapshot is the plan of the agent that was just written, so it is loaded from there.

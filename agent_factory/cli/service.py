@@ -8,7 +8,6 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
@@ -47,12 +46,8 @@ agent-factory worker shop/service.py:service"""
 
 def load_service(target: str) -> Service:
     """The service that a target names; its module stays imported."""
-    try:
-        from agent_factory.service import Service
-    except ImportError as error:
-        raise CommandError(
-            f"{error}. Install it with: pip install 'agent-factory[service]'", error
-        ) from error
+    from agent_factory.service import Service
+
     value = _named("service", target)
     if not isinstance(value, Service):
         raise CommandError(
@@ -134,9 +129,10 @@ def serve(
 
     A worker runs inside. Without --authenticate, only requests from this machine are served.
     """
+    from agent_factory.serve import create_app
+
     loaded_service = load_service(service)
-    create_app = load_create_app()
-    who = None if authenticate is None else _named("function", authenticate)
+    who: Any = None if authenticate is None else _named("function", authenticate)
     application = create_app(loaded_service, authenticate=who, origins=origin or ())
     if not no_worker:
         loaded_service.start(slots=slots)
@@ -147,19 +143,6 @@ def serve(
     )
     sys.stdout.flush()
     run_server(loaded_service, application, host, port, grace)
-
-
-def load_create_app() -> Callable[..., Starlette]:
-    """Import `create_app`; CommandError if its packages are missing."""
-    try:
-        import uvicorn  # noqa: F401  # missing packages are reported before anything starts
-
-        from agent_factory.serve import create_app
-    except ImportError as error:
-        raise CommandError(
-            f"{error}. Install it with: pip install 'agent-factory[serve]'", error
-        ) from error
-    return create_app
 
 
 def run_server(
@@ -296,6 +279,11 @@ def submit(
         raise CommandError(f"The run has failed: {loaded_service.thread(run.thread_id).error}.")
 
 
+def _ids() -> Column:
+    """A column of ids, which are not cut in a narrow terminal: other commands take them."""
+    return Column("id", no_wrap=True, min_width=16)
+
+
 def inbox(
     service: Target,
     tenant: Tenant = None,
@@ -313,7 +301,7 @@ def inbox(
     if not waits:
         console.write("Nothing waits for a decision.")
         return
-    table = Table("id", "thread", "tool", "arguments", "since", "due", "claimed by", box=None)
+    table = Table(_ids(), "thread", "tool", "arguments", "since", "due", "claimed by", box=None)
     for wait in waits:
         arguments = ", ".join(f"{name}={value!r}" for name, value in wait.args.items())
         due = "" if wait.deadline is None else time.strftime("%H:%M", time.localtime(wait.deadline))
@@ -398,7 +386,7 @@ def approvals(
     if not rows:
         console.write("There are no standing approvals.")
         return
-    table = Table("id", "agent", "tool", "arguments", "by", "until", "uses", box=None)
+    table = Table(_ids(), "agent", "tool", "arguments", "by", "until", "uses", box=None)
     for row in rows:
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.expires_at))
         if row.revoked_at is not None:

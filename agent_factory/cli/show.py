@@ -172,10 +172,7 @@ def show(
             codes = ", ".join(dict.fromkeys(finding.code for finding in result.findings))
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
-    try:
-        document = _WRITERS[form or "text"](plan)
-    except ImportError as error:
-        raise CommandError(str(error), error) from None
+    document = _WRITERS[form or "text"](plan)
     if output is not None:
         # A text file ends with one line break, whatever the format.
         content = document if isinstance(document, bytes) else (document.rstrip() + "\n").encode()

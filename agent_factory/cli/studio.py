@@ -15,7 +15,7 @@ import typer
 from agent_factory.cli import console
 from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.loading import load_agent
-from agent_factory.cli.service import load_create_app, run_server
+from agent_factory.cli.service import run_server
 
 GRACE = 2.0
 """Seconds to wait for runs when it is stopped."""
@@ -47,9 +47,9 @@ def studio(
     It needs no service and no database: a worker and SQLite are inside. Only this machine can see
     it.
     """
-    create_app = load_create_app()
     from agent_factory import topology_of
     from agent_factory.errors import ArgumentError
+    from agent_factory.serve import create_app
     from agent_factory.serve.principal import local_principal
     from agent_factory.service import Service
 

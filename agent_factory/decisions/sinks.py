@@ -8,7 +8,7 @@ from threading import Lock
 from weakref import finalize
 
 from agent_factory.decisions.log import Decision
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, require
 
 
 class DecisionFile:
@@ -92,19 +92,16 @@ class DecisionSpanEvents:
     Development: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-agent-spans/
 
     Raises:
-        ImportError: opentelemetry-api is not installed.
+        MissingExtra: The extra `otel` is not installed.
     """
 
     NAME = "agent_factory.decision"
     """The name of the events."""
 
     def __init__(self) -> None:
-        try:
-            from opentelemetry import trace
-        except ImportError as error:
-            raise ImportError(
-                "DecisionSpanEvents needs opentelemetry-api: pip install 'agent-factory[otel]'"
-            ) from error
+        require("otel", "DecisionSpanEvents")
+        from opentelemetry import trace
+
         self._trace = trace
 
     def __call__(self, decision: Decision) -> None:

@@ -23,6 +23,7 @@ from agent_factory.demo.conversation import Conversation, decider
 from agent_factory.demo.desk import EXAMPLES, LATER, QUESTIONS, build_desk
 from agent_factory.demo.interrupt import STOPPED, left_to_child
 from agent_factory.demo.shop import Shop, dollars
+from agent_factory.errors import require
 from agent_factory.local_model import LocalChatModel, LocalContextOverflowError, LocalModelError
 
 
@@ -98,13 +99,9 @@ def _unusable(folder: Path, error: Exception) -> DemoError:
 
 def saver_of(folder: Path) -> AbstractContextManager[BaseCheckpointSaver[str]]:
     """The saver of a folder's thread, on `thread.sqlite`."""
-    try:
-        from langgraph.checkpoint.sqlite import SqliteSaver
-    except ImportError as error:
-        raise DemoError(
-            "The demo needs langgraph-checkpoint-sqlite, which is not installed. "
-            "Install it with: pip install 'agent-factory[sqlite]'"
-        ) from error
+    require("sqlite", "The demo")
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
     return SqliteSaver.from_conn_string(str(folder / "thread.sqlite"))
 
 

@@ -514,8 +514,8 @@ def collect_warnings(
             yield BuildWarning(
                 member.name,
                 "needs a checkpointer, but the agent has none.",
-                "Pass one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
-                "graph that has one can ignore this.",
+                "Pass one: create_agent(..., checkpointer=InMemorySaver()). Where a service or a "
+                "graph around the agent has one, pass ignore=['AF211'].",
                 code="AF211",
             )
 

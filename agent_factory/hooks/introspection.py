@@ -412,19 +412,23 @@ def _misspelt(middleware: Middleware) -> list[tuple[str, str]]:
         return names
     names = _names[cls] = []
     for name in sorted(set(dir(cls)) - {*dir(AgentMiddleware), *dir(base)}):
-        if name.startswith("_"):
-            continue
-        # `beforeModel` is the name in LangChain.js, and `async_...` a usual prefix.
-        spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
-        spelling = _OTHER_NAMES.get(spelling, re.sub("^(async|a)_", "a", spelling))
-        # `tool` is a common attribute, and 0.89 like `tools`.
-        candidates, cutoff = list(_ATTRIBUTE_NAMES), 0.9
-        if callable(getattr(cls, name)) and spelling.startswith(_LOOKS_LIKE_A_HOOK):
-            candidates, cutoff = list(_SLOTS), 0.75
-        names += [
-            (name, suggestion) for suggestion in get_close_matches(spelling, candidates, 1, cutoff)
-        ]
+        if suggestion := meant_by(name, is_method=callable(getattr(cls, name))):
+            names.append((name, suggestion))
     return names
+
+
+def meant_by(name: str, *, is_method: bool) -> str | None:
+    """Return the hook, layer or attribute of a middleware that a name resembles; None if none."""
+    if name.startswith("_"):
+        return None
+    # `beforeModel` is the name in LangChain.js, and `async_...` a usual prefix.
+    spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+    spelling = _OTHER_NAMES.get(spelling, re.sub("^(async|a)_", "a", spelling))
+    # `tool` is a common attribute, and 0.89 like `tools`.
+    candidates, cutoff = list(_ATTRIBUTE_NAMES), 0.9
+    if is_method and spelling.startswith(_LOOKS_LIKE_A_HOOK):
+        candidates, cutoff = list(_SLOTS), 0.75
+    return next(iter(get_close_matches(spelling, candidates, 1, cutoff)), None)
 
 
 def _mode_error(name: str, method: Callable[..., object]) -> tuple[str, str] | None:

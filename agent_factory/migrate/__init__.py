@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_factory import lazy_names
+from agent_factory.errors import require
 
 if TYPE_CHECKING:
     from agent_factory.migrate.core import migrate_bytes as migrate_bytes
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from agent_factory.migrate.values import Factory as Factory
     from agent_factory.migrate.values import Finding as Finding
     from agent_factory.migrate.values import Migration as Migration
+
+require("cli", __name__)
 
 # Loaded when first used: the command line starts without libcst, which takes a fifth of a second.
 _HOME = {

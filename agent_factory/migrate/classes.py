@@ -10,7 +10,7 @@ from importlib import import_module
 import libcst as cst
 
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.introspection import validate_middleware
+from agent_factory.hooks.introspection import meant_by
 from agent_factory.migrate.bindings import Binding
 from agent_factory.migrate.moves import AGENT, MIDDLEWARE, home_of
 from agent_factory.migrate.source import Source, descendants, dotted
@@ -89,7 +89,9 @@ class Classes:
             keys.update(getattr(schema, "__annotations__", ()))
         return keys | {"jump_to", "messages", "structured_response"}
 
-    def _middleware_of(self, cls: cst.CSTNode | None) -> type[object] | None:
+    def _middleware_of(
+        self, cls: cst.CSTNode | None, derived: tuple[cst.CSTNode | None, ...] = ()
+    ) -> type[object] | None:
         """The middleware class of agent_factory that a class derives from."""
         for arg in cls.bases if isinstance(cls, cst.ClassDef) else ():
             base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
@@ -98,7 +100,9 @@ class Classes:
                 candidate = getattr(import_module(MIDDLEWARE), symbol.name)
                 if isinstance(candidate, type) and issubclass(candidate, AgentMiddleware):
                     return candidate
-            elif value is not cls and (ancestor := self._middleware_of(value)):
+            # Two classes of a source can derive from each other, if that fails when it runs.
+            around = (*derived, cls)
+            if value not in around and (ancestor := self._middleware_of(value, around)):
                 return ancestor
         return None
 
@@ -156,14 +160,12 @@ def _method_findings(source: Source, cls: cst.ClassDef, base: type[object]) -> I
         if isinstance(node, cst.FunctionDef)
         if not any(dotted(d.decorator).endswith("property") for d in node.decorators)
     }
-    # A class with methods of the same names, for the check of a build.
-    sample = type(class_name, (AgentMiddleware,), dict.fromkeys(methods.keys() - _HOOKS, print))
-    for error in validate_middleware(sample()):
-        name = error.subject.rpartition(".")[2]
-        if error.code == "AF105" and name in methods:
+    for method, definition in methods.items():
+        # Only names are compared, as a build does: a class of a source is never executed.
+        if not hasattr(AgentMiddleware, method) and meant_by(method, is_method=True):
             why = "it looks like a hook that never runs, and a build refuses it"
-            write = f"_{name} if it is a helper"
-            yield source.finding(methods[name], "class", f"{class_name}.{name}", why, write)
+            write = f"_{method} if it is a helper"
+            yield source.finding(definition, "class", f"{class_name}.{method}", why, write)
     # With several bases, a name may come from one that is not ours.
     if base is AgentMiddleware or len(cls.bases) > 1:
         return

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 import libcst as cst
 
+from agent_factory.errors import install
 from agent_factory.migrate.bindings import CallSite, bindings_of, calls_of, keyword_changes
 from agent_factory.migrate.classes import Classes
 from agent_factory.migrate.imports import Imports, is_taken
@@ -197,7 +198,7 @@ def _extra_findings(site: CallSite) -> Iterator[Finding]:
         package = _PII_PACKAGES.get(str(value.raw_value))
     if arg and package and find_spec(package) is None:
         why = f"it needs the package {package}, which is not installed"
-        write = "pip install 'agent-factory[pii]', or a function as the detector"
+        write = f"{install('pii')}, or a function as the detector"
         yield site.finding(arg, site.source.text(arg), why, write)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_factory import lazy_names
+from agent_factory.errors import require
 
 if TYPE_CHECKING:
     from agent_factory.serve.app import create_app as create_app
@@ -15,5 +16,7 @@ if TYPE_CHECKING:
     from agent_factory.serve.security import RateLimit as RateLimit
 
 _HOME = {".app": "create_app", ".principal": "Principal", ".security": "RateLimit"}
+
+require("serve", __name__)
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_factory import lazy_names
+from agent_factory.errors import require
 
 if TYPE_CHECKING:
     from agent_factory.service.audit import AuditEntry as AuditEntry
@@ -48,5 +49,7 @@ _HOME = {
     ".service": "Service",
     ".threads": "ThreadInfo",
 }
+
+require("service", __name__)
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -37,7 +37,7 @@ from tenacity import (
 )
 from tenacity.retry import retry_base
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, require
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
 from agent_factory.service.tables import metadata
 
@@ -71,7 +71,8 @@ class Database:
             creating tables need a session of their own.
 
     Raises:
-        ArgumentError: The URL names no database that is supported, or a driver is missing.
+        ArgumentError: The URL names no database that is supported.
+        MissingExtra: The URL is one of Postgres, and the extra `postgres` is not installed.
     """
 
     def __init__(self, url: str, *, connections: int = 16, direct_url: str | None = None) -> None:
@@ -86,14 +87,7 @@ class Database:
         else:
             # PgBouncer in transaction mode loses prepared statements.
             arguments = {"prepare_threshold": None, "application_name": "agent_factory"}
-        try:
-            self.engine: Engine = create_engine(self.url, connect_args=arguments, **options)
-        except ImportError as error:
-            raise ArgumentError(
-                "url",
-                f"needs a driver that is not installed: {error}.",
-                "Run pip install 'agent-factory[postgres]'.",
-            ) from error
+        self.engine: Engine = create_engine(self.url, connect_args=arguments, **options)
         if self.is_sqlite:
             event.listen(self.engine, "connect", set_up_sqlite)
             event.listen(self.engine, "begin", begin_sqlite)
@@ -378,6 +372,7 @@ def _checked(url: str) -> str:
             raise ArgumentError("url", "must name a file: other processes open it, too.", hint)
         return str(url)
     if parsed.get_backend_name() in ("postgresql", "postgres"):
+        require("postgres", "A service on Postgres")
         # SQLAlchemy before 2.1 takes psycopg2 if no driver is named. "postgres://" is a form that
         # hosts of databases give out, and that SQLAlchemy does not know.
         return "postgresql+psycopg://" + str(url).partition("://")[2]

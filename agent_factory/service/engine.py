@@ -15,12 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-try:
-    from dbos import DBOS, DBOSClient, EnqueueOptions
-except ImportError as error:
-    raise ImportError(
-        "agent_factory.service needs dbos: pip install 'agent-factory[service]'", name="dbos"
-    ) from error
+from dbos import DBOS, DBOSClient, EnqueueOptions
 from sqlalchemy import Connection
 
 from agent_factory.service.database import Database

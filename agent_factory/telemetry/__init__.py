@@ -8,14 +8,17 @@ attributes and metrics are those of OpenTelemetry's semantic conventions for gen
 
 from __future__ import annotations
 
-try:
-    import opentelemetry.trace  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "agent_factory.telemetry needs opentelemetry-api: pip install 'agent-factory[otel]'"
-    ) from error
+from typing import TYPE_CHECKING
 
-from agent_factory.telemetry.metrics import meter
-from agent_factory.telemetry.tracing import Telemetry
+from agent_factory import lazy_names
+from agent_factory.errors import require
 
-__all__ = ["Telemetry", "meter"]
+if TYPE_CHECKING:
+    from agent_factory.telemetry.metrics import meter as meter
+    from agent_factory.telemetry.tracing import Telemetry as Telemetry
+
+require("otel", __name__)
+
+_HOME = {".metrics": "meter", ".tracing": "Telemetry"}
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

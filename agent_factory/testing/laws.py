@@ -20,7 +20,13 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 
 from agent_factory.compat.langchain import from_langchain_middleware
-from agent_factory.errors import AgentFactoryWarning, ArgumentError, WrongToolCallId, describe
+from agent_factory.errors import (
+    AgentFactoryWarning,
+    ArgumentError,
+    WrongToolCallId,
+    describe,
+    require,
+)
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import adrive, drive
@@ -46,7 +52,6 @@ from agent_factory.testing.harness import (
     usable_middleware,
 )
 from agent_factory.testing.histories import assert_valid_history
-from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Call, Hook, Layer, Phase
 from agent_factory.types import ModelRequest
 
@@ -101,7 +106,7 @@ def check_middleware(
     Raises:
         LawViolation: The middleware breaks a law; the error shows the simplest state found.
         ArgumentError: A law is unknown, or `make` does not make a middleware.
-        ImportError: hypothesis is not installed.
+        MissingExtra: hypothesis is not installed.
 
     >>> from agent_factory import before_model
     >>> @before_model
@@ -159,7 +164,8 @@ class LawCase:
             return strategies.states(schema, definition.phase, messages=messages)
         if definition.call is not Call.TOOL:
             return strategies.messages(Phase.BEFORE_MODEL, tools=self.tools)
-        st = needs("hypothesis", "strategies")
+        from hypothesis import strategies as st
+
         args = st.dictionaries(st.sampled_from("abq"), st.text(max_size=9), max_size=2)
         name = st.sampled_from(list(self.tools))
         return st.fixed_dictionaries({"name": name, "args": args, "id": st.just("call_1")})
@@ -168,7 +174,8 @@ class LawCase:
         self, parts: Sequence[Bound[DefinitionT]], check: Callable[[Bound[DefinitionT], Any], None]
     ) -> None:
         """Check hooks or layers on many examples, and report the smallest that fails."""
-        hypothesis = needs("hypothesis")
+        require("testing", "check_middleware", "hypothesis")
+        import hypothesis
 
         def law(bound: Bound[DefinitionT], example: object) -> None:
             try:
@@ -194,7 +201,8 @@ class LawCase:
             suppress_health_check=list(hypothesis.HealthCheck),
         )
         for bound in parts:
-            settings(hypothesis.given(self.examples(bound))(law))(bound)
+            decorate: Callable[..., Callable[..., None]] = hypothesis.given(self.examples(bound))
+            settings(decorate(law))(bound)
 
     def hook(
         self, bound: Bound[Hook], state: object, middleware: Middleware | None = None

@@ -10,10 +10,11 @@ Fixtures:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from agent_factory.errors import require
 
 if TYPE_CHECKING:
     from agent_factory.testing.fake_model import ScriptedChatModel
@@ -21,20 +22,10 @@ if TYPE_CHECKING:
     from agent_factory.testing.snapshots import TopologySnapshot
 
 
-def needs(package: str, module: str = "") -> Any:
-    """Import a module of an optional package, or say how to install the package."""
-    try:
-        return import_module(f"{package}.{module}" if module else package)
-    except ImportError as error:
-        raise ImportError(
-            f"{package} is not installed. Install it: pip install 'agent-factory[testing]'"
-        ) from error
-
-
 @pytest.fixture
 def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
     """The stored plan of this test: `assert agent == topology_snapshot`."""
-    needs("syrupy")
+    require("testing", "topology_snapshot", "syrupy")
     from agent_factory.testing.snapshots import TopologyExtension, TopologySnapshot
 
     # Syrupy's fixture has read the options of the command line.

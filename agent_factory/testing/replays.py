@@ -29,11 +29,10 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
-from agent_factory.errors import ArgumentError, NothingPending, describe
+from agent_factory.errors import ArgumentError, NothingPending, describe, require
 from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
 from agent_factory.state.history import is_explanation
-from agent_factory.testing.plugin import needs
 from agent_factory.testing.recorded_tools import EndOfReplay, RecordedTools, with_innermost
 from agent_factory.testing.recordings import Cassette, CassetteError, ReplayChatModel
 from agent_factory.testing.redaction import Redact
@@ -110,7 +109,7 @@ def each_recording(folder: str | Path) -> pytest.MarkDecorator:
 
     Raises:
         ArgumentError: It is not a folder, or holds no recordings.
-        ImportError: pytest is not installed.
+        MissingExtra: pytest is not installed.
 
     ```python
     @each_recording(Path(__file__).parent / "recordings")
@@ -120,10 +119,10 @@ def each_recording(folder: str | Path) -> pytest.MarkDecorator:
     """
     paths = recordings_in(folder)
     names = [_name_in(path, folder) for path in paths]
-    decorator: pytest.MarkDecorator = needs("pytest").mark.parametrize(
-        "recording", paths, ids=names
-    )
-    return decorator
+    require("testing", "each_recording", "pytest")
+    import pytest
+
+    return pytest.mark.parametrize("recording", paths, ids=names)
 
 
 def _name_in(path: Path, folder: str | Path) -> str:

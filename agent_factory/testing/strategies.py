@@ -24,7 +24,7 @@ from typing import (
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe, require
 from agent_factory.hooks.decorators import (
     after_agent,
     after_model,
@@ -35,7 +35,6 @@ from agent_factory.hooks.decorators import (
 )
 from agent_factory.hooks.flows import Flow
 from agent_factory.testing.harness import Middleware
-from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Phase
 from agent_factory.types import AgentState
 
@@ -55,7 +54,7 @@ def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
 
     Raises:
         ArgumentError: `stacks` is not such a mapping.
-        ImportError: pytest is not installed.
+        MissingExtra: pytest is not installed.
 
     ```python
     @each_stack({"base": [], "with retry": lambda: [ModelRetryMiddleware()]})
@@ -76,10 +75,12 @@ def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
                 f"must be a list of middleware or a function that makes it, got {describe(stack)}.",
                 "Pass [...], or lambda: [...].",
             )
-    decorator: pytest.MarkDecorator = needs("pytest").mark.parametrize(
+    require("testing", "each_stack", "pytest")
+    import pytest
+
+    return pytest.mark.parametrize(
         "agent_stack", list(stacks.values()), ids=list(stacks), indirect=True
     )
-    return decorator
 
 
 _ENDS = {
@@ -107,9 +108,11 @@ def messages(
         max_turns: The most turns before the last one.
 
     Raises:
-        ImportError: hypothesis is not installed.
+        MissingExtra: hypothesis is not installed.
     """
-    st = needs("hypothesis", "strategies")
+    require("testing", "A strategy of examples", "hypothesis")
+    from hypothesis import strategies as st
+
     text = st.text(max_size=20)
     args = st.dictionaries(st.sampled_from("abq"), st.integers() | text, max_size=2)
     call = st.tuples(st.sampled_from(tools), args, text, st.sampled_from(["success", "error"]))
@@ -162,12 +165,14 @@ def states(
         **keys: Strategies for keys whose type is not specific enough, `messages` included.
 
     Raises:
-        ImportError: hypothesis is not installed.
+        MissingExtra: hypothesis is not installed.
     """
-    st = needs("hypothesis", "strategies")
+    require("testing", "A strategy of examples", "hypothesis")
+    from hypothesis import strategies as st
+
     standard = get_type_hints(AgentState)
-    required: dict[str, object] = {"messages": messages(phase)}
-    more: dict[str, object] = {}
+    required: dict[str, SearchStrategy[Any]] = {"messages": messages(phase)}
+    more: dict[str, SearchStrategy[Any]] = {}
     for key, hint in get_type_hints(schema, include_extras=True).items():
         if key in standard or key in keys:
             continue
@@ -177,10 +182,7 @@ def states(
             hint = get_args(hint)[0]
         if is_required or optional:
             (required if is_required else more)[key] = st.from_type(hint)
-    strategy: SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
-        {**required, **keys}, optional=more
-    )
-    return strategy
+    return st.fixed_dictionaries({**required, **keys}, optional=more)
 
 
 def stacks(
@@ -196,9 +198,11 @@ def stacks(
         max_size: The most members of a stack.
 
     Raises:
-        ImportError: hypothesis is not installed.
+        MissingExtra: hypothesis is not installed.
     """
-    st = needs("hypothesis", "strategies")
+    require("testing", "A strategy of examples", "hypothesis")
+    from hypothesis import strategies as st
+
     makers = dict(_IDLE_MEMBERS if members is None else members)
     names = st.lists(st.sampled_from(sorted(makers)), unique=True, max_size=max_size)
     strategy: SearchStrategy[list[Middleware]] = names.map(

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib import import_module
-from importlib.util import find_spec
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from sys import maxsize
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 from agent_factory import TurnError
+from agent_factory.errors import require
 
 from .validation import check_choice
 
@@ -292,13 +292,14 @@ def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
         region: A country as in ISO 3166, or None to find only numbers with a country code.
 
     Raises:
-        ImportError: phonenumbers is not installed.
+        MissingExtra: phonenumbers is not installed.
         ValueError: The region does not exist.
 
     >>> [match["value"] for match in detect_phone("Call +44 20 7031 3000 or (650) 253-0000.")]
     ['+44 20 7031 3000', '(650) 253-0000']
     """
-    phonenumbers = require("phonenumbers", "detect_phone")
+    require("pii", "detect_phone", "phonenumbers")
+    phonenumbers = import_module("phonenumbers")
     if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError(f"region must be a country code such as 'US' or 'DE', got {region!r}.")
     runs = []
@@ -361,7 +362,8 @@ def detect_name(content: str, analyzer: Any = None) -> list[PIIMatch]:
 # The language model takes seconds to load.
 @lru_cache(maxsize=1)
 def _default_analyzer() -> Any:
-    presidio = require("presidio_analyzer", "detect_name")
+    require("pii", "detect_name", "presidio_analyzer")
+    presidio = import_module("presidio_analyzer")
     import spacy
 
     if not spacy.util.is_package("en_core_web_lg"):
@@ -467,12 +469,12 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
                 f"{pii_type!r}. Pass detector=, a regular expression or a function."
             )
         find, settle, package = _BUILT_IN[pii_type]
-        # Not imported yet: that takes seconds for some. `require` says how to install it.
-        if package and find_spec(package) is None:
-            require(package, find.__name__)
+        if package:  # not imported yet: that takes seconds for some
+            require("pii", f"PIIMiddleware({pii_type!r})", package)
         return Detector(find, settle)
     if isinstance(detector, str | re.Pattern):
-        regex = require("regex", "A regular expression as a detector")
+        require("pii", "A regular expression as a detector", "regex")
+        regex = import_module("regex")
         source: object = detector if isinstance(detector, str) else detector.pattern
         if not isinstance(source, str):
             raise ValueError(f"detector of {pii_type!r} must match strings, got {source!r}.")
@@ -523,17 +525,6 @@ def _find_by_function(
             "Return a list of dicts with 'start' and 'end'.",
         ) from error
     return _to_matches(pii_type, text, spans)
-
-
-def require(package: str, feature: str) -> Any:
-    """Import a package of the extra `pii`."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise ImportError(
-            f"{feature} needs the package {package.partition('.')[0]}. "
-            "Install it: pip install 'agent-factory[pii]'."
-        ) from error
 
 
 # Rules

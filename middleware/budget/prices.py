@@ -17,6 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.chat_models import configured
+from agent_factory.errors import require
 from agent_factory.middleware._shared.validation import check_number
 from agent_factory.types import model_params
 
@@ -130,11 +131,9 @@ class Prices:
                 "model's name and its usage."
             )
         # Not imported yet: that is slow, and a run may end before a price is needed.
-        if needed and prices is None and find_spec("genai_prices") is None:
-            raise ImportError(
-                "A limit in USD needs the prices of models. Run pip install 'agent-factory[cost]', "
-                "or pass prices={'model-name': Price(input=0.15, output=0.60)}."
-            )
+        if needed and prices is None:
+            otherwise = "prices={'model-name': Price(input=0.15, output=0.60)} needs none."
+            require("cost", "A limit in USD without `prices`", otherwise=otherwise)
         self._prices: Mapping[str, Price] | PriceFunction = {} if prices is None else prices
 
     def cost(self, model: ModelName, usage: UsageMetadata) -> float:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agent_factory.errors import MissingExtra, require
 from agent_factory.service import Service
 
 
@@ -14,13 +15,13 @@ def routes(service: Service) -> list[Route]:
     """The route of AG-UI."""
 
     async def run(request: Request) -> Response:
-        try:  # The types of the protocol are an extra, and take a while to import.
-            from agent_factory.serve.ag_ui.endpoint import run_agent
-        except ModuleNotFoundError as error:
-            if not (error.name or "").startswith("ag_ui"):
-                raise
-            text = "AG-UI needs a package more: pip install 'agent-factory[ag-ui]'"
-            raise HTTPException(501, text) from error
+        try:
+            require("ag-ui", "AG-UI")
+        except MissingExtra as error:
+            raise HTTPException(501, str(error)) from error
+        # The types of the protocol take a while to import.
+        from agent_factory.serve.ag_ui.endpoint import run_agent
+
         return await run_agent(service, request)
 
     return [Route("/ag-ui/{agent}", run, methods=["POST"])]

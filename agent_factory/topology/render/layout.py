@@ -10,6 +10,7 @@ from itertools import pairwise
 from threading import Lock
 from typing import Any
 
+from agent_factory.errors import require
 from agent_factory.topology.model import TOOLS
 from agent_factory.topology.render.figure import Arrow, Box, Figure, Group
 from agent_factory.topology.transitions import TransitionReason
@@ -59,15 +60,11 @@ def run_graphviz(source: str, form: str) -> bytes:
     """The output of Graphviz in one of its formats.
 
     Raises:
-        ImportError: Graphviz is not installed.
+        MissingExtra: Graphviz is not installed.
     """
-    try:
-        graphviz = import_module("pygraphviz")
-    except ImportError as error:
-        raise ImportError(
-            "A picture of a plan needs Graphviz. Install it: pip install 'agent-factory[draw]'. "
-            "render() and to_mermaid() work without it."
-        ) from error
+    otherwise = "render() and to_mermaid() work without it."
+    require("draw", "A picture of a plan", otherwise=otherwise)
+    graphviz = import_module("pygraphviz")
     with _LOCK:
         picture: bytes = graphviz.AGraph(string=source).draw(format=form, prog="dot")
     return picture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 
@@ -15,7 +16,7 @@ from agent_factory.testing import ScriptedChatModel
 
 def find_order(order_id: str) -> str:
     """Look an order up."""
-    time.sleep(3)  # the warehouse is slow, so there is time to kill a worker
+    time.sleep(float(os.environ.get("SHOP_SECONDS", "3")))  # there is time to kill a worker
     return f"Order {order_id}: a lamp, 40 euros, delivered yesterday."
 
 

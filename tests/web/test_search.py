@@ -1,0 +1,74 @@
+"""The search of the documentation site finds the page that answers a question."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[2]
+RUNNER = Path(__file__).with_name("search_site.mjs")
+
+QUESTIONS = {
+    "require approval for a tool": {"review/", "middleware/human_in_the_loop/"},
+    "approve tool call": {"review/", "middleware/human_in_the_loop/"},
+    "custom state key": {"middleware/"},
+    "stop after N model calls": {"middleware/model_call_limit/"},
+    "stream tokens": {"streaming/"},
+    "use with FastAPI": {"howto/web_service/"},
+    "what does AF204 mean": {"checks/"},
+    "hook never runs": {"checks/"},
+    "deploy with Postgres": {"howto/deployment/"},
+    "unit-test middleware": {"testing/"},
+    "snapshot": {"testing/"},
+    "memory": {"howto/context_and_stores/"},
+    "RAG": {"howto/"},
+    "human in the loop": {"middleware/human_in_the_loop/"},
+    "retry": {"middleware/model_retry/"},
+    "migrate from langchain": {"migration/"},
+}
+"""What a reader types, and the pages of which one should be among the first three results."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=110, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(site: Path) -> dict[str, list[str]]:
+    """The pages that each question finds with the theme's own search, best first."""
+    (worker,) = site.glob("assets/javascripts/workers/search.*.min.js")
+    done = subprocess.run(
+        ["node", str(RUNNER), str(worker), str(site / "search" / "search_index.json")],
+        input=json.dumps([*QUESTIONS]),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    return dict(zip(QUESTIONS, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_finds_its_page(results: dict[str, list[str]], question: str) -> None:
+    assert QUESTIONS[question] & set(results[question][:3]), results[question][:6]
+
+
+def test_no_signature_is_searched(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    (entry,) = (
+        entry
+        for entry in index["docs"]
+        if entry["location"] == "reference/agent_factory/#agent_factory.create_agent"
+    )
+    assert "Build" in entry["text"] or "graph" in entry["text"]
+    assert "BaseCheckpointSaver | None = None" not in entry["text"]
