@@ -49,10 +49,11 @@ class AgentFactoryError(Exception):
         if code is not None:
             self.code = code
         self.subject = subject
-        # It often ends with the text of another exception, which may lack a full stop.
-        self.reason = sentence(reason) if hint else reason
+        self.reason = reason
         self.hint = hint
-        super().__init__(f"[{self.code}] {subject}: {self.reason} {hint}".rstrip())
+        # A reason often ends with the text of another exception, which may lack a full stop.
+        text = f"{sentence(reason)} {hint}" if hint else reason
+        super().__init__(f"[{self.code}] {subject}: {text}".rstrip())
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors are sent between processes. By default unpickling would call __init__ with `args`,
