@@ -15,7 +15,7 @@ from agent_factory import (
     plan_agent,
     wrap_model_call,
 )
-from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors
+from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors, sentence
 from agent_factory.testing import ScriptedChatModel
 from samples import AsyncHook, Count, Plain, add
 
@@ -183,7 +183,7 @@ def test_an_invalid_argument_is_refused_by_name(
     assert error.errors == (error,)
     assert error.subject == subject
     assert hint in error.hint
-    assert str(error) == f"[{code}] {error.subject}: {error.reason} {error.hint}"
+    assert str(error) == f"[{code}] {error.subject}: {sentence(error.reason)} {error.hint}"
 
 
 def test_every_code_of_an_error_is_tested() -> None:
