@@ -118,7 +118,7 @@ class Guards:
         originals: Sequence[Any] = value if isinstance(value, list) else [value]
         messages: Sequence[Any] | None = None
         # What is not a message is an error of the run itself, which says so.
-        with suppress(NotImplementedError, TypeError, ValueError):
+        with suppress(KeyError, NotImplementedError, TypeError, ValueError):
             messages = convert_to_messages(originals)
         if messages is None:
             return value, None

@@ -18,7 +18,6 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
-from langchain_core.runnables import RunnableConfig
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from agent_factory.hooks.guards import MessageGuard
@@ -73,36 +72,31 @@ class Views:
 
     def request(self, request: ToolCallRequest) -> ToolCallRequest:
         """Return a request whose tool is observed through the guards."""
+        runtime, writer = request.runtime, request.runtime.stream_writer
+        config = with_writer(runtime.config, lambda put: lambda data: put(self.value(data)))
+        config = with_stream(config, lambda put: lambda part: put(self.part(*part)))
+        # One for each handler: LangChain compares those of the context with those of the config.
+        stand_ins: dict[int, Any] = {}
+
+        def stand_in(handler: BaseCallbackHandler) -> Any:
+            if id(handler) not in stand_ins:
+                stand_ins[id(handler)] = self.handler(handler)
+            return stand_ins[id(handler)]
+
+        if isinstance(callbacks := config.get("callbacks"), BaseCallbackManager):
+            manager = callbacks.copy()
+            manager.handlers = list(map(stand_in, callbacks.handlers))
+            manager.inheritable_handlers = list(map(stand_in, callbacks.inheritable_handlers))
+            config = {**config, "callbacks": manager}
         for variable in handler_variables():
             # Never reset: each call has its own copy of the context.
             if isinstance(handler := variable.get(), BaseCallbackHandler):
-                variable.set(self.handler(handler))
-        runtime, writer = request.runtime, request.runtime.stream_writer
-        config = self.config(runtime.config)
+                variable.set(stand_in(handler))
 
         def write(data: Any) -> None:
             writer(self.value(data))
 
         return replace(request, runtime=replace(runtime, config=config, stream_writer=write))
-
-    def config(self, config: RunnableConfig) -> RunnableConfig:
-        """Return a config with stand-ins for all that observe it."""
-        config = with_writer(config, lambda writer: lambda data: writer(self.value(data)))
-        config = with_stream(config, lambda put: lambda part: put(self.part(*part)))
-        callbacks = config.get("callbacks")
-        if isinstance(callbacks, list):
-            return {**config, "callbacks": [self.handler(handler) for handler in callbacks]}
-        if not isinstance(callbacks, BaseCallbackManager) or not callbacks.handlers:
-            return config
-        manager = callbacks.copy()
-        every = {
-            id(handler): handler for handler in (*manager.handlers, *manager.inheritable_handlers)
-        }
-        # One for each: a handler among both lists is called once.
-        stand_ins = {key: self.handler(handler) for key, handler in every.items()}
-        manager.handlers = [stand_ins[id(handler)] for handler in manager.handlers]
-        manager.inheritable_handlers = [stand_ins[id(h)] for h in manager.inheritable_handlers]
-        return {**config, "callbacks": manager}
 
     def handler(self, handler: BaseCallbackHandler) -> BaseCallbackHandler:
         """Return the stand-in of a handler; a stand-in of these views as it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -24,26 +24,38 @@ from agent_factory.middleware._shared.redaction import (
 
 from .messages import AnswerStream, Guard, TextStream, has_role, redact_message
 
-_REMEMBERED = 4096
-"""Number of texts to remember that were redacted and are not yet marked in their thread."""
+_REMEMBERED = 1_000_000
+"""Characters to remember of texts that were redacted and are not yet marked in their thread."""
 
 
-@dataclass(frozen=True)
 class RuleWithMemory:
     """Redaction rule that knows the texts it has returned, and does not search them again.
 
-    A message passes the rule where it comes from, and again where it is written.
+    A message passes the rule where it comes from, and again where it is written. Two of these are
+    equal if their rules are.
     """
 
-    rule: RedactionRule
-    _texts: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
-    _lock: Any = field(default_factory=Lock, repr=False, compare=False)
+    def __init__(self, rule: RedactionRule) -> None:
+        self.rule = rule
+        self._texts: dict[str, None] = {}
+        self._size = 0
+        self._lock = Lock()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RuleWithMemory) and other.rule == self.rule
+
+    def __hash__(self) -> int:
+        return hash(self.rule)
+
+    def __repr__(self) -> str:
+        return repr(self.rule)  # the key of a cache has it
 
     @property
     def strategy(self) -> Strategy:
         return self.rule.strategy
 
     def find(self, text: str) -> list[PIIMatch]:
+        """Return the matches in a text; none in one that it has returned."""
         return [] if text in self._texts else self.rule.find(text)
 
     def settled(self, text: str) -> int:
@@ -51,21 +63,26 @@ class RuleWithMemory:
 
     def apply(self, text: str) -> str:
         """Return the text with each match replaced, as `RedactionRule.apply`."""
-        if text in self._texts:
-            return text
-        return self.remember(self.rule.apply(text))
+        return text if text in self._texts else self.remember(self.rule.apply(text))
 
     def remember(self, text: str) -> str:
+        """Return a text that was redacted, and remember it."""
         with self._lock:
-            self._texts[text] = None
-            if len(self._texts) > _REMEMBERED:
-                del self._texts[next(iter(self._texts))]
+            if text not in self._texts:
+                self._texts[text] = None
+                self._size += len(text)
+            while self._size > _REMEMBERED:
+                oldest = next(iter(self._texts))
+                del self._texts[oldest]
+                self._size -= len(oldest)
         return text
 
     def forget(self, text: str) -> None:
         """Forget a text of a message that is marked as checked in its thread."""
         with self._lock:
-            self._texts.pop(text, None)
+            if text in self._texts:
+                del self._texts[text]
+                self._size -= len(text)
 
 
 class ThreadGuard:
