@@ -201,6 +201,17 @@ def node_writers(node: Any) -> list[Runnable[Any, Any]]:
     return writers
 
 
+def run_without_graph(node: Any) -> None:
+    """Let a ToolNode run outside of a graph, with an empty runtime.
+
+    langgraph/_internal/_runnable.py, 1.2: `RunnableCallable.func_accepts` has, for each parameter
+    that it fills in, the key to read and the default. Without a default it raises an error that
+    names neither: "Missing required config key 'N/A'".
+    """
+    key, _ = node.func_accepts["runtime"]
+    node.func_accepts["runtime"] = key, Runtime()
+
+
 # Configs of runs and nodes
 
 

@@ -53,7 +53,7 @@ from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invo
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
 from agent_factory.tools.results import bad_request, check_results
-from agent_factory.upstream import read_channels
+from agent_factory.upstream import read_channels, run_without_graph
 
 Execute = Callable[[Any], Any]
 """Takes a ToolCallRequest and returns a result, or an awaitable of one."""
@@ -192,6 +192,7 @@ class ToolNode(LangGraphToolNode):
         # langgraph 1.2 runs `self.func(input, config=..., runtime=...)` in `invoke`, and `afunc` in
         # `ainvoke`. From there on nothing of LangGraph's ToolNode is used.
         self.func, self.afunc = self._run, self._arun
+        run_without_graph(self)
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
         self._innermost = ""  # the layer next to the execution
@@ -242,6 +243,10 @@ class ToolNode(LangGraphToolNode):
     ) -> tuple[list[ToolCallRequest], bool]:
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
+        if type(metadata := config.get("metadata")) is not dict:
+            # Outside of a graph it is LangGraph's ChainMap, of which pydantic warns in a tool's
+            # runtime.
+            config = {**config, "metadata": dict(metadata or {})}
         tools = list(self.tools_by_name.values())
         copy_state = _own_containers if self._innermost else dict.copy
         kind = ToolCallRequest if as_list or not isinstance(state, list) else _RequestInContext
