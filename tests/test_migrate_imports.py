@@ -58,6 +58,10 @@ FORMS = {
         "from agent_factory import InjectedStore, ToolCallRequest\n"
         "from agent_factory.prebuilt import ValidationNode\n",
     ),
+    "the forms of agent-inbox": (
+        "from langgraph.prebuilt.interrupt import HumanInterrupt, HumanResponse\n",
+        "from agent_factory.prebuilt import HumanInterrupt, HumanResponse\n",
+    ),
     "langchain's factory": (
         "from langchain.agents import create_agent, AgentState\n",
         "from agent_factory import create_agent, AgentState\n",
@@ -342,7 +346,7 @@ def test_a_path_that_is_patched_moves_with_what_it_names(call: str, old: str, ne
         ("from langchain.agents.middleware import *\n", 1, "star-import", "import *"),
         ("from langchain.agents import AgentExecutor\n", 1, "name", "AgentExecutor"),
         ("import langchain.agents as a\na.AgentExecutor()\n", 2, "name", "AgentExecutor"),
-        ("from langgraph.prebuilt.interrupt import HumanInterrupt\n", 1, "name", "HITLRequest"),
+        ("from langgraph.prebuilt.interrupt import deprecated\n", 1, "name", "no such name"),
         (
             "from langgraph.prebuilt.chat_agent_executor import create_tool_calling_executor\n",
             1,

@@ -23,6 +23,8 @@ AGENT: Final = Symbol(ROOT, "create_agent")
 
 _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
 
+_INBOX = ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResponse")
+
 _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
 
 _MIDDLEWARE_MODULES = {
@@ -35,11 +37,11 @@ _MIDDLEWARE_MODULES = {
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "langgraph.prebuilt": {ROOT: _FOR_TOOLS, PREBUILT: (REACT.name, "ValidationNode")},
     "langgraph.prebuilt.chat_agent_executor": {
-        PREBUILT: tuple(name for name in prebuilt.__all__ if name != "ValidationNode")
+        PREBUILT: tuple({*prebuilt.__all__} - {"ValidationNode", *_INBOX})
     },
     "langgraph.prebuilt.tool_node": {ROOT: (*_FOR_TOOLS, "ToolCallRequest")},
     "langgraph.prebuilt.tool_validator": {PREBUILT: ("ValidationNode",)},
-    "langgraph.prebuilt.interrupt": {},
+    "langgraph.prebuilt.interrupt": {PREBUILT: _INBOX},
     "langchain.agents": {ROOT: ("AgentState", AGENT.name)},
     "langchain.agents.factory": {ROOT: (AGENT.name,)},
     # Its modules offer what the package offers, and more; what has a counterpart has its name.
@@ -70,10 +72,6 @@ STAYS: Final = ("langgraph.prebuilt", "langgraph.prebuilt.tool_node", MIDDLEWARE
 """Modules that may still be imported: their other names stay, without a finding."""
 
 _ADVICE: Final[Mapping[str, tuple[str, str]]] = {
-    "langgraph.prebuilt.interrupt": (
-        "reviews have other request and response types here",
-        "HumanInTheLoopMiddleware, with HITLRequest and HITLResponse of agent_factory.middleware",
-    ),
     "langgraph.prebuilt.chat_agent_executor.create_tool_calling_executor": (
         "it is an older name of create_react_agent, with other parameters",
         "agent_factory.prebuilt.create_react_agent",

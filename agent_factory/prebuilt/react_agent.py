@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
@@ -31,7 +31,7 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.registry import Toolbox, ToolLike, sort_tools
 from agent_factory.topology.model import AgentStyle, Hook, Shape
 from agent_factory.topology.topology import plan
-from agent_factory.types import Graph
+from agent_factory.types import Graph, NodePolicy
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.runtime import Runtime
     from langgraph.store.base import BaseStore
-    from langgraph.types import Checkpointer
-
-    from agent_factory.types import NodePolicy
+    from langgraph.types import Checkpointer, RetryPolicy
 
     Model = BaseChatModel | Runnable[Any, BaseMessage]
     ModelChoice = (
@@ -62,6 +60,7 @@ def react_spec(
     together: bool,
     name: str | None,
     nodes: Mapping[str, Any],
+    policy: NodePolicy,
 ) -> AgentSpec:
     """Decide how an agent of these arguments works."""
     structured, has_hook = response_format is not None, hooks["pre_model_hook"] is not None
@@ -106,6 +105,7 @@ def react_spec(
         )
     )
     raise_all([*unknown_nodes(nodes, topology)])
+    policies: dict[str, NodePolicy] = dict.fromkeys(topology.nodes, policy)
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
         system_message=message if is_fixed else None,
@@ -122,7 +122,7 @@ def react_spec(
         rules=rules,
         repairs_history=False,
         tool_state_view=view,
-        node_policies=nodes["node_policies"] or {},
+        node_policies=policies | (nodes["node_policies"] or {}),
     )
 
 
@@ -144,6 +144,7 @@ def create_react_agent(
     version: Literal["v1", "v2"] = "v2",
     name: str | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
+    retry_policy: RetryPolicy | Mapping[str, Any] | Sequence[RetryPolicy] | None = None,
     **deprecated_kwargs: Any,
 ) -> Graph:
     """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
@@ -176,6 +177,8 @@ def create_react_agent(
         version: "v2" runs each tool call as a separate task, "v1" all calls of a turn in one.
         name: The agent's name, which its messages carry.
         node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
+        retry_policy: Which errors start a node again, and when, for each node that is not in
+            `node_policies`: a RetryPolicy, or a dict of its fields.
         **deprecated_kwargs: `config_schema`, the old name of `context_schema`.
 
     Returns:
@@ -245,6 +248,7 @@ def create_react_agent(
         together=version == "v1",
         name=name,
         nodes=nodes,
+        policy=NodePolicy(cast("RetryPolicy | None", retry_policy)),  # a dict becomes a policy
     )
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,
