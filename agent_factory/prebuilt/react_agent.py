@@ -258,4 +258,5 @@ def create_react_agent(
         debug=debug,
         name=name,
     )
-    return agent.with_config(CONFIG)
+    # Without the metadata of `create_agent`: LangGraph's has none, and checkpoints would hold it.
+    return agent.with_config(recursion_limit=CONFIG["recursion_limit"])
