@@ -48,6 +48,17 @@ def super_step(config: RunnableConfig) -> int:
     return step
 
 
+def remaining_steps(config: RunnableConfig) -> int:
+    """Return the super-steps that a run has left, with the one that a node of this config is in.
+
+    langgraph/managed/is_last_step.py, 1.2: `RemainingSteps` computes it so. As a managed value it
+    would be a key of the state.
+    """
+    scratchpad: Any = config["configurable"]["__pregel_scratchpad"]
+    steps: int = scratchpad.stop - scratchpad.step
+    return steps
+
+
 def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:
     """Return True if the node of this config raised the only interrupt, not a subgraph in it.
 

@@ -55,6 +55,7 @@ from agent_factory.upstream import (
     read_channels,
     read_keys,
     reading_after,
+    remaining_steps,
     run_identity,
     run_in_place,
     run_without_graph,
@@ -124,6 +125,17 @@ def test_a_tool_node_runs_outside_of_a_graph_once_it_may(call: Any) -> None:
         call(node, given)
     run_without_graph(node)
     assert [m.text for m in call(node, given)] == ["2"]
+
+
+def test_remaining_steps_are_those_of_the_run_of_a_thread() -> None:
+    def node(state: Any, config: RunnableConfig) -> Any:
+        return {"log": [remaining_steps(config)]}
+
+    graph = chain(node, node, checkpointer=InMemorySaver())
+    config: Any = {**THREAD, "recursion_limit": 5}
+    assert graph.invoke({"log": []}, config)["log"] == [4, 3]
+    # The steps of a thread are counted on; its runs have a limit each.
+    assert graph.invoke({"log": []}, config)["log"] == [4, 3, 4, 3]
 
 
 def test_super_step_counts_the_steps_of_a_run() -> None:

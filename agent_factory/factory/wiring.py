@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,11 +14,12 @@ from langgraph.graph.state import CompiledStateGraph
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
-from agent_factory.factory.fusion import FusionPlan, fusion_of
+from agent_factory.factory.fusion import FusionPlan, fusion_of, successors_of
 from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
+from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
@@ -86,7 +88,9 @@ def wire(
     graph, recorder = AgentGraph(spec, context_schema), Recorder(spec.decisions, spec.name)
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
-    nodes, tools = _make_nodes(spec, graph, recorder, context_schema)
+    successors = partial(successors_of, plan, spec.topology) if plan else dict
+    limit = RecursionLimit(spec, recorder, successors)
+    nodes, tools = _make_nodes(spec, graph, recorder, context_schema, limit)
     graph.routes = _add_edges(spec, graph, recorder, tools)
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Of the hooks, only the loop's entry reads the signals of tools.
@@ -124,6 +128,7 @@ def _make_nodes(
     graph: AgentGraph,
     recorder: Recorder,
     context_schema: type[Any] | None,
+    limit: RecursionLimit,
 ) -> tuple[dict[str, Runnable[Any, Any]], ToolsNode | None]:
     """Return the nodes by their names, and the tools node among them."""
     plan = spec.topology
@@ -139,7 +144,7 @@ def _make_nodes(
         )
         for bound in spec.hooks
     }
-    nodes[plan.style.model] = ModelNode(spec, graph.channels, **options)
+    nodes[plan.style.model] = ModelNode(spec, graph.channels, limit=limit, **options)
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)

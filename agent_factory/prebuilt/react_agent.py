@@ -105,7 +105,6 @@ def react_spec(
         )
     )
     raise_all([*unknown_nodes(nodes, topology)])
-    policies: dict[str, NodePolicy] = dict.fromkeys(topology.nodes, policy)
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
         system_message=message if is_fixed else None,
@@ -122,7 +121,7 @@ def react_spec(
         rules=rules,
         repairs_history=False,
         tool_state_view=view,
-        node_policies=policies | (nodes["node_policies"] or {}),
+        node_policies=dict.fromkeys(topology.nodes, policy) | (nodes["node_policies"] or {}),
     )
 
 

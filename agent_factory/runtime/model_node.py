@@ -41,6 +41,7 @@ from agent_factory.runtime.composition import (
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.hook_node import StateCopies
 from agent_factory.runtime.limits import ENDED_KWARGS, REFUSAL_KWARGS, why_to_end
+from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import pending_exit
@@ -89,8 +90,10 @@ class ModelNode(Runnable[Any, Any]):
         recorder: Recorder,
         copies: StateCopies,
         context_schema: type[Any] | None,
+        limit: RecursionLimit,
     ) -> None:
         self.name = spec.topology.style.model
+        self._limit = limit
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
@@ -144,7 +147,7 @@ class ModelNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(*turn, outcome)
+        return self._finish(*turn, outcome, config or {})
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
@@ -155,7 +158,7 @@ class ModelNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        return self._finish(*turn, outcome)
+        return self._finish(*turn, outcome, config or {})
 
     def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
         """Return a request with a valid history, and what `_finish` needs besides its outcome."""
@@ -296,12 +299,18 @@ class ModelNode(Runnable[Any, Any]):
         return strategy, model, messages, sent_request
 
     def _finish(
-        self, state: State, runtime: Runtime[Any], history_update: list[Any], outcome: ModelOutcome
+        self,
+        state: State,
+        runtime: Runtime[Any],
+        history_update: list[Any],
+        outcome: ModelOutcome,
+        config: RunnableConfig,
     ) -> Any:
         retries = retry_count(state)
         response = outcome.response
         if self._layers:
             response = self._reader.finish(response, retries, outcome.refusals)
+        response = self._limit.applied(response, config)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
