@@ -401,7 +401,12 @@ def test_a_run_that_raises_leaves_no_shell_behind(call: Callable[..., Any]) -> N
 def reviewed(shell: ShellToolMiddleware, *turns: Any, saver: Any) -> Any:
     """An agent whose calls of the shell with `# ask` in them are reviewed."""
     review = HumanInTheLoopMiddleware(
-        {"shell": {"when": lambda request: "# ask" in str(request.tool_call["args"])}}
+        {
+            "shell": {
+                "allowed_decisions": ["approve"],
+                "when": lambda request: "# ask" in str(request.tool_call["args"]),
+            }
+        }
     )
     steps = [turn(t) for t in turns]
     return create_agent(
