@@ -76,6 +76,17 @@ FORMS = {
         "from langchain.agents.middleware.auto_mode import AutoModeMiddleware\n",
         "from agent_factory.middleware import AutoModeMiddleware\n",
     ),
+    "two more modules of langchain 1.5": (
+        "from langchain.agents.middleware.model_refusal import ModelRefusalMiddleware\n"
+        "from langchain.agents.middleware.model_router import ModelRouterMiddleware\n",
+        "from agent_factory.middleware import ModelRefusalMiddleware\n"
+        "from agent_factory.middleware import ModelRouterMiddleware\n",
+    ),
+    "a module whose names the package does not offer": (
+        "from langchain.agents.middleware.internal_call_transformer import "
+        "InternalCallTransformer\n",
+        "from agent_factory.middleware.internal_call_transformer import InternalCallTransformer\n",
+    ),
     "langchain's structured output": (
         "from langchain.agents.structured_output import ProviderStrategy, ToolStrategy\n",
         "from agent_factory.structured_output import ProviderStrategy, ToolStrategy\n",

@@ -27,11 +27,13 @@ _INBOX = ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanRespo
 
 _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
 
+_INTERNAL = "internal_call_transformer"  # the package does not offer its names
+
 _MIDDLEWARE_MODULES = {
-    "_execution", "_redaction", "_retry", "auto_mode", "context_editing", "file_search",
-    "human_in_the_loop", "model_call_limit", "model_fallback", "model_retry", "pii",
-    "provider_tool_search", "shell_tool", "summarization", "todo", "tool_call_limit",
-    "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
+    "_execution", "_redaction", "_retry", "_trace_policy", "auto_mode", "context_editing",
+    "file_search", "human_in_the_loop", "model_call_limit", "model_fallback", "model_refusal",
+    "model_retry", "model_router", "pii", "provider_tool_search", "shell_tool", "summarization",
+    "todo", "tool_call_limit", "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
 }  # fmt: skip
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
@@ -46,6 +48,13 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "langchain.agents.factory": {ROOT: (AGENT.name,)},
     # Its modules offer what the package offers, and more; what has a counterpart has its name.
     _LANGCHAIN_MIDDLEWARE: {MIDDLEWARE: tuple(middleware.__all__)},
+    f"{_LANGCHAIN_MIDDLEWARE}.{_INTERNAL}": {
+        f"{MIDDLEWARE}.{_INTERNAL}": (
+            "INTERNAL_CALL_METADATA_KEY",
+            "InternalCallTransformer",
+            "internal_call_metadata",
+        )
+    },
     "langchain.agents.structured_output": {
         STRUCTURED: (
             "AutoStrategy",

@@ -24,10 +24,9 @@ MODULES = {
 } | {
     f"langchain.agents.middleware.{module.name}": f"agent_factory.middleware.{module.name}"
     for module in pkgutil.iter_modules(theirs.__path__)
-    if not module.name.startswith("_") and module.name != "internal_call_transformer"
+    if not module.name.startswith("_")
 }
-"""Each module and its counterpart. Model calls of middleware are not streamed here, so nothing
-transforms them."""
+"""Each module and its counterpart."""
 
 ABSENT = {
     "ShellToolState": "the key of its state is private, and another one here",
