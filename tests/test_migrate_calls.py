@@ -114,11 +114,7 @@ def test_what_happens_on_a_failure_is_named_as_it_is_now(name: str, old: str, ne
 
 
 @pytest.mark.parametrize(
-    ("name", "argument"),
-    [
-        ("HostExecutionPolicy", "create_process_group=True"),
-        ("SummarizationMiddleware", "summary_prefix='So far:'"),
-    ],
+    ("name", "argument"), [("SummarizationMiddleware", "summary_prefix='So far:'")]
 )
 def test_a_parameter_that_is_no_longer_needed_is_reported_until_it_is_gone(
     name: str, argument: str

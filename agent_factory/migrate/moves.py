@@ -33,7 +33,8 @@ _MIDDLEWARE_MODULES = {
     "_execution", "_redaction", "_retry", "_trace_policy", "auto_mode", "context_editing",
     "file_search", "human_in_the_loop", "model_call_limit", "model_fallback", "model_refusal",
     "model_retry", "model_router", "pii", "provider_tool_search", "shell_tool", "summarization",
-    "todo", "tool_call_limit", "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
+    "todo", "tool_call_limit", "tool_emulator", "tool_error", "tool_retry", "tool_selection",
+    "types",
 }  # fmt: skip
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
@@ -214,13 +215,6 @@ KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
     },
     Symbol(MIDDLEWARE, "ModelRetryMiddleware"): _OF_RETRIES,
     Symbol(MIDDLEWARE, "ToolRetryMiddleware"): _OF_RETRIES,
-    Symbol(MIDDLEWARE, "HostExecutionPolicy"): {
-        "create_process_group": Keyword(
-            None,
-            why="the shell always gets its own process group here",
-            write="nothing",
-        )
-    },
 }
 """Keyword arguments with another name here, or without a counterpart."""
 

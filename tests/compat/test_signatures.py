@@ -40,7 +40,7 @@ OTHER_SIGNATURES = {
     "OutputToolBinding": "holds one `spec` in place of its parts",
     "ProviderStrategyBinding": "holds one `spec` in place of its parts",
     "StructuredOutputError": "is a base class, which nobody makes",
-    "HostExecutionPolicy": "the shell always gets a process group; migrate removes the argument",
+    "HostExecutionPolicy": "its keyword is after those of the base class",
     "DockerExecutionPolicy": "keywords in another order, after those of the base class",
     "CodexSandboxExecutionPolicy": "keywords in another order, after those of the base class",
     "SummarizationMiddleware": "deprecated keywords are named, so that misspelt ones are refused",
@@ -48,10 +48,6 @@ OTHER_SIGNATURES = {
 """Classes whose parameters differ, and why."""
 
 ATTRIBUTES_ABSENT = {
-    ("HostExecutionPolicy", "create_process_group"): "the shell always gets a process group",
-    ("CodexSandboxExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
-    ("DockerExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
-    ("HostExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
     ("OutputToolBinding", "from_schema_spec"): "its constructor takes the spec",
     ("ProviderStrategyBinding", "from_schema_spec"): "its constructor takes the spec",
 }
