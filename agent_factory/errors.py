@@ -302,7 +302,7 @@ class HistoryError(TurnError, ValueError):
 
 
 class UnknownStateKey(TurnError, KeyError):
-    """A hook wrote a state key that is in no schema of the agent; the write would be lost."""
+    """A hook wrote a state key that is in no schema, or a tool takes one that the state lacks."""
 
     code = "AF309"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -16,6 +16,7 @@ from typing import (
     NotRequired,
     Required,
     TypeAlias,
+    cast,
 )
 
 from langchain_core.messages import (
@@ -109,18 +110,39 @@ class NodePolicy:
     timeout: float | timedelta | TimeoutPolicy | None = None
 
     def __post_init__(self) -> None:
-        retries: object = self.retry_policy
-        if isinstance(retries, RetryPolicy) or not isinstance(retries, list | tuple):
-            retries = [retries]
-        # LangGraph 1.2 compiles with any value, and fails when a node has raised.
-        if not all(isinstance(policy, RetryPolicy | None) for policy in retries):
-            _refuse("retry_policy", "a RetryPolicy or a list of them", self.retry_policy)
+        retries: Any = self.retry_policy
+        if isinstance(retries, list | tuple) and not isinstance(retries, RetryPolicy):
+            retries = [_retry_policy(policy) for policy in retries]
+        else:
+            retries = _retry_policy(retries)
+        object.__setattr__(self, "retry_policy", retries)
         if not isinstance(self.cache_policy, CachePolicy | None):
             _refuse("cache_policy", "a CachePolicy", self.cache_policy)
         try:
             TimeoutPolicy.coerce(self.timeout)
         except (TypeError, ValueError):
             _refuse("timeout", "a positive number, a timedelta or a TimeoutPolicy", self.timeout)
+
+
+def _retry_policy(value: Any) -> RetryPolicy | None:
+    """Return a retry policy, also for a dict of its fields.
+
+    LangGraph 1.2 compiles with any value, and fails when a node has raised.
+    """
+    if isinstance(value, Mapping):
+        if unknown_keys := value.keys() - {*RetryPolicy._fields}:
+            raise ArgumentError(
+                "retry_policy",
+                f"has no field {', '.join(map(repr, sorted(map(str, unknown_keys))))}.",
+                f"Its fields are {', '.join(RetryPolicy._fields)}.",
+            )
+        value = RetryPolicy(**value)
+    if not isinstance(value, RetryPolicy | None):
+        _refuse("retry_policy", "a RetryPolicy, a dict of its fields, or a list of them", value)
+    for name, number in zip(RetryPolicy._fields[:4], value or (), strict=False):
+        if not isinstance(number, int | float):
+            _refuse(f"retry_policy.{name}", "a number", number)
+    return cast("RetryPolicy | None", value)
 
 
 def _refuse(argument: str, expected: str, value: object) -> None:

@@ -50,6 +50,17 @@ def super_step(config: RunnableConfig) -> int:
     return step
 
 
+def remaining_steps(config: RunnableConfig) -> int:
+    """Return the super-steps that a run has left, with the one that a node of this config is in.
+
+    langgraph/managed/is_last_step.py, 1.2: `RemainingSteps` computes it so. As a managed value it
+    would be a key of the state.
+    """
+    scratchpad: Any = config["configurable"]["__pregel_scratchpad"]
+    steps: int = scratchpad.stop - scratchpad.step
+    return steps
+
+
 def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:
     """Return True if the node of this config raised the only interrupt, not a subgraph in it.
 
@@ -213,6 +224,17 @@ def node_writers(node: Any) -> list[Runnable[Any, Any]]:
     """Return the writers of a node: that of updates and commands, and then those of its edges."""
     writers: list[Runnable[Any, Any]] = node.writers
     return writers
+
+
+def run_without_graph(node: Any) -> None:
+    """Let a ToolNode run outside of a graph, with an empty runtime.
+
+    langgraph/_internal/_runnable.py, 1.2: `RunnableCallable.func_accepts` has, for each parameter
+    that it fills in, the key to read and the default. Without a default it raises an error that
+    names neither: "Missing required config key 'N/A'".
+    """
+    key, _ = node.func_accepts["runtime"]
+    node.func_accepts["runtime"] = key, Runtime()
 
 
 # Configs of runs and nodes

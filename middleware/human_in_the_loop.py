@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Required, cast, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool
 from langgraph.func import entrypoint
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
@@ -38,7 +39,7 @@ from agent_factory import (
 from agent_factory.errors import EndlessLoop
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
-from agent_factory.review.pending_calls import PendingCall, calls_of
+from agent_factory.review.pending_calls import PendingCall, calls_of, read_request
 from agent_factory.review.policy import OPTIONS, DecisionType, Rule, ToolPolicy, When
 from agent_factory.review.questions import ask_about
 from agent_factory.review.records import (
@@ -122,7 +123,7 @@ class InterruptOnConfig(TypedDict, total=False):
     """Review of the calls of one tool.
 
     Attributes:
-        allowed_decisions: The decisions that may be made; default: all four.
+        allowed_decisions: The decisions that may be made. Required: at least one.
         description: What the reviewer should know: a string, or a function of the call, the state
             and the runtime. Default: the tool and its arguments.
         args_schema: A JSON schema of the arguments, passed to the reviewer for a form.
@@ -131,7 +132,7 @@ class InterruptOnConfig(TypedDict, total=False):
             on the call and the state.
     """
 
-    allowed_decisions: list[DecisionType]
+    allowed_decisions: Required[list[DecisionType]]
     description: str | Callable[[ToolCall, AgentState[Any], Any], str]
     args_schema: dict[str, Any]
     when: When
@@ -417,16 +418,14 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             if not _asks(rule):
                 return _denied(call, objection)
             action, config = self._review_of(request, rule, store, objection)
-            question = ToolApprovalRequest(
-                tool_call_id=call["id"], action_request=action, review_config=config
-            )
+            question = ToolApprovalRequest(type="tool_approval", **action, review_config=config)
             judge_one = self._judge_of([request])
             # The task may have other interrupts: of the tool, or of the same question before a new
             # version of the agent. LangGraph gives the interrupts of a task their answers by order.
             plain = rule.action == "ask" and not objection and decisions_so_far.approved <= {None}
-            decisions = _ask_reviewer(question, judge_one) if plain else None
+            decisions = _ask_reviewer(question, judge_one, request.tool) if plain else None
             if decisions is None:
-                decisions = yield from _ask_in_own_graph(question, judge_one)
+                decisions = yield from _ask_in_own_graph(question, judge_one, request.tool)
             (decision,) = decisions
             edits, results = split_decisions([(call, decision)])
             if results:
@@ -569,26 +568,26 @@ def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
 # A graph, because its interrupts are counted apart from those of the task.
 @entrypoint()
 def _ask_again(question: ToolApprovalRequest) -> dict[str, object]:
-    if "action_request" not in question:  # of another graph, which had this namespace before
+    if read_request(question) is None:  # of another graph, which had this namespace before
         return {}
-    return {"digest": question["action_request"]["digest"], "decision": interrupt(question)}
+    return {"digest": calls_of(question)[0].call_digest, "decision": interrupt(question)}
 
 
 def _ask_in_own_graph(
-    question: ToolApprovalRequest, judge_one: Judge
+    question: ToolApprovalRequest, judge_one: Judge, tool: BaseTool | None
 ) -> Flow[list[dict[str, object]]]:
     """Ask about a call in a graph, whose interrupts are apart from those of the task."""
     for _ in range(MOST_QUESTIONS):
         # In a task that is resumed, a graph that has ended returns its old state: the decision
         # about what the call was then, or what another graph returned. The next one has another
         # namespace.
-        with _judging(judge_one):
+        with _judging(judge_one, tool):
             answer = yield Invoke(_ask_again, question)
-        if answer.get("digest") == question["action_request"]["digest"]:
+        if answer.get("digest") == question["digest"]:
             decisions = _judged(question, answer["decision"], judge_one)
             if decisions is not None:
                 return decisions
-    name = question["action_request"]["name"]
+    name = question["name"]
     raise EndlessLoop(
         name,
         f"{MOST_QUESTIONS} answers about calls of {name} were given in one step, and none was "
@@ -597,13 +596,15 @@ def _ask_in_own_graph(
     )
 
 
-_judge_now: ContextVar[Judge] = ContextVar("judge_now", default=judge)
+_judge_now: ContextVar[tuple[Judge, BaseTool | None]] = ContextVar(
+    "judge_now", default=(judge, None)
+)
 
 
 @contextmanager
-def _judging(judge_one: Judge) -> Iterator[None]:
-    """Let `interrupt` accept the answers that this judge accepts."""
-    token = _judge_now.set(judge_one)
+def _judging(judge_one: Judge, tool: BaseTool | None) -> Iterator[None]:
+    """Let `interrupt` accept the answers that this judge accepts, about a call of this tool."""
+    token = _judge_now.set((judge_one, tool))
     try:
         yield
     finally:
@@ -612,14 +613,14 @@ def _judging(judge_one: Judge) -> Iterator[None]:
 
 def interrupt(request: HITLRequest | ToolApprovalRequest) -> object:
     """Interrupt the run with a request, and return the answer. Tests may patch this function."""
-    return ask_about(request, _judge_now.get())
+    return ask_about(request, *_judge_now.get())
 
 
 def _ask_reviewer(
-    request: HITLRequest | ToolApprovalRequest, judge_one: Judge
+    request: HITLRequest | ToolApprovalRequest, judge_one: Judge, tool: BaseTool | None = None
 ) -> list[dict[str, object]] | None:
     """The decisions about a request; None if the answer is about what a call was before."""
-    with _judging(judge_one):
+    with _judging(judge_one, tool):
         answer = interrupt(request)
     return _judged(request, answer, judge_one)
 
@@ -637,7 +638,7 @@ def rule_of(tool: object, config: object) -> Rule:
     if not isinstance(tool, str):
         raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")
     if config is True:
-        config = {}
+        return Rule(tool, "ask")
     if not isinstance(config, Mapping):
         raise ValueError(
             f"interrupt_on[{tool!r}] must be True, False or an InterruptOnConfig, got {config!r}."
@@ -652,4 +653,10 @@ def rule_of(tool: object, config: object) -> Rule:
         is_valid, expected = OPTIONS[key]
         if value is None or not is_valid(value):
             raise ValueError(f"interrupt_on[{tool!r}][{key!r}] must be {expected}, got {value!r}.")
+    if "allowed_decisions" not in config:
+        every = json.dumps(get_args(DecisionType))
+        raise ValueError(
+            f"interrupt_on[{tool!r}] must have 'allowed_decisions', got {config!r}. Pass "
+            f"'allowed_decisions': {every}, or those of them that may be made."
+        )
     return Rule(tool, "ask", **config)

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.tools import StructuredTool
-from langgraph.prebuilt import ToolRuntime
+from langchain_core.tools import InjectedToolCallId, StructuredTool
+from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 from pydantic import ValidationError
 from typing_extensions import TypedDict
@@ -144,15 +144,7 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
             raise ValueError("tool_description must say what the tool does; it is empty.")
         self.system_prompt = system_prompt
         self.tool_description = tool_description
-        self.tools = [
-            StructuredTool.from_function(
-                func=write_todos,
-                coroutine=awrite_todos,  # without it, an async run would call `func` in a thread
-                name=_TOOL_NAME,
-                description=tool_description,
-                handle_validation_error=_report_malformed,
-            )
-        ]
+        self.tools = [_tool_with(tool_description)]
         self._cached: tuple[SystemMessage | None, str, SystemMessage | None] | None = None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
@@ -178,17 +170,20 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         return (yield request.override(system_message=cached[2], messages=messages))
 
 
-def write_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
+def _write(
+    todos: list[Todo],
+    tool_call_id: Annotated[str, InjectedToolCallId],
+    messages: Annotated[Any, InjectedState("messages")] = None,
+) -> Command[Any] | ToolMessage:
     """Write the list, unless an earlier call of the same message does so."""
 
     def result(text: str, status: Literal["success", "error"]) -> ToolMessage:
-        return ToolMessage(text, tool_call_id=call_id, name=_TOOL_NAME, status=status)
+        return ToolMessage(text, tool_call_id=tool_call_id, name=_TOOL_NAME, status=status)
 
-    call_id = runtime.tool_call_id
-    calls = unanswered(*last_turn(runtime.state.get("messages", ())))
+    calls = unanswered(*last_turn(messages or ()))
     ids = [call["id"] for call in calls if call["name"] == _TOOL_NAME]
     # The calls run in parallel, so their order in the message decides.
-    if ids and call_id != ids[0]:
+    if ids and tool_call_id != ids[0]:
         return result(_SECOND_CALL, "error")
     if empty := [index for index, todo in enumerate(todos) if not todo["content"].strip()]:
         problems = f"todos.{empty[0]}.content: it is empty"
@@ -198,9 +193,13 @@ def write_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolM
     return Command(update={"todos": todos, "messages": [answer]})
 
 
-async def awrite_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
-    """Write the list in an asynchronous run; `write_todos` waits for nothing."""
-    return write_todos(todos, runtime)
+async def _awrite(
+    todos: list[Todo],
+    tool_call_id: Annotated[str, InjectedToolCallId],
+    messages: Annotated[Any, InjectedState("messages")] = None,
+) -> Command[Any] | ToolMessage:
+    """Write the list in an asynchronous run; `_write` waits for nothing."""
+    return _write(todos, tool_call_id, messages)
 
 
 def _report_malformed(error: ValidationError) -> str:
@@ -208,6 +207,20 @@ def _report_malformed(error: ValidationError) -> str:
     rest = len(problems) - _MAX_PROBLEMS
     more = f"; and {rest} more" if rest > 0 else ""
     return _FORMAT_ERROR.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
+
+
+def _tool_with(description: str) -> StructuredTool:
+    return StructuredTool.from_function(
+        func=_write,
+        coroutine=_awrite,  # without it, an async run would call `func` in a thread
+        name=_TOOL_NAME,
+        description=description,
+        handle_validation_error=_report_malformed,
+    )
+
+
+write_todos = _tool_with(WRITE_TODOS_TOOL_DESCRIPTION)
+"""The tool with its usual description; outside of an agent as well: `write_todos.invoke(call)`."""
 
 
 def _append(message: MessageT, text: str) -> MessageT:

@@ -45,7 +45,7 @@ from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
 from reviews import ask
-from samples import User, texts
+from samples import BackToModel, User, texts
 
 ASK: Any = {"messages": [("user", "Go.")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -423,8 +423,7 @@ def test_it_sees_the_recursion_limit(call: Run) -> None:
         except GraphRecursionError:
             return {"messages": [AIMessage("It takes too long.")]}
 
-    script = [calls("fine"), calls("fine"), calls("fine"), "Done."]
-    built = agent(made(flow), script=script, checkpointer=InMemorySaver())
+    built = agent(made(flow), BackToModel(), script=["Well"] * 9, checkpointer=InMemorySaver())
     result = call(built, ASK, {**THREAD, "recursion_limit": 3})
     assert texts(result)[-1] == "It takes too long."
 

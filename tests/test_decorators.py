@@ -86,7 +86,7 @@ def test_options_of_a_hook_arrive_on_the_middleware(decorate: Decorate) -> None:
     note = options(hook)
     assert note.name == "Mine"
     assert note.state_schema is Counting
-    assert note.tools == (add,)
+    assert note.tools == [add]
 
 
 def test_a_bare_call_of_a_decorator_is_the_decorator_itself() -> None:

@@ -114,11 +114,7 @@ def test_what_happens_on_a_failure_is_named_as_it_is_now(name: str, old: str, ne
 
 
 @pytest.mark.parametrize(
-    ("name", "argument"),
-    [
-        ("HostExecutionPolicy", "create_process_group=True"),
-        ("SummarizationMiddleware", "summary_prefix='So far:'"),
-    ],
+    ("name", "argument"), [("SummarizationMiddleware", "summary_prefix='So far:'")]
 )
 def test_a_parameter_that_is_no_longer_needed_is_reported_until_it_is_gone(
     name: str, argument: str
@@ -188,7 +184,8 @@ def test_calls_whose_parameters_have_a_counterpart_become_create_agent(old: str,
         ("create_react_agent(**kwargs)", "hides which parameters"),
         ("create_react_agent(*args)", "hides which parameters"),
         ("create_react_agent(m, [], prompt)", "no such parameter"),
-        ("create_react_agent(m, [], retry_policy=p)", "no such parameter"),
+        ("create_react_agent(m, [], retries=p)", "no such parameter"),
+        ("create_react_agent(m, [], retry_policy=p)", "NodePolicy(retry_policy=...)"),
         ("create_react_agent(m, [], prompt=lambda s: [])", "@dynamic_prompt"),
         ("def p(s): ...\ncreate_react_agent(m, [], prompt=p)", "@dynamic_prompt"),
         ("from texts import P\ncreate_react_agent(m, [], prompt=P)", "does not show"),

@@ -58,6 +58,10 @@ FORMS = {
         "from agent_factory import InjectedStore, ToolCallRequest\n"
         "from agent_factory.prebuilt import ValidationNode\n",
     ),
+    "the forms of agent-inbox": (
+        "from langgraph.prebuilt.interrupt import HumanInterrupt, HumanResponse\n",
+        "from agent_factory.prebuilt import HumanInterrupt, HumanResponse\n",
+    ),
     "langchain's factory": (
         "from langchain.agents import create_agent, AgentState\n",
         "from agent_factory import create_agent, AgentState\n",
@@ -75,6 +79,17 @@ FORMS = {
         "from agent_factory.middleware import AutoModeMiddleware\n"
         "from agent_factory.middleware import ModelRefusalMiddleware\n"
         "from agent_factory.middleware import ModelChoice, ModelRouterMiddleware\n",
+    ),
+    "two more modules of langchain 1.5": (
+        "from langchain.agents.middleware.model_refusal import ModelRefusalMiddleware\n"
+        "from langchain.agents.middleware.model_router import ModelRouterMiddleware\n",
+        "from agent_factory.middleware import ModelRefusalMiddleware\n"
+        "from agent_factory.middleware import ModelRouterMiddleware\n",
+    ),
+    "a module whose names the package does not offer": (
+        "from langchain.agents.middleware.internal_call_transformer import "
+        "InternalCallTransformer\n",
+        "from agent_factory.middleware.internal_call_transformer import InternalCallTransformer\n",
     ),
     "langchain's structured output": (
         "from langchain.agents.structured_output import ProviderStrategy, ToolStrategy\n",
@@ -346,7 +361,7 @@ def test_a_path_that_is_patched_moves_with_what_it_names(call: str, old: str, ne
         ("from langchain.agents.middleware import *\n", 1, "star-import", "import *"),
         ("from langchain.agents import AgentExecutor\n", 1, "name", "AgentExecutor"),
         ("import langchain.agents as a\na.AgentExecutor()\n", 2, "name", "AgentExecutor"),
-        ("from langgraph.prebuilt.interrupt import HumanInterrupt\n", 1, "name", "HITLRequest"),
+        ("from langgraph.prebuilt.interrupt import deprecated\n", 1, "name", "no such name"),
         (
             "from langgraph.prebuilt.chat_agent_executor import create_tool_calling_executor\n",
             1,

@@ -200,6 +200,47 @@ def test_the_plan_of_an_agent_takes_them_too() -> None:
     assert plan_agent(node_policies={"model": AGAIN}).nodes == ("model",)
 
 
+QUICK: Any = {"initial_interval": 0, "jitter": False, "max_attempts": 3}
+
+
+@pytest.mark.parametrize("policy", [QUICK, RetryPolicy(**QUICK)], ids=["dict", "policy"])
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_create_react_agent_takes_one_retry_policy_for_all_nodes(
+    call: Any, policy: Any, version: Any
+) -> None:
+    flaky, hook_runs = Flaky(2), Flaky(2)
+
+    def hook(state: Any) -> Any:
+        hook_runs.run("hook")
+        return {"messages": []}
+
+    model = ScriptedChatModel([ConnectionError("a"), CALLS, ConnectionError("b"), "Done."])
+    agent = create_react_agent(
+        model, [find_with(flaky)], pre_model_hook=hook, retry_policy=policy, version=version
+    )
+    result = call(agent, ASK)
+    assert result["messages"][-1].text == "Done."
+    assert (flaky.ran, hook_runs.ran, len(model.requests)) == (["a"] * 3, ["hook"] * 4, 4)
+
+
+def test_a_policy_of_a_node_comes_before_the_one_for_all(call: Any) -> None:
+    flaky = Flaky(1)
+    agent = create_react_agent(
+        ScriptedChatModel([CALLS]),
+        [find_with(flaky)],
+        retry_policy=QUICK,
+        node_policies={"tools": NodePolicy()},
+    )
+    with pytest.raises(ConnectionError):
+        call(agent, ASK)
+    assert flaky.ran == ["a"]
+
+
+def test_a_dict_with_another_field_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"retry_policy: has no field 'attempts'.*max_attempts"):
+        create_react_agent(ScriptedChatModel([]), [], retry_policy={"attempts": 3})
+
+
 # What cannot be built
 
 
@@ -208,6 +249,8 @@ def test_the_plan_of_an_agent_takes_them_too() -> None:
     [
         ("retry_policy", 3),
         ("retry_policy", [RetryPolicy(), 3]),
+        ("retry_policy.max_attempts", RetryPolicy(max_attempts="3")),  # type: ignore[arg-type]
+        ("retry_policy.initial_interval", {"initial_interval": None}),
         ("cache_policy", 60),
         ("timeout", "a minute"),
         ("timeout", -1),
@@ -216,7 +259,7 @@ def test_the_plan_of_an_agent_takes_them_too() -> None:
 )
 def test_a_policy_of_another_type_is_refused(argument: str, value: Any) -> None:
     with pytest.raises(ArgumentError, match=f"^\\[AF101\\] {argument}: must be"):
-        NodePolicy(**{argument: value})
+        NodePolicy(**{argument.partition(".")[0]: value})
 
 
 @pytest.mark.parametrize("timeout", [3, 1.5, timedelta(seconds=1), TimeoutPolicy(idle_timeout=1)])

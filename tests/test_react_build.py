@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
-import langgraph.prebuilt
+import langgraph.prebuilt.interrupt
 import pytest
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -18,6 +18,7 @@ from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
 from langgraph.warnings import LangGraphDeprecatedSinceV10
 from pydantic import BaseModel
 
@@ -27,7 +28,7 @@ from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
-from samples import fail, nothing, scripted
+from samples import fail, nothing, scripted, tool_texts
 
 ASK = {"messages": [("user", "2 + 3?")]}
 
@@ -59,10 +60,11 @@ def test_the_parameters_and_their_defaults_are_the_known_ones() -> None:
         ("version", "v2"),
         ("name", None),
         ("node_policies", None),  # not in LangGraph's
+        ("retry_policy", None),  # not in LangGraph's
         ("deprecated_kwargs", empty),
     ]
     kinds = [p.kind.name for p in parameters]
-    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 14 + ["VAR_KEYWORD"]
+    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 15 + ["VAR_KEYWORD"]
 
 
 def test_it_is_imported_from_either_place() -> None:
@@ -86,7 +88,7 @@ def test_nothing_is_said_of_deprecation() -> None:
         create_react_agent(scripted(), [add], context_schema=dict)
 
 
-@pytest.mark.parametrize("given", [{"retry_policy": 1}, {"a": 1, "b": 2}])
+@pytest.mark.parametrize("given", [{"retries": 1}, {"a": 1, "b": 2}])
 def test_an_unknown_parameter_is_refused(given: Any) -> None:
     """B2"""
     with pytest.raises(TypeError) as caught:
@@ -370,3 +372,32 @@ def test_tools_are_base_tools_in_the_end() -> None:
     """B13"""
     agent: Any = create_react_agent(scripted(), [plain])
     assert all(isinstance(t, BaseTool) for t in agent.builder.spec.toolbox.client.values())
+
+
+def test_the_forms_of_agent_inbox_are_here() -> None:
+    names = ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResponse")
+    assert all(
+        getattr(prebuilt, name) is getattr(langgraph.prebuilt.interrupt, name) for name in names
+    )
+
+
+def test_a_tool_asks_in_the_form_of_agent_inbox_and_gets_its_answer(call: Any) -> None:
+    def book(city: str) -> str:
+        """Book a room."""
+        request = prebuilt.HumanInterrupt(
+            action_request=prebuilt.ActionRequest(action="book", args={"city": city}),
+            config=prebuilt.HumanInterruptConfig(
+                allow_ignore=False, allow_respond=True, allow_edit=True, allow_accept=True
+            ),
+            description="A room.",
+        )
+        answers: list[prebuilt.HumanResponse] = interrupt([request])
+        return f"{city}: {answers[0]['type']}"
+
+    model = scripted([{"name": "book", "args": {"city": "Rome"}, "id": "1"}], "Booked.")
+    agent = create_react_agent(model, [book], checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    (asked,) = call(agent, {"messages": "Rome, please"}, thread)["__interrupt__"]
+    assert asked.value[0]["action_request"] == {"action": "book", "args": {"city": "Rome"}}
+    result = call(agent, Command(resume=[{"type": "accept", "args": None}]), thread)
+    assert tool_texts(result) == ["Rome: accept"]

@@ -35,6 +35,9 @@ def first(state: Any) -> list[BaseMessage]:
     return [BRIEF, *state["messages"]]
 
 
+TEMPLATE = ChatPromptTemplate([("system", "Be brief."), ("placeholder", "{messages}")])
+
+
 class Prompter:
     """An object that is called."""
 
@@ -50,9 +53,17 @@ class Prompter:
         first,
         Prompter(),
         RunnableLambda(first),
-        ChatPromptTemplate([("system", "Be brief."), ("placeholder", "{messages}")]),
+        TEMPLATE,
+        TEMPLATE | RunnableLambda(lambda value: value.to_messages()),
+        lambda state: BRIEF + state["messages"],  # core makes it a template
+        lambda state: TEMPLATE,
+        lambda state: TEMPLATE.invoke(state),
+        lambda state: RunnableLambda(first),
     ],
-    ids=lambda p: type(p).__name__,
+    ids=[
+        *("str", "message", "function", "object", "runnable", "template", "sequence"),
+        *("returns a sum", "returns a template", "returns a value", "returns a runnable"),
+    ],
 )
 def test_every_form_of_prompt_comes_first(prompt: Any, call: Any) -> None:
     """B29"""
@@ -74,6 +85,20 @@ def test_another_type_is_refused_as_a_prompt(prompt: Any) -> None:
     with pytest.raises(ValueError, match="Got unexpected type") as caught:
         create_react_agent(scripted(), [], prompt=prompt)
     assert str(caught.value) == f"Got unexpected type for `prompt`: {type(prompt)}"
+
+
+def test_a_sum_of_messages_may_hold_braces(call: Any) -> None:
+    asked = scripted()
+    agent = create_react_agent(asked, [], prompt=lambda state: BRIEF + state["messages"])
+    call(agent, {"messages": [("user", "{x}")]})
+    assert shown(asked) == [("system", "Be brief."), ("human", "{x}")]
+
+
+def test_a_hook_may_return_a_runnable_as_well(call: Any) -> None:
+    asked = scripted()
+    hook: Any = RunnableLambda(lambda state: {"llm_input_messages": first(state)})
+    call(create_react_agent(asked, [], pre_model_hook=lambda state: hook), ASK)
+    assert shown(asked) == [("system", "Be brief."), ("human", "2 + 3?")]
 
 
 async def test_a_coroutine_function_prompts_an_asynchronous_run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
+import langgraph.prebuilt
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -155,3 +156,13 @@ def test_it_is_a_node_of_another_graph(call: Any) -> None:
     graph = StateGraph(MessagesState).add_node("counter", short).add_edge(START, "counter")
     said = call(graph.compile(), ASK, {"recursion_limit": 3})["messages"][-1].text
     assert said == "Sorry, need more steps to process this request."
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+@pytest.mark.parametrize("make", [create_react_agent, langgraph.prebuilt.create_react_agent])
+def test_checkpoints_have_the_metadata_of_langgraph_and_of_the_caller(call: Any, make: Any) -> None:
+    saver = InMemorySaver()
+    agent = make(scripted(), [add], checkpointer=saver)
+    call(agent, ASK, {"configurable": {"thread_id": "1"}, "metadata": {"team": "red"}})
+    for entry in saver.list(None):
+        assert entry.metadata.keys() == {"source", "step", "parents", "team"}

@@ -16,6 +16,7 @@ from langgraph.types import Command, interrupt
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.prebuilt import create_react_agent
+from agent_factory.review.pending_calls import ALL, read_request
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import goes_on, payments, question
 from samples import results_by_id
@@ -88,7 +89,10 @@ def test_two_identical_calls_are_distinguished(act: Act) -> None:
 def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
     till = Till()
-    only_b = {"when": lambda request: request.tool_call["id"] == "b"}
+    only_b = {
+        "allowed_decisions": ["reject"],
+        "when": lambda request: request.tool_call["id"] == "b",
+    }
     agent = asked(till, alike, "Done.", on=only_b)
     assert [call.id for call in act("pending", agent).calls] == ["b"]
     result = act("reject", agent, "no", "b")
@@ -108,6 +112,46 @@ def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act:
     assert [call.id for call in act("pending", agent).calls] == ["call_1", "call_2"]
     act("decide", agent, {"call_1": {"type": "reject"}, "call_2": {"type": "approve"}})
     assert till.done == [2]
+
+
+@pytest.mark.parametrize("allowed", [["approve", "reject"], ["approve"], [*ALL]], ids=len)
+def test_a_review_of_each_call_by_langchains_middleware_is_read(act: Act, allowed: Any) -> None:
+    """Its request does not name the decisions: they are in the schema of the answer."""
+    theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
+    till = Till()
+    review = theirs.middleware.HumanInTheLoopMiddleware(
+        {"pay": {"allowed_decisions": allowed}}, interrupt_mode="per_call"
+    )
+    agent = create_agent(
+        ScriptedChatModel([payments(1, 2), "Done."]),
+        [till.pay],
+        middleware=[review],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    calls = act("pending", agent).calls
+    assert {(call.id, call.kind, call.allowed) for call in calls} == {
+        ("call_1", "review", tuple(allowed)),
+        ("call_2", "review", tuple(allowed)),
+    }
+    act("decide", agent, {"call_1": {"type": "approve"}, "call_2": {"type": "approve"}})
+    assert sorted(till.done) == [1, 2]
+
+
+def test_a_request_that_a_thread_has_from_an_earlier_version_is_read() -> None:
+    action = {"name": "pay", "args": {"euros": 1}, "description": "Pay.", "digest": "d"}
+    config = {"action_name": "pay", "allowed_decisions": ["approve"]}
+    stored = {"tool_call_id": "c", "action_request": action, "review_config": config}
+    now = {"type": "tool_approval", "tool_call_id": "c", **action, "review_config": config}
+    assert (
+        read_request(stored)
+        == read_request(now)
+        == (
+            [({**action, "tool_call_id": "c"}, config)],
+            False,
+        )
+    )
+    assert read_request({"type": "tool_approval"}) is None
 
 
 def test_calls_of_parallel_subagents_with_one_id_are_distinguished(act: Act) -> None:

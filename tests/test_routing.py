@@ -17,11 +17,11 @@ from agent_factory.runtime.routing import (
     WRITTEN,
     Choice,
     Rules,
+    _make_model_to_tools_edge,
+    _make_tools_to_model_edge,
     jump_route,
-    model_route,
     pending_calls,
     retry_route,
-    tools_route,
 )
 from agent_factory.state.history import last_turn
 from agent_factory.topology import MODEL, TOOLS, Hook, Phase, Shape, plan
@@ -63,11 +63,11 @@ def state(*messages: Any, **more: Any) -> dict[str, Any]:
 
 
 def after_model(planned: Any = PLAN, rules: Rules = RULES) -> Choice:
-    return model_route(planned.edge_from(MODEL), planned, rules)
+    return _make_model_to_tools_edge(planned.edge_from(MODEL), planned, rules)
 
 
 def after_tools() -> Choice:
-    return tools_route(PLAN.edge_from(TOOLS), PLAN, RULES)
+    return _make_tools_to_model_edge(PLAN.edge_from(TOOLS), PLAN, RULES)
 
 
 def sent(choice: Any) -> list[list[str]]:

@@ -12,9 +12,11 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import tool as make_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory import (
     AgentMiddleware,
+    ToolNode,
     before_model,
     create_agent,
     create_react_agent,
@@ -126,18 +128,47 @@ def test_tools_of_a_middleware_alone_make_an_agent_with_tools(call: Any) -> None
     assert tool_results(call(create_agent(model, middleware=[Brings()]), GO)) == [("3", "success")]
 
 
+class Passes(AgentMiddleware):
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
 @pytest.mark.parametrize(
     ("make", "options"),
-    [(create_agent, {}), (create_agent, {"fused": True}), (create_react_agent, {})],
+    [
+        (create_agent, {}),
+        (create_agent, {"fused": False}),
+        (create_agent, {"fused": "turn"}),
+        (create_agent, {"middleware": [Passes()]}),
+        (create_agent, {"middleware": [Passes()], "fused": False}),
+        (create_agent, {"decisions": True}),
+        (create_agent, {"decisions": True, "middleware": [Passes()], "fused": False}),
+        (create_react_agent, {}),
+        (create_react_agent, {"version": "v1"}),
+    ],
 )
-def test_the_tools_node_of_an_agent_lists_its_tools_by_name(make: Any, options: Any) -> None:
+def test_the_tools_node_of_an_agent_is_a_tool_node_and_lists_its_tools(
+    make: Any, options: Any, call: Any
+) -> None:
     """As LangGraph's ToolNode does: code looks there for what an agent can do."""
-    agent = make(ScriptedChatModel([]), [add, Halve()], **options)
+    model = ScriptedChatModel([calls("add", a=1, b=2), "Done"])
+    agent = make(model, [add, Halve()], **options)
     node = agent.nodes["tools"].bound
+    assert isinstance(node, ToolNode)
+    assert isinstance(node, LangGraphToolNode)
+    assert node._tools_by_name is node.tools_by_name
     assert {name: tool.description for name, tool in node.tools_by_name.items()} == {
         "add": "Add two numbers.",
         "halve": "Halve a number.",
     }
+    assert tool_results(call(agent, GO)) == [("3", "success")]
+
+
+@pytest.mark.parametrize("kind", [ToolNode, LangGraphToolNode])
+def test_a_tool_node_of_the_author_lists_its_tools_as_well(kind: Any) -> None:
+    node = create_react_agent(ScriptedChatModel([]), kind([add])).nodes["tools"].bound
+    assert isinstance(node, ToolNode)
+    assert list(node._tools_by_name) == ["add"]
 
 
 def test_tools_may_come_from_a_generator(call: Any) -> None:

@@ -61,8 +61,10 @@ from agent_factory.upstream import (
     read_channels,
     read_keys,
     reading_after,
+    remaining_steps,
     run_identity,
     run_in_place,
+    run_without_graph,
     sent_writes,
     shows_subgraphs,
     streams_events,
@@ -78,6 +80,11 @@ from agent_factory.upstream import (
 )
 
 THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+def add_one(n: int) -> int:
+    """Add one."""
+    return n + 1
 
 
 class State(TypedDict):
@@ -118,6 +125,26 @@ def test_run_identity_is_one_for_a_run_and_its_subgraphs_and_no_other_run(call: 
     assert None not in one
     assert len({id(run) for run in one}) == len({id(run) for run in other}) == 1
     assert one[0] is not other[0]
+
+
+def test_a_tool_node_runs_outside_of_a_graph_once_it_may(call: Any) -> None:
+    node, asked = LangGraphToolNode([add_one]), {"name": "add_one", "args": {"n": 1}, "id": "1"}
+    given = [AIMessage("", tool_calls=[asked])]
+    with pytest.raises(ValueError, match="Missing required config key"):
+        call(node, given)
+    run_without_graph(node)
+    assert [m.text for m in call(node, given)] == ["2"]
+
+
+def test_remaining_steps_are_those_of_the_run_of_a_thread() -> None:
+    def node(state: Any, config: RunnableConfig) -> Any:
+        return {"log": [remaining_steps(config)]}
+
+    graph = chain(node, node, checkpointer=InMemorySaver())
+    config: Any = {**THREAD, "recursion_limit": 5}
+    assert graph.invoke({"log": []}, config)["log"] == [4, 3]
+    # The steps of a thread are counted on; its runs have a limit each.
+    assert graph.invoke({"log": []}, config)["log"] == [4, 3, 4, 3]
 
 
 def test_super_step_counts_the_steps_of_a_run() -> None:

@@ -15,12 +15,13 @@ from langgraph.types import TracePolicy
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
-from agent_factory.factory.fusion import FusionPlan, fusion_of
+from agent_factory.factory.fusion import FusionPlan, fusion_of, successors_of
 from agent_factory.hooks.trace_policy import recorded
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
+from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
@@ -92,7 +93,9 @@ def wire(
     recorder = Recorder(spec.decisions, spec.name, graph.guards.shown if graph.guards else None)
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
-    nodes, tools = _make_nodes(spec, graph, recorder, context_schema)
+    successors = partial(successors_of, plan, spec.topology) if plan else dict
+    limit = RecursionLimit(spec, recorder, successors)
+    nodes, tools = _make_nodes(spec, graph, recorder, context_schema, limit)
     graph.routes = _add_edges(spec, graph, recorder, tools)
     # LangGraph keeps a policy from here on. These ask for that of the middleware at each run.
     trace_policies = {
@@ -137,6 +140,7 @@ def _make_nodes(
     graph: AgentGraph,
     recorder: Recorder,
     context_schema: type[Any] | None,
+    limit: RecursionLimit,
 ) -> tuple[dict[str, Runnable[Any, Any]], ToolsNode | None]:
     """Return the nodes by their names, and the tools node among them."""
     plan = spec.topology
@@ -153,7 +157,7 @@ def _make_nodes(
         )
         for bound in spec.hooks
     }
-    nodes[plan.style.model] = ModelNode(spec, graph.channels, **options)
+    nodes[plan.style.model] = ModelNode(spec, graph.channels, limit=limit, **options)
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)

@@ -132,7 +132,7 @@ def _make(
     attributes = {
         slot: body,
         "state_schema": state_schema or AgentState,
-        "tools": tuple(tools or ()),
+        "tools": list(tools or ()),
         "__doc__": func.__doc__,
         # Otherwise the class would be one of this module, in errors and in docs.
         "__module__": getattr(func, "__module__", __name__),

@@ -23,27 +23,39 @@ AGENT: Final = Symbol(ROOT, "create_agent")
 
 _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
 
+_INBOX = ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResponse")
+
 _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
 
+_INTERNAL = "internal_call_transformer"  # the package does not offer its names
+
 _MIDDLEWARE_MODULES = {
-    "_execution", "_redaction", "_retry", "auto_mode", "context_editing", "file_search",
-    "human_in_the_loop", "model_call_limit", "model_fallback", "model_refusal", "model_retry",
-    "model_router", "pii", "provider_tool_search", "shell_tool", "summarization", "todo",
-    "tool_call_limit", "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
+    "_execution", "_redaction", "_retry", "_trace_policy", "auto_mode", "context_editing",
+    "file_search", "human_in_the_loop", "model_call_limit", "model_fallback", "model_refusal",
+    "model_retry", "model_router", "pii", "provider_tool_search", "shell_tool", "summarization",
+    "todo", "tool_call_limit", "tool_emulator", "tool_error", "tool_retry", "tool_selection",
+    "types",
 }  # fmt: skip
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "langgraph.prebuilt": {ROOT: _FOR_TOOLS, PREBUILT: (REACT.name, "ValidationNode")},
     "langgraph.prebuilt.chat_agent_executor": {
-        PREBUILT: tuple(name for name in prebuilt.__all__ if name != "ValidationNode")
+        PREBUILT: tuple({*prebuilt.__all__} - {"ValidationNode", *_INBOX})
     },
     "langgraph.prebuilt.tool_node": {ROOT: (*_FOR_TOOLS, "ToolCallRequest")},
     "langgraph.prebuilt.tool_validator": {PREBUILT: ("ValidationNode",)},
-    "langgraph.prebuilt.interrupt": {},
+    "langgraph.prebuilt.interrupt": {PREBUILT: _INBOX},
     "langchain.agents": {ROOT: ("AgentState", AGENT.name)},
     "langchain.agents.factory": {ROOT: (AGENT.name,)},
     # Its modules offer what the package offers, and more; what has a counterpart has its name.
     _LANGCHAIN_MIDDLEWARE: {MIDDLEWARE: tuple(middleware.__all__)},
+    f"{_LANGCHAIN_MIDDLEWARE}.{_INTERNAL}": {
+        f"{MIDDLEWARE}.{_INTERNAL}": (
+            "INTERNAL_CALL_METADATA_KEY",
+            "InternalCallTransformer",
+            "internal_call_metadata",
+        )
+    },
     "langchain.agents.structured_output": {
         STRUCTURED: (
             "AutoStrategy",
@@ -70,10 +82,6 @@ STAYS: Final = ("langgraph.prebuilt", "langgraph.prebuilt.tool_node", MIDDLEWARE
 """Modules that may still be imported: their other names stay, without a finding."""
 
 _ADVICE: Final[Mapping[str, tuple[str, str]]] = {
-    "langgraph.prebuilt.interrupt": (
-        "reviews have other request and response types here",
-        "HumanInTheLoopMiddleware, with HITLRequest and HITLResponse of agent_factory.middleware",
-    ),
     "langgraph.prebuilt.chat_agent_executor.create_tool_calling_executor": (
         "it is an older name of create_react_agent, with other parameters",
         "agent_factory.prebuilt.create_react_agent",
@@ -207,13 +215,6 @@ KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
     },
     Symbol(MIDDLEWARE, "ModelRetryMiddleware"): _OF_RETRIES,
     Symbol(MIDDLEWARE, "ToolRetryMiddleware"): _OF_RETRIES,
-    Symbol(MIDDLEWARE, "HostExecutionPolicy"): {
-        "create_process_group": Keyword(
-            None,
-            why="the shell always gets its own process group here",
-            write="nothing",
-        )
-    },
 }
 """Keyword arguments with another name here, or without a counterpart."""
 

@@ -44,6 +44,10 @@ _NOT_TAKEN: Mapping[str, Problem] = {
         _HOOK,
         "middleware=[...] with an @after_model; docs/migration.md shows how",
     ),
+    "retry_policy": (
+        "create_agent takes the policies of nodes by their names",
+        "node_policies={'model': NodePolicy(retry_policy=...)}, and the same for other nodes",
+    ),
     "version": ("create_agent has one version, which sends calls as v2 does", "nothing"),
 }
 """Parameters without a counterpart."""

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from langgraph.prebuilt import InjectedStore as InjectedStore
     from langgraph.prebuilt import ToolCallTransformer as ToolCallTransformer
     from langgraph.prebuilt import ToolRuntime as ToolRuntime
+    from langgraph.prebuilt.interrupt import ActionRequest as ActionRequest
+    from langgraph.prebuilt.interrupt import HumanInterrupt as HumanInterrupt
+    from langgraph.prebuilt.interrupt import HumanInterruptConfig as HumanInterruptConfig
+    from langgraph.prebuilt.interrupt import HumanResponse as HumanResponse
 
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.react_state import AgentState as AgentState
@@ -39,6 +43,10 @@ _HOME = {
     ".validation_node": "ValidationNode",
     "agent_factory.tools.tool_node": "ToolNode tools_condition",
     "langgraph.prebuilt": "InjectedState InjectedStore ToolCallTransformer ToolRuntime",
+    # The request and the answer of agent-inbox, for a tool or a node that interrupts with them.
+    "langgraph.prebuilt.interrupt": (
+        "ActionRequest HumanInterrupt HumanInterruptConfig HumanResponse"
+    ),
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

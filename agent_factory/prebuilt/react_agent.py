@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
@@ -31,7 +31,7 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.registry import Toolbox, ToolLike, sort_tools
 from agent_factory.topology.model import AgentStyle, Hook, Shape
 from agent_factory.topology.topology import plan
-from agent_factory.types import Graph
+from agent_factory.types import Graph, NodePolicy
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.runtime import Runtime
     from langgraph.store.base import BaseStore
-    from langgraph.types import Checkpointer
-
-    from agent_factory.types import NodePolicy
+    from langgraph.types import Checkpointer, RetryPolicy
 
     Model = BaseChatModel | Runnable[Any, BaseMessage]
     ModelChoice = (
@@ -62,6 +60,7 @@ def react_spec(
     together: bool,
     name: str | None,
     nodes: Mapping[str, Any],
+    policy: NodePolicy,
 ) -> AgentSpec:
     """Decide how an agent of these arguments works."""
     structured, has_hook = response_format is not None, hooks["pre_model_hook"] is not None
@@ -122,7 +121,7 @@ def react_spec(
         rules=rules,
         repairs_history=False,
         tool_state_view=view,
-        node_policies=nodes["node_policies"] or {},
+        node_policies=dict.fromkeys(topology.nodes, policy) | (nodes["node_policies"] or {}),
     )
 
 
@@ -144,6 +143,7 @@ def create_react_agent(
     version: Literal["v1", "v2"] = "v2",
     name: str | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
+    retry_policy: RetryPolicy | Mapping[str, Any] | Sequence[RetryPolicy] | None = None,
     **deprecated_kwargs: Any,
 ) -> Graph:
     """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
@@ -176,6 +176,8 @@ def create_react_agent(
         version: "v2" runs each tool call as a separate task, "v1" all calls of a turn in one.
         name: The agent's name, which its messages carry.
         node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
+        retry_policy: Which errors start a node again, and when, for each node that is not in
+            `node_policies`: a RetryPolicy, or a dict of its fields.
         **deprecated_kwargs: `config_schema`, the old name of `context_schema`.
 
     Returns:
@@ -245,6 +247,7 @@ def create_react_agent(
         together=version == "v1",
         name=name,
         nodes=nodes,
+        policy=NodePolicy(cast("RetryPolicy | None", retry_policy)),  # a dict becomes a policy
     )
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,
@@ -254,4 +257,5 @@ def create_react_agent(
         debug=debug,
         name=name,
     )
-    return agent.with_config(CONFIG)
+    # Without the metadata of `create_agent`: LangGraph's has none, and checkpoints would hold it.
+    return agent.with_config(recursion_limit=CONFIG["recursion_limit"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, iscoroutinefunction, signature
-from typing import Any
+from typing import Any, TypeGuard
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
@@ -33,8 +33,13 @@ _INJECTED: Mapping[str, Callable[[], object]] = {
 
 
 class StateFunction:
-    """A function of the state, sync or async; it may name `runtime`, `store` ... as parameters."""
+    """A function of the state, sync or async; it may name `runtime`, `store` ... as parameters.
 
+    A runnable that it returns is invoked with the state, as LangGraph does: core makes a template
+    of `SystemMessage(...) + state["messages"]`.
+    """
+
+    returns_runnable = False  # a runnable is the result itself
     async_only = (
         'No synchronous function provided to "{name}".\nEither initialize with a '
         "synchronous function or invoke via the async API (ainvoke, astream, etc.)"
@@ -56,12 +61,17 @@ class StateFunction:
         """Call the function in a sync run."""
         if self._asynchronous:
             raise ReactPathNotSupported(self._name, self.async_only.format(name=self._name))
-        return self._call(input)()
+        result = self._call(input)()
+        return result.invoke(input, config) if self._leads_on(result) else result
 
     async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         """Call the function in an async run; a sync one runs in a thread."""
         call = self._call(input)
-        return await (call() if self._asynchronous else run_in_executor(None, call))
+        result = await (call() if self._asynchronous else run_in_executor(None, call))
+        return await result.ainvoke(input, config) if self._leads_on(result) else result
+
+    def _leads_on(self, result: object) -> TypeGuard[Runnable[Any, Any]]:
+        return isinstance(result, Runnable) and not self.returns_runnable
 
     def _call(self, input: object) -> Callable[[], Any]:
         return partial(self._function, input, **{name: _INJECTED[name]() for name in self._wants})
@@ -84,6 +94,7 @@ def invocable(value: object, argument: str, name: str) -> CanInvoke:
 class ChosenModel(StateFunction):
     """A function that chooses the model of a call from the state and the runtime."""
 
+    returns_runnable = True
     async_only = (
         "Async model callable provided but agent invoked synchronously. Use agent.ainvoke() or "
         "agent.astream(), or provide a sync model callable."

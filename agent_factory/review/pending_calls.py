@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -242,29 +243,73 @@ def _interrupted_calls(
         own_calls = open_calls if topology is not None and task.name != TOOLS else ()
         for interrupt in task.interrupts:
             value = interrupt.value
-            keys = value.keys() if isinstance(value, Mapping) else set()
-            if {"action_requests", "review_configs"} <= keys:
+            request = read_request(value, interrupt.response_schema)
+            if request is not None and request.batched:
                 left = list(own_calls)
-                pairs = zip(value["action_requests"], value["review_configs"], strict=True)
-                for position, (action, config) in enumerate(pairs):
+                for position, (action, config) in enumerate(request.parts):
                     # LangChain's request names no ids: calls are matched by name and arguments.
                     by = ("id",) if "tool_call_id" in action else ("name", "args")
-                    request = {"id": action.get("tool_call_id"), **action}
-                    call = next((c for c in left if all(c[k] == request[k] for k in by)), None)
+                    asked = {"id": action.get("tool_call_id"), **action}
+                    call = next((c for c in left if all(c[k] == asked[k] for k in by)), None)
                     if call:
                         left.remove(call)
                     id_ = str(call["id"]) if call else f"{interrupt.id}/{position}"
                     yield reviewed_call(id_, action, config, interrupt.id, batched=True)
-            elif {"action_request", "review_config"} <= keys:
-                id_ = value.get("tool_call_id") or interrupt.id
-                action, config = value["action_request"], value["review_config"]
-                yield reviewed_call(id_, action, config, interrupt.id)
+            elif request is not None:
+                ((action, config),) = request.parts
+                yield reviewed_call(
+                    action["tool_call_id"] or interrupt.id, action, config, interrupt.id
+                )
             else:
                 # A hook or another graph that asks does not ask about a call: its node stands for
                 # one.
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
                 id_, name, args = str(call["id"]), call["name"], call["args"]
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)
+
+
+class Request(NamedTuple):
+    """What an interrupt asks about: calls, each with the decisions that may be made."""
+
+    parts: list[tuple[ActionRequest, ReviewConfig]]
+    batched: bool  # all calls of a turn are decided about together
+
+
+def read_request(value: Any, response_schema: object = None) -> Request | None:
+    """Read the value of an interrupt; None if it is not a request of a review.
+
+    Requests of langchain's middleware are read as well, and those that a thread has from an earlier
+    version.
+
+    Args:
+        value: The value.
+        response_schema: The JSON schema of its answer. Langchain's request about one call has the
+            decisions that may be made nowhere else.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    if {"action_requests", "review_configs"} <= value.keys():
+        parts = zip(value["action_requests"], value["review_configs"], strict=True)
+        return Request(list(parts), batched=True)
+    if {"action_request", "review_config"} <= value.keys():  # as it was once stored
+        action = {"tool_call_id": value.get("tool_call_id"), **value["action_request"]}
+        return Request([(cast("ActionRequest", action), value["review_config"])], batched=False)
+    if value.get("type") != "tool_approval" or not {"name", "args", "tool_call_id"} <= value.keys():
+        return None
+    keys = value.keys() & ActionRequest.__annotations__.keys()
+    config = value.get("review_config") or ReviewConfig(
+        action_name=value["name"], allowed_decisions=_decisions_in(response_schema)
+    )
+    return Request(
+        [(cast("ActionRequest", {key: value[key] for key in keys}), config)], batched=False
+    )
+
+
+def _decisions_in(schema: Any) -> list[Allowed]:
+    """Return the types of decision that the JSON schema of an answer allows; all without one."""
+    text = json.dumps(schema, default=str)
+    named = [kind for kind in ALL if f'"const": "{kind}"' in text]
+    return named or list(ALL)
 
 
 def reviewed_call(
@@ -293,11 +338,9 @@ def reviewed_call(
 
 def calls_of(question: HITLRequest | ToolApprovalRequest) -> list[PendingCall]:
     """The calls that a request of a review asks about, in its order."""
-    request: Any = question
-    is_batch = "action_requests" in request
-    actions = request["action_requests"] if is_batch else [request["action_request"]]
-    configs = request["review_configs"] if is_batch else [request["review_config"]]
+    request = read_request(question)
+    assert request is not None  # it is of a review
     return [
-        reviewed_call(str(action["tool_call_id"]), action, config, batched=is_batch)
-        for action, config in zip(actions, configs, strict=True)
+        reviewed_call(str(action["tool_call_id"]), action, config, batched=request.batched)
+        for action, config in request.parts
     ]

@@ -5,17 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Union, get_type_hints
 
+from langchain_core.tools import BaseTool
+from langchain_core.utils.json_schema import dereference_refs
 from langgraph.types import interrupt
-from pydantic import GetCoreSchemaHandler, RootModel, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    Field,
+    GetCoreSchemaHandler,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+)
 from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypedDict
 
 from agent_factory.errors import ReviewError, describe
 from agent_factory.review.decision import Judge, judge, judge_answer
 from agent_factory.review.errors import InvalidAnswer
-from agent_factory.review.pending_calls import calls_of
-from agent_factory.review.requests import Decision, HITLRequest, HITLResponse, ToolApprovalRequest
+from agent_factory.review.pending_calls import PendingCall, calls_of
+from agent_factory.review.requests import (
+    ApproveDecision,
+    EditDecision,
+    HITLRequest,
+    HITLResponse,
+    RejectDecision,
+    RespondDecision,
+    ToolApprovalRequest,
+)
 from agent_factory.upstream import mark_invalid_resume
 
 
@@ -50,15 +70,19 @@ class _Check:
         )
 
 
-_RESPONSE, _DECISION = BuiltOnce(HITLResponse), BuiltOnce(Decision)
+_RESPONSE = BuiltOnce(HITLResponse)
 
 
-def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge) -> Any:
+def ask_about(
+    question: HITLRequest | ToolApprovalRequest, judge: Judge = judge, tool: BaseTool | None = None
+) -> Any:
     """Interrupt with a question about calls, and return the answer with complete decisions.
 
     Args:
         question: What is asked.
         judge: Judges each decision. What it refuses can be answered again.
+        tool: The tool of a call that is asked about alone. Its arguments are in the schema of the
+            answer, for a form to edit them in.
 
     Raises:
         ReviewError: The answer is refused.
@@ -70,8 +94,45 @@ def ask_about(question: HITLRequest | ToolApprovalRequest, judge: Judge = judge)
         decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
         return {"decisions": decisions} if is_batch else decisions[0]
 
-    form, title = (_RESPONSE, "HITLResponse") if is_batch else (_DECISION, "Decision")
-    return ask(question, Annotated[Any, form], title=title, check=check)
+    if is_batch:
+        return ask(question, Annotated[Any, _RESPONSE], title="HITLResponse", check=check)
+    return ask(question, decision_form(calls[0], tool), title="Decision", check=check)
+
+
+def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
+    """Return the type of a decision about a call: those that may be made, with its arguments.
+
+    Only its JSON schema is used: a decision is judged by `judge`, which also takes an edit into a
+    call of another tool.
+    """
+    forms: dict[str, Any] = {
+        "approve": ApproveDecision,
+        "reject": RejectDecision,
+        "respond": RespondDecision,
+    }
+    if "edit" in call.allowed:
+        # Functional, because the types of the parts are values. mypy takes only literal names.
+        make: Any = TypedDict
+        name: Any = Literal[call.name]
+        action = make("EditedAction", {"name": name, "args": _arguments_of(tool)})
+        parts = {**get_type_hints(EditDecision, include_extras=True), "edited_action": action}
+        forms["edit"] = make("EditDecision", parts)
+    chosen = [forms[kind] for kind in call.allowed]
+    if len(chosen) == 1:
+        return chosen[0]
+    return Annotated[Union[tuple(chosen)], Field(discriminator="type")]  # noqa: UP007
+
+
+def _arguments_of(tool: BaseTool | None) -> Any:
+    """Return a type whose JSON schema is that of the arguments of a tool."""
+    schema: Any = {"type": "object"} if tool is None else tool.tool_call_schema
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        return schema
+    if not isinstance(schema, dict):  # a model of pydantic 1
+        schema = schema.schema()
+    # Its definitions would have to stand at the top of the schema around it.
+    plain = {key: part for key, part in dereference_refs(schema).items() if key != "$defs"}
+    return Annotated[dict[str, Any], WithJsonSchema(plain)]
 
 
 def ask(

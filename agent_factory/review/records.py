@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -74,10 +74,21 @@ def split_decisions(
                 )
         elif decision["type"] == "reject":
             text = decision.get("message") or REJECTED.format(name=name)
-            results.append(ToolMessage(text, tool_call_id=id_, name=name, status="error"))
+            results.append(decided(call, "reject", text))
         elif decision["type"] == "respond":
-            results.append(ToolMessage(decision["message"], tool_call_id=id_, name=name))
+            results.append(decided(call, "respond", decision["message"]))
     return edits, results
+
+
+def decided(call: ToolCall, kind: Literal["reject", "respond"], text: str) -> ToolMessage:
+    """The result of a call that a decision answers, marked as langchain marks it."""
+    return ToolMessage(
+        text,
+        tool_call_id=call["id"],
+        name=call["name"],
+        status="error" if kind == "reject" else "success",
+        additional_kwargs={"lc_source": "hitl_interrupt_decision", "lc_data": {"decision": kind}},
+    )
 
 
 def with_review(

@@ -63,14 +63,24 @@ class HITLRequest(TypedDict):
 class ToolApprovalRequest(TypedDict):
     """One pending call, and the decisions that may be made about it.
 
+    The first five keys are those of langchain's request.
+
     Attributes:
+        type: Marks the request.
         tool_call_id: The id the model gave the call.
-        action_request: The call.
+        name: The tool.
+        args: The arguments.
+        description: What the reviewer should know.
+        digest: As in `ActionRequest`.
         review_config: The decisions that may be made.
     """
 
+    type: Literal["tool_approval"]
     tool_call_id: str | None
-    action_request: ActionRequest
+    name: str
+    args: dict[str, Any]
+    description: str
+    digest: NotRequired[str]
     review_config: ReviewConfig
 
 

@@ -42,6 +42,7 @@ from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import StateCopies
 from agent_factory.runtime.limits import ENDED_KWARGS, REFUSAL_KWARGS, why_to_end
+from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import pending_exit
@@ -91,9 +92,11 @@ class ModelNode(Runnable[Any, Any]):
         recorder: Recorder,
         copies: StateCopies,
         context_schema: type[Any] | None,
+        limit: RecursionLimit,
         guards: Guards | None = None,
     ) -> None:
         self.name = spec.topology.style.model
+        self._limit = limit
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
@@ -149,7 +152,7 @@ class ModelNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        update = self._finish(*turn, outcome)
+        update = self._finish(*turn, outcome, config or {})
         return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
@@ -163,7 +166,7 @@ class ModelNode(Runnable[Any, Any]):
         except Exception as error:
             add_notes(error, self._context_schema)
             raise
-        update = self._finish(*turn, outcome)
+        update = self._finish(*turn, outcome, config or {})
         return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
@@ -304,12 +307,18 @@ class ModelNode(Runnable[Any, Any]):
         return strategy, model, messages, sent_request
 
     def _finish(
-        self, state: State, runtime: Runtime[Any], history_update: list[Any], outcome: ModelOutcome
+        self,
+        state: State,
+        runtime: Runtime[Any],
+        history_update: list[Any],
+        outcome: ModelOutcome,
+        config: RunnableConfig,
     ) -> Any:
         retries = retry_count(state)
         response = outcome.response
         if self._layers:
             response = self._reader.finish(outcome, retries)
+        response = self._limit.applied(response, config)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")

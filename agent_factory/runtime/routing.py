@@ -99,7 +99,7 @@ def jump_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
     return lambda state, _=None: follow(state) or edge.targets[0]
 
 
-def model_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+def _make_model_to_tools_edge(edge: Edge, plan: Topology, rules: Rules) -> Choice:
     """Return the route at the end of a turn: a jump, the tools, the model again, or the exit."""
     follow = _follow_jump(edge, plan, rules)
     # If nothing but the tools can answer calls, the loop's entry is not among the targets.
@@ -121,7 +121,7 @@ def model_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
     return choose
 
 
-def tools_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+def _make_tools_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choice:
     """Return the route after tools: the exit if one ends the run, else the loop's entry."""
     out = edge.targets[-1]
 
@@ -162,8 +162,8 @@ def retry_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
 
 ROUTES: dict[Route, Callable[[Edge, Topology, Rules], Choice]] = {
     Route.JUMP: jump_route,
-    Route.AFTER_MODEL: model_route,
-    Route.AFTER_TOOLS: tools_route,
+    Route.AFTER_MODEL: _make_model_to_tools_edge,
+    Route.AFTER_TOOLS: _make_tools_to_model_edge,
     Route.RETRY: retry_route,
 }
 """Functions that make the function which chooses between the targets of an edge."""

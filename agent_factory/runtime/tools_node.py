@@ -64,6 +64,7 @@ from agent_factory.tools.injection import injection_of
 from agent_factory.tools.results import check_results
 from agent_factory.tools.tool_node import (
     CallsWithState,
+    ToolNode,
     layered_tool_node,
     with_context,
     with_state,
@@ -134,10 +135,12 @@ class _Batch:
 _batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 
 
-class ToolsNode(Runnable[Any, Any]):
+class ToolsNode(ToolNode):
     """Node that runs the tool calls it is sent.
 
-    It replies to calls with invalid JSON arguments itself.
+    It replies to calls with invalid JSON arguments itself. It is a ToolNode, because programs look
+    for one among the nodes of an agent and read its tools. The calls run in `node`, for sync and
+    async runs alike.
     """
 
     streams = True
@@ -155,6 +158,9 @@ class ToolsNode(Runnable[Any, Any]):
     ) -> None:
         self.name = TOOLS
         self._guards = guards
+        # What LangGraph reads of its ToolNode: whether it is async, and where it may call a graph.
+        # The base class would read the signature of each tool now, and not in the first run.
+        self.func, self.afunc = None, self.ainvoke
         self._context_schema = context_schema
         layers = spec.tool_layers
         # For sync and async: `asynchronous` is its index.
@@ -183,28 +189,25 @@ class ToolsNode(Runnable[Any, Any]):
         )
         self._toolbox = spec.toolbox
         self._execution = errors, sync, asynchronous
-        self._innermost = layers[-1].definition if layers else None
+        self._last_layer = layers[-1].definition if layers else None
 
     # Many agents are built that never run, so what only runs need is made in the first run.
 
     @cached_property
     def node(self) -> LangGraphToolNode:
         """LangGraph's node, which runs the calls."""
-        tools, layer = list(self._toolbox.client.values()), self._innermost
+        tools, layer = list(self._toolbox.client.values()), self._last_layer
         name = f"{layer.owner}.{layer.method}" if layer else ""
         scope = streaming_enabled if layer else nullcontext
         return self._toolbox.node or layered_tool_node(tools, *self._execution, name, scope)
 
-    @property
-    def tools_by_name(self) -> dict[str, BaseTool]:
-        """The tools that run here, as LangGraph's ToolNode lists them."""
-        return self.node.tools_by_name
-
-    _tools_by_name = tools_by_name  # clients read the name that LangGraph's node has as well
+    @cached_property
+    def _tools_by_name(self) -> dict[str, BaseTool]:  # type: ignore[override]  # can be set
+        return self.node.tools_by_name  # `tools_by_name` reads it, and so do programs
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: object) -> object:
         batch = self._begin(input, config, asynchronous=False)
-        calls, refusals = self._read(input, asynchronous=False)
+        calls, refusals = self._readable(input, asynchronous=False)
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
         except Exception as error:
@@ -217,7 +220,7 @@ class ToolsNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
         batch = self._begin(input, config, asynchronous=True)
-        calls, refusals = self._read(input, asynchronous=True)
+        calls, refusals = self._readable(input, asynchronous=True)
         try:
             output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
         except asyncio.CancelledError:
@@ -242,7 +245,7 @@ class ToolsNode(Runnable[Any, Any]):
         _batch.set(batch)
         return batch
 
-    def _read(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
+    def _readable(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
         """Return the input of the ToolNode, and replies to calls with invalid arguments."""
         # Inside the ToolNode, the error handler could report this to the model.
         if layer := self._first_unsupported[asynchronous]:

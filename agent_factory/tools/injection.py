@@ -19,7 +19,7 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
 
-from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 
 CONTAINERS = frozenset({dict, list, set})
 """Types that `copy_containers` copies, at any depth; all else in a state is shared. Measured on a
@@ -66,7 +66,8 @@ class Injection:
             if runtime.store is None:
                 raise ValueError(
                     "Cannot inject store into tools with InjectedStore annotations - please "
-                    "compile your graph with a store."
+                    "compile your graph with a store. Outside of a graph, pass it to the node: "
+                    "`invoke(input, runtime=Runtime(store=store))`."
                 )
             args[self.store] = runtime.store
         if self.runtime is not None:
@@ -76,9 +77,9 @@ class Injection:
     def _from_state(self, tool: str, state: object, messages_key: str) -> dict[str, object]:
         # As in LangGraph's ToolNode, a list of messages stands for a state with one key.
         if isinstance(state, list):
-            keys = list(self.state.values())
-            if keys != [messages_key] and keys[0] is not None:
-                fields = ", ".join(key for key in keys if key)
+            required = {key for name, key in self.state.items() if name not in self.optional}
+            if required - {messages_key, None}:
+                fields = ", ".join(key for key in self.state.values() if key)
                 raise ValueError(
                     f"Invalid input to ToolNode. Tool {tool} requires graph state dict as input. "
                     f"State should contain fields {fields}."
@@ -92,9 +93,26 @@ class Injection:
                 arguments[name] = state[key]
             elif not isinstance(state, dict) and hasattr(state, key):
                 arguments[name] = getattr(state, key)
-            elif name not in self.optional:
-                raise (KeyError if isinstance(state, dict) else AttributeError)(key)
+            elif name in self.optional:
+                continue
+            elif isinstance(state, dict):
+                raise UnknownStateKey(tool, _missing(name, key), _MISSING_HINT)
+            else:
+                raise AttributeError(f"{tool} {_missing(name, key)} {_MISSING_HINT}", name=key)
         return arguments
+
+
+def _missing(parameter: str, key: str) -> str:
+    return (
+        f"takes {key!r} of the state for its parameter {parameter!r}, and the state has no such "
+        "key."
+    )
+
+
+_MISSING_HINT = (
+    "Write it to the state before the call, or give the parameter a default. A ToolNode outside of "
+    "a graph takes a dict with messages and this key as its input."
+)
 
 
 @dataclass(frozen=True, slots=True)

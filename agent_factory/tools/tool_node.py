@@ -41,6 +41,7 @@ from pydantic import ValidationError
 from agent_factory.errors import (
     AgentFactoryError,
     ArgumentError,
+    BadReturn,
     PathNotSupported,
     WrongToolCallId,
     describe,
@@ -52,7 +53,7 @@ from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invo
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
 from agent_factory.tools.results import bad_request, check_results
-from agent_factory.upstream import read_channels
+from agent_factory.upstream import read_channels, run_without_graph
 
 Execute = Callable[[Any], Any]
 """Takes a ToolCallRequest and returns a result, or an awaitable of one."""
@@ -191,6 +192,7 @@ class ToolNode(LangGraphToolNode):
         # langgraph 1.2 runs `self.func(input, config=..., runtime=...)` in `invoke`, and `afunc` in
         # `ainvoke`. From there on nothing of LangGraph's ToolNode is used.
         self.func, self.afunc = self._run, self._arun
+        run_without_graph(self)
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
         self._innermost = ""  # the layer next to the execution
@@ -241,6 +243,10 @@ class ToolNode(LangGraphToolNode):
     ) -> tuple[list[ToolCallRequest], bool]:
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
+        if type(metadata := config.get("metadata")) is not dict:
+            # Outside of a graph it is LangGraph's ChainMap, of which pydantic warns in a tool's
+            # runtime.
+            config = {**config, "metadata": dict(metadata or {})}
         tools = list(self.tools_by_name.values())
         copy_state = _own_containers if self._innermost else dict.copy
         kind = ToolCallRequest if as_list or not isinstance(state, list) else _RequestInContext
@@ -444,6 +450,21 @@ def _answers(message: object, call: ToolCall) -> bool:
     return isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
 
 
+_EXPECTED = (
+    "Return a string, a list of content blocks, a ToolMessage, a Command, or a list of these two."
+)
+
+
+def _is_content(value: object) -> bool:
+    """Return True if a value can be the content of a message: a text, or a list of blocks."""
+    if not isinstance(value, list):
+        return isinstance(value, str)
+    return bool(value) and all(
+        isinstance(block, str) or (isinstance(block, dict) and isinstance(block.get("type"), str))
+        for block in value
+    )
+
+
 class _Execution:
     """One execution of a tool: prepares its call, checks its result, and handles its errors.
 
@@ -516,6 +537,8 @@ class _Execution:
         if checks and getattr(response, "tool_call_id", None) != call["id"]:
             check_results("", [call], response, self._request.state)
         # As LangGraph's ToolNode: providers take text or blocks, and tools return any object.
+        if _is_content(response):  # of a class that overrides `invoke`, and with it BaseTool's form
+            response = ToolMessage(response, name=call["name"], tool_call_id=call["id"])
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
             return response
@@ -523,7 +546,9 @@ class _Execution:
             self._check_list(response)
             return [self.checked(part, is_answered=True) for part in response]
         if not isinstance(response, Command):
-            raise TypeError(f"Tool {call['name']} returned unexpected type: {type(response)}")
+            raise TypeError(
+                f"Tool {call['name']} returned unexpected type: {type(response)}. {_EXPECTED}"
+            )
         command, in_context = response, isinstance(self._request, _RequestInContext)
         as_list = isinstance(self._request.runtime.state, list) and not in_context
         if not isinstance(command.update, dict | list):
@@ -541,7 +566,7 @@ class _Execution:
             )
         command = _with_own_messages(command, key)
         update: Any = command.update
-        messages = convert_to_messages(update if as_list else update.get(key, []))
+        messages = self._messages_in(update if as_list else update.get(key, []))
         # The whole history goes, with the call: nothing is left to answer.
         if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
             return command
@@ -561,6 +586,22 @@ class _Execution:
             )
         return command
 
+    def _messages_in(self, value: object) -> list[BaseMessage]:
+        """Return what a command writes as messages; one may stand alone, as in any update."""
+        parts: Any = value if isinstance(value, list | tuple) else [value]
+        try:
+            return convert_to_messages(parts)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            name, key = self._request.tool_call["name"], self._node._key
+            problem = str(error).partition("\n")[0]  # a link to a page follows
+            raise BadReturn(
+                name,
+                f"returned a Command in which {key!r} must be a list of messages, got "
+                f"{describe(value)}: {problem.removesuffix('.')}.",
+                f'Write Command(update={{"{key}": [ToolMessage("The result.", '
+                "tool_call_id=tool_call_id)]}).",
+            ) from error
+
     def _check_list(self, response: list[Any]) -> None:
         """Check that messages and commands answer the call once."""
         call = self._request.tool_call
@@ -571,10 +612,10 @@ class _Execution:
             elif not isinstance(part, Command):
                 raise TypeError(
                     f"Tool {call['name']} returned a list with invalid element types: expected all "
-                    "Command or ToolMessage"
+                    f"Command or ToolMessage, got {describe(part)}. {_EXPECTED}"
                 )
             elif isinstance(part.update, dict):
-                messages += part.update.get(self._node._key, [])
+                messages += self._messages_in(part.update.get(self._node._key, []))
         answers = sum(_answers(message, call) for message in messages)
         if answers != 1:
             raise ValueError(

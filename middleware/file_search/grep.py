@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from threading import TIMEOUT_MAX, Timer
 from typing import Any, Literal, NamedTuple
@@ -61,18 +63,25 @@ class Match(NamedTuple):
 class Grep:
     """Search with the program `ripgrep`; without it, or for look-around and the like, with `re`."""
 
-    def __init__(self, tree: Tree, max_bytes: int, ripgrep: str | None) -> None:
+    def __init__(self, tree: Tree, max_bytes: int, *, use_ripgrep: bool) -> None:
         self._tree = tree
         self._max_bytes = max_bytes
-        self._ripgrep = ripgrep
+        self._use_ripgrep = use_ripgrep
+
+    @cached_property
+    def ripgrep(self) -> str | None:
+        """The program, if it is to be used and on the PATH when this is first read."""
+        program = shutil.which("rg") if self._use_ripgrep else None
+        # An absolute path: rg is started in the folder, which may contain another `rg`.
+        return program and os.path.abspath(program)
 
     def search(
         self, pattern: str, scope: Scope, mode: Mode, deadline: Deadline
     ) -> Generator[Match, None, None]:
         """Return the matches in a scope, in the order of paths and lines."""
-        if self._ripgrep:
+        if self.ripgrep:
             # Search nothing to learn whether ripgrep supports the pattern. Exit code 2 is an error.
-            command = [self._ripgrep, "--no-config", "--quiet", "-e", pattern, "--", "-"]
+            command = [self.ripgrep, "--no-config", "--quiet", "-e", pattern, "--", "-"]
             try:
                 with _start_process(command, deadline, stdin=subprocess.DEVNULL) as process:
                     code = process.wait()
@@ -80,7 +89,7 @@ class Grep:
                 code = 2
             deadline.check()
             if code in (0, 1):
-                return self._run_ripgrep(self._ripgrep, pattern, scope, mode, deadline)
+                return self._run_ripgrep(self.ripgrep, pattern, scope, mode, deadline)
         files = (file.parts for file in self._tree.walk(scope, deadline))
         return self.search_files(pattern, files, mode, deadline)
 

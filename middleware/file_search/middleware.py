@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from heapq import nsmallest
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from langchain_core.tools import StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from agent_factory import AgentMiddleware, AgentState
+from agent_factory.middleware._shared.event_loop import in_event_loop
 from agent_factory.middleware._shared.validation import check_number
 
 from .grep import Grep, Mode
@@ -80,8 +81,9 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
     Both tools are attributes too, `glob_search` and `grep_search`, whatever their names are.
 
     Args:
-        root_path: The folder. Links in this path itself are followed, once, at construction.
-        use_ripgrep: Use `rg` if it is on the PATH at construction.
+        root_path: The folder. Links in this path itself are followed, once, at construction; in a
+            running event loop, at the first search, which also finds that it is not a folder.
+        use_ripgrep: Use `rg` if it is on the PATH at that time.
         max_file_size_mb: Size of the largest file whose content is searched, in megabytes of
             2**20 bytes.
         timeout: Seconds a search may take. Then it ends with what it has found.
@@ -137,13 +139,14 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
         self.use_ripgrep = use_ripgrep
         self.max_file_size_mb = max_file_size_mb
         self.timeout = timeout
-        self._tree = Tree(root_path)
-        self.root_path = self._tree.root
+        self.root_path = Path(root_path)
         self.max_file_size_bytes = int(max_file_size_mb * 2**20)
-        ripgrep = shutil.which("rg") if use_ripgrep else None
-        # An absolute path: rg is started in the folder, which may contain another `rg`.
-        program = ripgrep and os.path.abspath(ripgrep)
-        self._grep = Grep(self._tree, self.max_file_size_bytes, program)
+        self._tree = Tree(root_path)
+        self._grep = Grep(self._tree, self.max_file_size_bytes, use_ripgrep=use_ripgrep)
+        # A file system may be slow. An event loop leaves it to the thread of the first search.
+        if not in_event_loop():
+            self.root_path = self._tree.root
+            _ = self._grep.ripgrep
         self.glob_search = _make_tool(
             f"{tool_prefix}glob_search", self._find_files, _GLOB, GlobArguments
         )

@@ -19,6 +19,7 @@ import stat
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import translate
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -183,12 +184,17 @@ class Tree:
     """Folder with everything in it."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        # Links on the way to the root are followed here, once; below it none is.
-        self.root = Path(root).resolve()
-        if not self.root.is_dir():
+        self._path = Path(root)
+
+    @cached_property
+    def root(self) -> Path:
+        """The absolute path of the folder. Links on the way to it are followed here, once."""
+        root = self._path.resolve()
+        if not root.is_dir():
             raise ValueError(
-                f"root_path must be an existing folder, got {str(root)!r}. Create it first."
+                f"root_path must be an existing folder, got {str(self._path)!r}. Create it first."
             )
+        return root
 
     def kind(self, parts: Parts) -> str:
         """Return "folder", "file", "link", "other" (a pipe, a device) or "nothing"."""

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from agent_factory import Flow, Invoke
 from agent_factory.review.questions import ask_about
-from agent_factory.review.requests import ActionRequest, ReviewConfig, ToolApprovalRequest
+from agent_factory.review.requests import ReviewConfig, ToolApprovalRequest
 
 from .effects import Effect, EffectError
 
@@ -44,13 +44,11 @@ def ask_person(question: Question) -> Answer:
 def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
     """Ask a person about an attempt whose outcome is unknown; return the decision."""
     request = ToolApprovalRequest(
+        type="tool_approval",
         tool_call_id=call["id"],
-        action_request=ActionRequest(
-            name=call["name"],
-            args=call["args"],
-            description=question,
-            tool_call_id=call["id"],
-        ),
+        name=call["name"],
+        args=call["args"],
+        description=question,
         review_config=ReviewConfig(
             action_name=call["name"], allowed_decisions=["approve", "reject", "respond"]
         ),

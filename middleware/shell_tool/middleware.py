@@ -19,6 +19,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
+from agent_factory.middleware._shared.event_loop import in_event_loop
 from agent_factory.middleware._shared.redaction import RedactionRule
 from agent_factory.middleware._shared.validation import copied
 from agent_factory.middleware.shell_tool.process import ShellProcess
@@ -90,12 +91,13 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         tool_name: Name of the tool.
         shell_command: The shell and its arguments, as a list or as one string. Any POSIX shell
             works. Default: bash.
-        env: Environment variables for the shell, in addition to the few it inherits.
+        env: Environment variables for the shell, in addition to the few it inherits. A number is
+            converted to text.
         name: Distinguishes several instances; give them different tool names, too.
 
     Raises:
         ValueError: The folder is a file, a command is empty, or a name or a variable is
-            invalid.
+            invalid. In a running event loop, the folder is checked when the shell starts.
         TypeError: The policy or a rule has the wrong type.
         OSError: The system is not POSIX.
         ShellError: At run time: the shell cannot be started, or a start-up command failed.
@@ -119,7 +121,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         tool_description: str | None = None,
         tool_name: str = "shell",
         shell_command: str | Sequence[str] | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | float] | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -250,6 +252,19 @@ def _thread_id(runtime: object) -> str | None:
     return info.thread_id if info else None
 
 
+def _folder_at(path: Path) -> Path:
+    """Return the absolute path of a folder, which need not exist yet."""
+    folder = path.resolve()
+    # It cannot be made below a file.
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(
+            f"workspace_root must be the path of a folder, got {str(path)!r}, and {str(nearest)!r} "
+            "is a file. Pass another path, or leave it out for a temporary one."
+        )
+    return folder
+
+
 def _parse_settings(
     policy: object,
     root: object,
@@ -266,17 +281,13 @@ def _parse_settings(
             f"BubblewrapExecutionPolicy or CodexSandboxExecutionPolicy, got {policy!r}."
         )
     if root is not None:
-        problem = "workspace_root must be the path of a folder, got"
         if not isinstance(root, str | os.PathLike) or not str(root):
-            raise ValueError(f"{problem} {root!r}. Leave it out for a temporary one.")
-        workspace_root, root = root, Path(root).resolve()
-        # The folder need not exist yet, but it cannot be made below a file.
-        nearest = next(path for path in (root, *root.parents) if path.exists())
-        if not nearest.is_dir():
             raise ValueError(
-                f"{problem} {str(workspace_root)!r}, and {str(nearest)!r} is a file. "
-                "Pass another path, or leave it out for a temporary one."
+                f"workspace_root must be the path of a folder, got {root!r}. Leave it out for a "
+                "temporary one."
             )
+        # A file system may be slow. An event loop leaves it to the thread in which a shell starts.
+        root = Path(root) if in_event_loop() else _folder_at(Path(root))
     shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
     if not isinstance(shell, Sequence) or not shell:
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")
@@ -289,11 +300,11 @@ def _parse_settings(
             raise ValueError(
                 f"env: names must consist of letters, digits and underscores, got {key!r}."
             )
-        if not isinstance(value, str) or "\0" in value:
+        if not isinstance(value, str | int | float) or "\0" in str(value):
             # The value is not shown: it may be a secret.
             raise ValueError(
-                f"env[{key!r}] must be a string without NUL, got {type(value).__name__}. "
-                "Convert it with str()."
+                f"env[{key!r}] must be a string without NUL or a number, got "
+                f"{type(value).__name__}. Convert it with str()."
             )
     rules = () if rules is None else rules
     if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
@@ -305,7 +316,7 @@ def _parse_settings(
         policy=policy,
         root=root,
         shell=tuple(shell),
-        env=dict(env or {}),
+        env={key: str(value) for key, value in (env or {}).items()},
         startup=_parse_commands("startup_commands", startup),
         shutdown=_parse_commands("shutdown_commands", shutdown),
         rules=tuple(rules),

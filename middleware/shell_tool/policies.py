@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
@@ -123,6 +125,39 @@ class ExecutionPolicy(ABC):
             token: A word that is unique to this shell.
         """
 
+    def spawn(
+        self, *, workspace: Path, env: Mapping[str, str], command: Sequence[str]
+    ) -> subprocess.Popen[str]:
+        """Start a process in the way of this policy, for programs that read and write it.
+
+        ShellToolMiddleware does not use it. The number of processes is not watched here, and
+        `launch()` says what is to run after the process.
+
+        Args:
+            workspace: The folder it works in.
+            env: Environment variables to add.
+            command: The program and its arguments, such as a shell.
+
+        >>> shell = HostExecutionPolicy().spawn(workspace=Path("."), env={}, command=["bash"])
+        >>> shell.communicate("echo hello", timeout=10)[0]
+        'hello\\n'
+        """
+        launch = self.launch(command, Path(workspace), env, uuid4().hex)
+        argv = launch.argv
+        if launch.limits:  # `exec`, so that the process is the program itself
+            argv = ("sh", "-c", f'{launch.limits} && exec "$@"', "sh", *argv)
+        return subprocess.Popen(
+            argv,
+            env=launch.env,
+            cwd=launch.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
     def _local_launch(self, argv: Sequence[str], workspace: Path, env: Mapping[str, str]) -> Launch:
         """A launch on this machine, where the shell itself and this process enforce the limits."""
         limits = []
@@ -155,9 +190,15 @@ class HostExecutionPolicy(ExecutionPolicy):
     by watching them, on Linux: a fork bomb is killed within about a tenth of a second, together
     with the shell.
 
+    Args:
+        create_process_group: For langchain's sake, and without an effect: the shell always gets a
+            process group, by which its processes are ended.
+
     >>> HostExecutionPolicy(command_timeout=5).command_timeout
     5
     """
+
+    create_process_group: bool = True
 
     def launch(
         self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str

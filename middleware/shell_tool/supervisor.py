@@ -207,7 +207,7 @@ class ShellSupervisor:
 
     def _start(self, cancelled: Cancelled) -> ShellProcess:
         settings, policy = self.settings, self.settings.policy
-        folder = settings.root
+        folder = settings.root and settings.root.resolve()
         if folder is None:
             # The next shell of the run gets the same folder, because files are kept. A container
             # may leave files of root there, which this user cannot remove.

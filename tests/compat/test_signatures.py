@@ -25,10 +25,9 @@ MODULES = {
 } | {
     f"langchain.agents.middleware.{module.name}": f"agent_factory.middleware.{module.name}"
     for module in pkgutil.iter_modules(theirs.__path__)
-    if not module.name.startswith("_") and module.name != "internal_call_transformer"
+    if not module.name.startswith("_")
 }
-"""Each module and its counterpart. Model calls of middleware are not streamed here, so nothing
-transforms them."""
+"""Each module and its counterpart."""
 
 ABSENT = {
     "ShellToolState": "the key of its state is private, and another one here",
@@ -41,7 +40,7 @@ OTHER_SIGNATURES = {
     "OutputToolBinding": "holds one `spec` in place of its parts",
     "ProviderStrategyBinding": "holds one `spec` in place of its parts",
     "StructuredOutputError": "is a base class, which nobody makes",
-    "HostExecutionPolicy": "the shell always gets a process group; migrate removes the argument",
+    "HostExecutionPolicy": "its keyword is after those of the base class",
     "DockerExecutionPolicy": "keywords in another order, after those of the base class",
     "CodexSandboxExecutionPolicy": "keywords in another order, after those of the base class",
     "SummarizationMiddleware": "deprecated keywords are named, so that misspelt ones are refused",
@@ -51,10 +50,6 @@ OTHER_SIGNATURES = {
 ATTRIBUTES_ABSENT = {
     ("AutoModeMiddleware", "config"): "its parts are attributes: `tool_names`, `instructions`",
     ("ModelRouterMiddleware", "config"): "its parts are attributes: `choices`, `instructions`",
-    ("HostExecutionPolicy", "create_process_group"): "the shell always gets a process group",
-    ("CodexSandboxExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
-    ("DockerExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
-    ("HostExecutionPolicy", "spawn"): "a policy returns a Launch, and starts nothing",
     ("OutputToolBinding", "from_schema_spec"): "its constructor takes the spec",
     ("ProviderStrategyBinding", "from_schema_spec"): "its constructor takes the spec",
 }

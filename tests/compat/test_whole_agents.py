@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
+from families import OURS, THEIRS
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -323,8 +324,9 @@ def nodes_and_names(f: Any, call: Any) -> Any:
 @scenario
 def limits_batches_and_graphs_around(f: Any, call: Any) -> Any:
     def endless() -> Any:
-        steps = [calling(("add", {"a": n, "b": 0})) for n in range(9)]
-        return agent_of(f, steps=steps, tools=[add])
+        steps = [f"Answer {n}" for n in range(9)]
+        member = hooked(f, "after_model", lambda state: {"jump_to": "model"}, ["model"])
+        return agent_of(f, member, steps=steps, tools=[add])
 
     with pytest.raises(GraphRecursionError):
         call(endless(), ASK, {"recursion_limit": 5})
@@ -338,6 +340,24 @@ def limits_batches_and_graphs_around(f: Any, call: Any) -> Any:
     empty = call(agent_of(f, system_prompt="Begin."), {"messages": []})
     forms = [call(agent_of(f), {"messages": given}) for given in ("hi", HumanMessage("z"))]
     return call(outer, ASK, THREAD), sorted(outer.get_graph(xray=True).nodes), many, empty, forms
+
+
+@pytest.mark.parametrize("by_config", [False, True])
+def test_calls_at_the_recursion_limit_end_our_run_with_a_message(
+    call: Any, by_config: bool
+) -> None:
+    """LangChain's raises, and the caller of a run without a thread has nothing of it."""
+
+    def run(f: Any) -> Any:
+        steps = [calling(("add", {"a": n, "b": 0})) for n in range(9)]
+        agent, limit = agent_of(f, steps=steps, tools=[add]), {"recursion_limit": 5}
+        return call(agent.with_config(limit), ASK) if by_config else call(agent, ASK, limit)
+
+    with pytest.raises(GraphRecursionError):
+        run(THEIRS)
+    messages = run(OURS)["messages"]
+    assert next(m.text for m in messages if m.type == "tool") == "0"
+    assert messages[-1].text.startswith("The run ended: its recursion limit of 5")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda function: function.__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 from collections.abc import Callable
@@ -86,6 +87,26 @@ def test_each_built_in_has_its_own_list_of_tools(make: Make) -> None:
     assert isinstance(tools, list)
     tools.append({"name": "another"})
     assert tools[-1] not in make().tools
+
+
+def test_no_built_in_waits_for_files_in_an_event_loop(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system may be slow, and all other tasks of the loop would wait."""
+    make()  # imports what it needs
+
+    def refuse(*args: object, **options: object) -> object:
+        raise AssertionError(f"waits for {args}")
+
+    async def make_it() -> Member:
+        with monkeypatch.context() as patch:
+            for name in ("getcwd", "stat", "lstat", "readlink", "scandir", "mkdir", "access"):
+                patch.setattr(os, name, refuse)
+            patch.setattr("builtins.open", refuse)
+            patch.setattr("time.sleep", refuse)
+            return make()
+
+    assert asyncio.run(make_it()).name == make().name
 
 
 NOT_SETTINGS: dict[str, set[str]] = {

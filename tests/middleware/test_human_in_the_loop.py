@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import is_invalid_resume
 from langgraph.runtime import Runtime
@@ -30,6 +30,7 @@ from samples import decisions, edit, tool_call
 
 Go = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
+EVERY = ["approve", "edit", "reject", "respond"]
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject"}
 
@@ -167,7 +168,7 @@ def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
     change = edit("delete", number=7)
     result = go(agent, decisions(change) if mode == "batched" else Command(resume=change))
     (asked,) = result["__interrupt__"]
-    assert asked.value["action_request"]["name"] == "delete"
+    assert asked.value["name"] == "delete"
     assert mailbox.ran == []
     result = go(agent, Command(resume={asked.id: APPROVE}))
     assert mailbox.ran == [("delete", 7)]
@@ -267,7 +268,7 @@ def test_when_selects_the_calls_that_need_a_review(go: Go) -> None:
     agent, mailbox, _ = agent_with(
         [SEND, tool_call("send", "t", to="Eve")],
         "done",
-        interrupt_on={"send": {"when": is_stranger}},
+        interrupt_on={"send": {"allowed_decisions": ["reject"], "when": is_stranger}},
     )
     (asked,) = go(agent, "Write to both")["__interrupt__"]
     assert [r["args"] for r in asked.value["action_requests"]] == [{"to": "Eve"}]
@@ -286,7 +287,7 @@ def test_a_configuration_is_part_of_the_request(go: Go) -> None:
         [SEND, DELETE],
         interrupt_on={
             "send": {"allowed_decisions": ["edit"], "description": describe, "args_schema": schema},
-            "delete": {"description": "Gone is gone."},
+            "delete": {"allowed_decisions": EVERY, "description": "Gone is gone."},
         },
     )
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
@@ -386,7 +387,7 @@ class Hurries(AgentMiddleware[Any, Any]):
 def test_a_jump_past_the_hook_does_not_bypass_the_review(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", more=[Hurries()])
     (asked,) = go(agent, "Write to Ann")["__interrupt__"]
-    assert asked.value["action_request"]["args"] == {"to": "Ann"}
+    assert asked.value["args"] == {"to": "Ann"}
     assert mailbox.ran == []
     go(agent, Command(resume=APPROVE))
     assert mailbox.ran == [("send", "Ann")]
@@ -400,7 +401,7 @@ def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     assert asked.value["action_requests"][0]["args"] == {"to": "Bob"}
     (asked,) = go(agent, decisions(edit("send", to="Cid")))["__interrupt__"]
     # The one who decided first has not seen this call.
-    assert (asked.value["action_request"]["args"], mailbox.ran) == ({"to": "Cid"}, [])
+    assert (asked.value["args"], mailbox.ran) == ({"to": "Cid"}, [])
     result = go(agent, Command(resume=APPROVE))
     assert mailbox.ran == [("send", "Cid")]
     text = answers(result)["s"].text
@@ -517,21 +518,83 @@ def test_per_call_every_call_has_a_separate_interrupt(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], interrupt_mode="per_call")
     asked = asked_by_call(go(agent, "Tidy up"))
     assert len({i.id for i in asked.values()}) == 2
-    assert asked["d"].value["action_request"].pop("digest")
+    assert asked["d"].value.pop("digest")
     assert asked["d"].value == {
+        "type": "tool_approval",
         "tool_call_id": "d",
-        "action_request": {
-            "name": "delete",
-            "args": {"number": 1},
-            "tool_call_id": "d",
-            "description": 'Tool execution requires approval\n\nTool: delete\nArgs: {"number": 1}',
-        },
+        "name": "delete",
+        "args": {"number": 1},
+        "description": 'Tool execution requires approval\n\nTool: delete\nArgs: {"number": 1}',
         "review_config": {
             "action_name": "delete",
             "allowed_decisions": ["approve", "edit", "reject", "respond"],
         },
     }
     assert mailbox.ran == []
+
+
+def test_per_call_the_answer_has_the_schema_of_the_tools_arguments(go: Go) -> None:
+    agent, _, _ = agent_with(
+        [SEND, DELETE],
+        interrupt_on={"send": True, "delete": {"allowed_decisions": ["approve", "reject"]}},
+        interrupt_mode="per_call",
+    )
+    asked = asked_by_call(go(agent, "Tidy up"))
+    schema = asked["s"].response_schema
+    assert list(schema["discriminator"]["mapping"]) == EVERY
+    action = schema["$defs"]["EditedAction"]["properties"]
+    assert action["name"]["const"] == "send"
+    arguments = schema["$defs"][action["args"]["$ref"].removeprefix("#/$defs/")]
+    assert {name: part["type"] for name, part in arguments["properties"].items()} == {
+        "to": "string",
+        "text": "string",
+    }
+    assert list(asked["d"].response_schema["discriminator"]["mapping"]) == ["approve", "reject"]
+    assert "EditedAction" not in asked["d"].response_schema["$defs"]
+
+
+def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go) -> None:
+    """A tool of an MCP server has a dict, with definitions of its own."""
+    place = {"type": "object", "properties": {"city": {"type": "string"}}}
+    schema = {
+        "type": "object",
+        "properties": {"to": {"$ref": "#/$defs/Place"}},
+        "required": ["to"],
+        "$defs": {"Place": place},
+    }
+    remote = StructuredTool(
+        name="remote", description="Remote.", args_schema=schema, func=lambda **args: "done"
+    )
+    agent = create_agent(
+        ScriptedChatModel([[tool_call("remote", "r", to={"city": "Rome"})], "done"]),
+        [remote],
+        middleware=[HumanInTheLoopMiddleware({"remote": True}, interrupt_mode="per_call")],
+        checkpointer=InMemorySaver(),
+    )
+    (asked,) = go(agent, "Call it")["__interrupt__"]
+    action = asked.response_schema["$defs"]["EditedAction"]["properties"]
+    assert action["args"]["properties"] == {"to": place}
+    result = go(agent, Command(resume=edit("remote", to={"city": "Oslo"})))
+    assert "done" in answers(result)["r"].text
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_an_answer_of_a_reviewer_is_marked(go: Go, mode: Any) -> None:
+    agent, _, _ = agent_with([SEND, DELETE], "done", interrupt_mode=mode)
+    interrupts = go(agent, "Tidy up")["__interrupt__"]
+    by_call = {"s": REJECT, "d": {"type": "respond", "message": "Later."}}
+    resume: Any = {"decisions": [by_call["s"], by_call["d"]]}
+    if mode == "per_call":
+        resume = {i.id: by_call[i.value["tool_call_id"]] for i in interrupts}
+    marks = {
+        id: message.additional_kwargs
+        for id, message in answers(go(agent, Command(resume=resume))).items()
+    }
+    source = {"lc_source": "hitl_interrupt_decision"}
+    assert marks == {
+        "s": {**source, "lc_data": {"decision": "reject"}},
+        "d": {**source, "lc_data": {"decision": "respond"}},
+    }
 
 
 def test_per_call_decisions_may_come_one_by_one_in_any_order(go: Go) -> None:
@@ -692,7 +755,7 @@ def test_a_model_cannot_claim_that_its_call_was_reviewed(go: Go, mode: Any, fuse
         fused=fused,
     )
     (asked,) = go(agent, "Write to Ann")["__interrupt__"]
-    assert asked.value["action_request"]["args"] == {"to": "Ann"}
+    assert asked.value["args"] == {"to": "Ann"}
     assert mailbox.ran == []
     result = go(agent, Command(resume=APPROVE))
     assert answers(result)["s"].text == "sent to Ann"
@@ -751,7 +814,7 @@ def test_per_call_calls_with_one_id_are_decided_about_separately(go: Go) -> None
     one, other = asked_by_call(go(agent, "Write to both")).values()
     decisions = {one.id: APPROVE, other.id: REJECT}
     result = go(agent, Command(resume=decisions))
-    assert mailbox.ran == [("send", one.value["action_request"]["args"]["to"])]
+    assert mailbox.ran == [("send", one.value["args"]["to"])]
     assert sorted(a.status for a in answers(result).values()) == ["error", "success"]
 
 
@@ -924,6 +987,11 @@ async def awhen(request: Any) -> bool:
         ({"interrupt_on": {3: True}}, "names of tools as keys, got 3"),
         ({"interrupt_on": {"send": None}}, r"interrupt_on\['send'\] must be True, False or"),
         ({"interrupt_on": {"send": "yes"}}, r"interrupt_on\['send'\] must be True, False or"),
+        (
+            {"interrupt_on": {"send": {}}},
+            r"send'\] must have 'allowed_decisions', got {}. Pass 'allo",
+        ),
+        ({"interrupt_on": {"send": {"description": "x"}}}, "must have 'allowed_decisions'"),
         ({"interrupt_on": {"send": {"allow": []}}}, "has unknown keys 'allow'. Use allowed_dec"),
         ({"interrupt_on": {"send": {"allowed_decisions": []}}}, "a list of some of approve, edit"),
         ({"interrupt_on": {"send": {"allowed_decisions": "edit"}}}, "a list of some of approve"),

@@ -469,7 +469,7 @@ def test_the_answer_to_a_question_of_the_tool_does_not_answer_that_of_the_middle
     assert call(agent, GO, THREAD)["__interrupt__"][0].value == "Sure?"
     approve = {"type": "approve"}
     (asked,) = answer(agent, call, approve)["__interrupt__"]
-    assert "its outcome is unknown" in asked.value["action_request"]["description"]
+    assert "its outcome is unknown" in asked.value["description"]
     assert len(bank.paid) == 1
     assert results(answer(agent, call, approve)) == ["Paid 5."]
     assert answers == [approve, approve]

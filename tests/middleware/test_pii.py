@@ -561,7 +561,7 @@ def test_arguments_are_redacted_before_a_tool_gets_them(call: Call) -> None:
     changed = call(agent, Command(resume={"decisions": [decision]}), ONE)
     # What runs is not what the reviewer wrote, so they are asked about it.
     (asked,) = changed["__interrupt__"]
-    assert asked.value["action_request"]["args"]["to"] == MARK
+    assert asked.value["args"]["to"] == MARK
     call(agent, Command(resume={"type": "approve"}), ONE)
     assert got == [(MARK, [{MARK: MARK}], True)]
 

@@ -453,3 +453,31 @@ def test_a_session_runs_in_codex(run: Run, tmp_path: Path, fake: Callable[[str],
     policy = CodexSandboxExecutionPolicy(config_overrides={"default_permissions": ":workspace"})
     assert run(policy, tmp_path, "x=1", "echo $x")[1] == "1\n[exit code 0]"
     assert log.read_text().startswith('sandbox -c default_permissions=":workspace" -- bash')
+
+
+def test_langchains_argument_for_a_process_group_is_accepted(run: Run, tmp_path: Path) -> None:
+    policy = HostExecutionPolicy(create_process_group=False, command_timeout=20)
+    assert policy.create_process_group is False
+    (output,) = run(policy, tmp_path, "sleep 97.3 & kill -0 $!; echo $?; kill $!")
+    assert output.startswith("0\n")
+
+
+@pytest.mark.parametrize("limits", [{}, {"memory_bytes": 2**30, "cpu_time_seconds": 60}])
+def test_a_policy_starts_a_process_by_itself(limits: dict[str, Any], tmp_path: Path) -> None:
+    policy = HostExecutionPolicy(**limits)
+    shell = policy.spawn(workspace=tmp_path, env={"GIVEN": "here"}, command=["bash"])
+    output, errors = shell.communicate("echo $GIVEN $PWD; ulimit -v; echo oh >&2\n", timeout=20)
+    memory = "1048576" if limits else "unlimited"
+    assert (output.split(), errors) == (["here", str(tmp_path), memory], "oh\n")
+    assert shell.returncode == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_policy_starts_what_it_launches(policy: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda argv, **options: started.append(argv))
+    policy().spawn(workspace=tmp_path, env={}, command=["bash"])
+    (argv,) = started
+    program = {"BubblewrapExecutionPolicy": "bwrap", "DockerExecutionPolicy": "docker"}
+    program |= {"CodexSandboxExecutionPolicy": "codex"}
+    assert (argv[0], argv[-1]) == (program.get(policy.__name__, "bash"), "bash")

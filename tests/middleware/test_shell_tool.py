@@ -34,7 +34,7 @@ from agent_factory.middleware.shell_tool import (
     ShellToolMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import tool_messages
+from samples import tool_messages, tool_texts
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
 
@@ -401,7 +401,12 @@ def test_a_run_that_raises_leaves_no_shell_behind(call: Callable[..., Any]) -> N
 def reviewed(shell: ShellToolMiddleware, *turns: Any, saver: Any) -> Any:
     """An agent whose calls of the shell with `# ask` in them are reviewed."""
     review = HumanInTheLoopMiddleware(
-        {"shell": {"when": lambda request: "# ask" in str(request.tool_call["args"])}}
+        {
+            "shell": {
+                "allowed_decisions": ["approve"],
+                "when": lambda request: "# ask" in str(request.tool_call["args"]),
+            }
+        }
     )
     steps = [turn(t) for t in turns]
     return create_agent(
@@ -765,6 +770,26 @@ def test_a_shell_has_the_variables_it_is_given_and_no_secrets_of_this_process(
     assert result.text == f"none a 'b' $c\n{os.environ['PATH']}\n[exit code 0]"
 
 
+def test_numbers_of_the_environment_become_text(run: Run) -> None:
+    shell = ShellToolMiddleware(env={"N": 1, "F": 1.5, "YES": True})
+    (result,) = run(shell, "echo $N $F $YES")
+    assert result.text == "1 1.5 True\n[exit code 0]"
+
+
+def test_in_an_event_loop_the_folder_is_looked_at_when_the_shell_starts(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "w"
+
+    async def runs(root: Path) -> str:
+        shell = ShellToolMiddleware(root)
+        steps = [[{"name": "shell", "args": {"command": "pwd"}}], "Done."]
+        agent = create_agent(ScriptedChatModel(steps), middleware=[shell])
+        return tool_texts(await agent.ainvoke({"messages": "Go"}))[0]
+
+    assert asyncio.run(runs(folder)) == f"{folder}\n[exit code 0]"
+    with pytest.raises(ShellError, match=r"its folder .* cannot be made: (Not a dir|File exists)"):
+        asyncio.run(runs(Path(__file__)))
+
+
 def test_any_posix_shell_works(run: Run) -> None:
     shell = ShellToolMiddleware(shell_command="sh -u", execution_policy=short_limits())
     outputs = run(
@@ -848,7 +873,7 @@ def test_windows_is_rejected() -> None:
         ({"shell_command": []}, ValueError, "shell_command must be a shell"),
         ({"shell_command": ["bash", 3]}, ValueError, "each word of shell_command"),
         ({"shell_command": 3}, ValueError, "shell_command must be a shell"),
-        ({"env": {"A": 3}}, ValueError, r"env\['A'\] must be a string without NUL, got int"),
+        ({"env": {"A": None}}, ValueError, r"env\['A'\] must be a string without NUL or a number"),
         ({"env": {"A=B": "x"}}, ValueError, "env: names must consist of letters, .* got 'A=B'"),
         ({"env": ["A"]}, ValueError, "env must be a dict"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,7 @@ from agent_factory.middleware import (
     Todo,
     TodoListMiddleware,
 )
+from agent_factory.middleware.todo import WRITE_TODOS_TOOL_DESCRIPTION, write_todos
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import look
 
@@ -290,3 +292,16 @@ def is_sound(item: Any) -> bool:
         and item["status"] in ("pending", "in_progress", "completed")
         and bool(item["content"].strip())
     )
+
+
+def test_the_tool_runs_without_an_agent() -> None:
+    call = {
+        "type": "tool_call",
+        "name": "write_todos",
+        "args": {"todos": [{"content": "Read", "status": "pending"}]},
+        "id": "1",
+    }
+    for command in (write_todos.invoke(call), asyncio.run(write_todos.ainvoke(call))):
+        assert command.update["todos"] == [{"content": "Read", "status": "pending"}]
+        assert command.update["messages"][0].tool_call_id == "1"
+    assert write_todos.description == WRITE_TODOS_TOOL_DESCRIPTION

@@ -640,7 +640,7 @@ def test_a_hook_can_get_the_tools_of_its_agent(go: Go) -> None:
 
 def test_a_condition_may_stand_in_a_dict_of_tools(go: Go) -> None:
     shop = Shop(paying(5, 60))
-    agent = shop.agent({"pay": {"when": {"euros": {">": 50}}}})
+    agent = shop.agent({"pay": {"allowed_decisions": ["reject"], "when": {"euros": {">": 50}}}})
     go(agent, "Go")
     (asked,) = pending(agent, ONE).calls
     assert asked.args["euros"] == 60

@@ -65,7 +65,7 @@ def talk(call: Ask, agent: Any, *answers: Any) -> list[Pause]:
         (waiting,) = result["__interrupt__"]
         request = waiting.value
         batched = "action_requests" in request
-        action = request["action_requests"][0] if batched else request["action_request"]
+        action = request["action_requests"][0] if batched else request
         asked.append((action["name"], action["args"]))
         resume = {"decisions": [answer]} if batched else answer
         result = call(agent, Command(resume={waiting.id: resume}), ONE)

@@ -49,7 +49,7 @@ def answers(desk: Desk, thread: str) -> dict[str, Any]:
         one["id"]: "yes"
         if isinstance(one["value"], str)
         else approve
-        if "action_request" in one["value"]
+        if one["value"].get("type") == "tool_approval"
         else {"decisions": [approve]}
         for one in interrupts
     }

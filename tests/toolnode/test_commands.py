@@ -13,7 +13,10 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.types import Command, Send
 
-from agent_factory import ToolNode
+from agent_factory import ToolNode, create_agent
+from agent_factory.errors import BadReturn
+from agent_factory.testing import ScriptedChatModel
+from samples import texts
 
 
 def giving(value: Any, name: str = "give") -> BaseTool:
@@ -271,3 +274,30 @@ def test_c64_it_needs_exactly_one_answer(
     text = f"Tool give returned a list with {answers} messages bound to tool_call_id '1'; expected"
     with pytest.raises(ValueError, match=text):
         given(kind, run, ask, value)
+
+
+@pytest.mark.parametrize("value", [3, None, [3], [answer(), object()], [answer(), {"a": 1}]])
+@pytest.mark.parametrize("in_list", [False, True])
+def test_messages_of_another_type_are_refused_by_name(
+    run: Any, ask: Any, value: Any, in_list: bool
+) -> None:
+    """LangGraph raises a NotImplementedError, a TypeError or a ValueError that names no tool."""
+    command: Any = Command(update={"messages": value})
+    with pytest.raises(BadReturn) as caught:
+        given(ToolNode, run, ask, [answer(), command] if in_list else command)
+    assert caught.value.subject == "give"
+    assert "'messages' must be a list of messages, got" in str(caught.value)
+    assert 'Write Command(update={"messages": [ToolMessage(' in caught.value.hint
+
+
+def test_a_message_may_stand_alone_in_a_command(run: Any, ask: Any) -> None:
+    (command,) = given(ToolNode, run, ask, Command(update={"messages": answer()}))
+    assert command.update["messages"].text == "Done."
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_an_agent_takes_that_message(call: Any, fused: bool) -> None:
+    model = ScriptedChatModel([[{"name": "give", "args": {}, "id": "1"}], "Read."])
+    command: Any = Command(update={"messages": answer()})
+    agent = create_agent(model, [giving(command)], fused=fused)
+    assert texts(call(agent, {"messages": "Go"})) == ["Go", "", "Done.", "Read."]

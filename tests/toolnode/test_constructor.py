@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
 
-from agent_factory import ToolNode
-from agent_factory.errors import SpecError, SpecErrors
+from agent_factory import ToolNode, create_agent
+from agent_factory.errors import SpecError, SpecErrors, UnknownStateKey
+from agent_factory.testing import ScriptedChatModel
 from samples import add, undocumented
 
 
@@ -134,10 +138,56 @@ def test_c5_the_name_serves_as_the_nodes(kind: Any) -> None:
     assert "workers" in graph.nodes
 
 
-def test_c6_outside_a_graph_it_needs_a_runtime(kind: Any, ask: Any) -> None:
-    """A test can pass one: `invoke(input, runtime=Runtime())`."""
+def test_c6_outside_of_a_graph_langgraphs_needs_a_runtime_and_ours_has_an_empty_one(
+    ask: Any,
+) -> None:
     calls = ask(("add", {"a": 1, "b": 2}))
     with pytest.raises(ValueError, match="Missing required config key 'N/A' for 'tools'"):
-        kind([add]).invoke(calls)
-    with pytest.raises(ValueError, match="Missing required config key 'N/A' for 'tools'"):
-        asyncio.run(kind([add]).ainvoke(calls))
+        LangGraphToolNode([add]).invoke(calls)
+    (message,) = ToolNode([add]).invoke(calls)
+    (other,) = asyncio.run(ToolNode([add]).ainvoke(calls))
+    assert (message.text, other.text) == ("3", "3")
+
+
+def test_outside_of_a_graph_a_tool_gets_what_the_input_has(ask: Any) -> None:
+    @tool
+    def look(runtime: ToolRuntime, place: Annotated[str, InjectedState("place")]) -> str:
+        """Look around."""
+        return f"{runtime.tool_call_id} {sorted(runtime.state)} {runtime.context} {place}"
+
+    given = {"messages": ask(("look", {})), "place": "Rome"}
+    for result in (ToolNode([look]).invoke(given), asyncio.run(ToolNode([look]).ainvoke(given))):
+        assert result["messages"][0].text == "1 ['messages', 'place'] None Rome"
+
+
+def test_outside_of_a_graph_an_error_says_what_is_missing(ask: Any) -> None:
+    @tool
+    def buy(
+        shelf: Annotated[Any, InjectedStore()], place: Annotated[str, InjectedState("place")] = "-"
+    ) -> str:
+        """Buy something."""
+        return f"{type(shelf).__name__} {place}"
+
+    @tool
+    def visit(place: Annotated[str, InjectedState("place")]) -> str:
+        """Visit a place."""
+        return place
+
+    node = ToolNode([buy, visit])
+    with pytest.raises(ValueError, match=r"Outside of a graph, .*runtime=Runtime\(store=store\)"):
+        node.invoke({"messages": ask(("buy", {}))})
+    (message,) = node.invoke(ask(("buy", {})), runtime=Runtime(store=InMemoryStore()))
+    assert message.text == "InMemoryStore -"
+    call = {"name": "visit", "args": {}, "id": "1", "type": "tool_call"}
+    for given in ({"messages": ask(("visit", {}))}, [call]):
+        with pytest.raises(UnknownStateKey, match="takes 'place' of the state") as caught:
+            node.invoke(given)
+        assert caught.value.subject == "visit"
+        assert "takes a dict with messages and this key" in caught.value.hint
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_node_of_an_agent_runs_outside_of_it(fused: bool, ask: Any) -> None:
+    node = create_agent(ScriptedChatModel([]), [add], fused=fused).nodes["tools"].bound
+    result: Any = node.invoke({"messages": ask(("add", {"a": 1, "b": 2}))})
+    assert result["messages"][0].text == "3"

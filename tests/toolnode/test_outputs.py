@@ -10,6 +10,10 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
 
+from agent_factory import ToolNode, create_agent
+from agent_factory.testing import ScriptedChatModel
+from samples import tool_messages
+
 
 def show(n: int) -> str:
     """Show a number."""
@@ -145,10 +149,11 @@ class Raw(BaseTool):
     """A tool that answers without BaseTool's formatting."""
 
     name: str = "raw"
-    description: str = "Answer with a number."
+    description: str = "Answer with a value."
+    value: Any = 5
 
-    def _run(self) -> int:
-        return 5
+    def _run(self) -> Any:
+        return self.value
 
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
         return self._run()
@@ -160,3 +165,42 @@ class Raw(BaseTool):
 def test_c55_any_other_answer_of_a_tool_is_a_mistake(kind: Any, run: Any, ask: Any) -> None:
     with pytest.raises(TypeError, match="Tool raw returned unexpected type: <class 'int'>"):
         run(kind([Raw()]), ask(("raw", {})))
+
+
+@pytest.mark.parametrize("value", [5, None, {"a": 1}, [5], [{"a": 1}], [[]]], ids=str)
+def test_such_an_answer_is_refused_with_what_to_return(value: Any, run: Any, ask: Any) -> None:
+    with pytest.raises(TypeError, match=r"^Tool raw returned .* Return a string, a list of conten"):
+        run(ToolNode([Raw(value=value)]), ask(("raw", {})))
+
+
+BLOCK = {"type": "text", "text": "A page."}
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("text", "text"),
+        ([BLOCK], [BLOCK]),
+        (["a", BLOCK], '["a", {"type": "text", "text": "A page."}]'),
+        (
+            [{"type": "image_url", "image_url": {"url": "u"}}],
+            [{"type": "image_url", "image_url": {"url": "u"}}],
+        ),
+    ],
+    ids=str,
+)
+def test_content_of_such_a_tool_is_the_content_of_its_message(
+    value: Any, content: Any, run: Any, ask: Any
+) -> None:
+    (message,) = run(ToolNode([Raw(value=value)]), ask(("raw", {})))
+    assert (message.content, message.name, message.tool_call_id) == (content, "raw", "1")
+    # As for a tool that leaves the formatting to BaseTool.
+    assert result_content(ToolNode, run, ask, value) == (value if value == "text" else content)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_content_of_such_a_tool_reaches_the_model(fused: bool, call: Any) -> None:
+    model = ScriptedChatModel([[{"name": "raw", "args": {}, "id": "1"}], "Seen."])
+    agent = create_agent(model, [Raw(value=[BLOCK])], fused=fused)
+    (message,) = tool_messages(call(agent, {"messages": "Look"}))
+    assert (message.content, model.requests[1].messages[-1].content) == ([BLOCK], [BLOCK])
