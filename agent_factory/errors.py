@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -534,6 +532,10 @@ def _origin() -> dict[str, Any]:
 
 
 def _folder(url: str) -> Path:
+    # pytest imports this module at every start, by way of the plugin: only what is light is above.
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     return Path(url2pathname(urlsplit(url).path))
 
 

@@ -268,7 +268,11 @@ def test_strict_raises_warnings_with_the_errors() -> None:
 def test_an_error_has_the_warnings_as_notes() -> None:
     with pytest.raises(SpecError, match=r"^\[AF105\]") as caught:
         plan_agent(middleware=[Jumper(), Misspelt()])
-    assert [note.split()[2] for note in caught.value.__notes__] == ["[AF201]"]
+    example, warning = caught.value.__notes__
+    assert (example, warning.split()[2]) == (
+        "An example: agent-factory explain AF105",
+        "[AF201]",
+    )
 
 
 def test_ignored_codes_are_neither_warned_about_nor_raised() -> None:

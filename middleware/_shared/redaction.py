@@ -470,7 +470,7 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
             )
         find, settle, package = _BUILT_IN[pii_type]
         if package:  # not imported yet: that takes seconds for some
-            require("pii", f"PIIMiddleware({pii_type!r})", package)
+            require("pii", f"The detector of {pii_type!r}", package)
         return Detector(find, settle)
     if isinstance(detector, str | re.Pattern):
         require("pii", "A regular expression as a detector", "regex")
