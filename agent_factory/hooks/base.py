@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
+NODE_HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
+"""Names of the hooks that run as nodes, in the order of a run."""
+
 
 class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     """Base class of middleware. Subclass it and define the hooks, layers or flows you need.
@@ -229,6 +232,10 @@ Middleware: TypeAlias = AgentMiddleware[Any, Any]
 """Middleware for any state and any context."""
 
 
+class FunctionMiddleware(AgentMiddleware[Any, Any]):
+    """Middleware that a decorator has made of a function."""
+
+
 def jumps_among(value: Any) -> list[str]:
     """Return the jump targets that a value names; empty if it is anything else."""
     targets = list(value) if isinstance(value, list | tuple | set) else [value]
@@ -245,7 +252,8 @@ def hook_config(
         can_jump_to: Any of "tools", "model" and "end".
 
     Raises:
-        ArgumentError: `can_jump_to` is given without its name.
+        ArgumentError: `can_jump_to` is given without its name, or what is decorated is not a
+            function.
 
     >>> class Stopper(AgentMiddleware):
     ...     @hook_config(can_jump_to=["end"])
@@ -261,6 +269,15 @@ def hook_config(
         raise ArgumentError("can_jump_to", reason, hint)
 
     def declare(function: FunctionT) -> FunctionT:
+        # Jumps are read from methods: on a class or on a middleware nothing would read them.
+        if isinstance(function, type) or not callable(function):
+            targets = list(can_jump_to or ["end"])
+            hook = next((h for h in NODE_HOOKS if {h, f"a{h}"} & vars(type(function)).keys()), None)
+            reason = f"must decorate a function or a method, got {describe(function)}."
+            hint = "Write it above the method that jumps."
+            if hook is not None:  # of a decorator, which has made a middleware of the function
+                hint = f"Write `@{hook}(can_jump_to={targets})`, without hook_config."
+            raise ArgumentError("hook_config", reason, hint)
         # LangChain's hook_config sets the same attribute, so that its hooks are read alike.
         function.__can_jump_to__ = can_jump_to or ()  # type: ignore[attr-defined]
         return function

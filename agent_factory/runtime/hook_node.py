@@ -22,6 +22,7 @@ from agent_factory.errors import (
     UndeclaredJump,
     describe,
 )
+from agent_factory.hooks.base import FunctionMiddleware
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.error_notes import add_notes
@@ -182,12 +183,15 @@ class HookNode(Runnable[State, object]):
 
     def _check(self, update: Mapping[str, object]) -> None:
         check_keys(update, self._keys, self.name)
-        jump = update.get("jump_to")
-        if jump is not None and jump not in self._bound.definition.can_jump_to:
+        jump, definition = update.get("jump_to"), self._bound.definition
+        if jump is not None and jump not in definition.can_jump_to:
+            targets = [target for target in JUMPS if target in {jump, *definition.can_jump_to}]
+            is_function = isinstance(self._bound.owner, FunctionMiddleware)
+            declaration = f"@{definition.phase}" if is_function else "hook_config"
             raise UndeclaredJump(
                 self.name,
                 f"jumped to {jump!r} without a declaration.",
-                f"Decorate it with hook_config(can_jump_to=[{jump!r}])."
+                f"Decorate it with {declaration}(can_jump_to={targets})."
                 if jump in JUMPS
                 else f"Jump to one of {', '.join(map(repr, JUMPS))}, and declare it.",
             )
