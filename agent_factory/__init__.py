@@ -124,6 +124,29 @@ HOMES = {
 }
 
 
+_PACKAGES = (
+    "agent_factory",
+    *(f"agent_factory.{part}" for part in ("middleware", "structured_output", "review", "testing")),
+)
+"""Packages whose names are easily taken for those of another one of them."""
+
+
+def _hint(package: str, name: str) -> str:
+    """Return where a name is that a package lacks, or which name is meant; empty if none is."""
+    if name.startswith("_"):
+        return ""
+    # Imported here, because only a mistake needs it.
+    from difflib import get_close_matches
+
+    for other in _PACKAGES:
+        if name in import_module(other).__all__:
+            return f"Write `from {other} import {name}`."
+    # The package itself first: of two names that are equally close, the first is returned.
+    names = [n for other in (package, *_PACKAGES) for n in import_module(other).__all__]
+    close = get_close_matches(name, names, n=1, cutoff=0.8)
+    return f"Did you mean {close[0]}?" if close else ""
+
+
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
@@ -137,7 +160,17 @@ def lazy_names(
 
     def load(name: str) -> Any:
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            reason = f"module {package!r} has no attribute {name!r}"
+            if hint := _hint(package, name):
+                from dis import opname
+
+                # `from package import name` turns an AttributeError into an ImportError without
+                # its text. Elsewhere, as for `hasattr`, it has to be an AttributeError.
+                frame = sys._getframe(1)
+                if opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM":
+                    raise ImportError(f"cannot import name {name!r} from {package!r}. {hint}")
+                reason = f"{reason}. {hint}"
+            raise AttributeError(reason)
         # Into the namespace: Python calls `__getattr__` only for names that are not there.
         value = namespace[name] = getattr(import_module(module_of[name], package), name)
         return value

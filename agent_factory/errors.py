@@ -16,6 +16,8 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from inspect import signature
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -414,9 +416,33 @@ def describe(value: object) -> str:
 
     >>> describe(3)
     'int (3)'
+    >>> describe(int)
+    'the class int'
     """
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     try:
         text = repr(value)
     except Exception:  # A broken __repr__ must not hide the error that is being reported.
         return type(value).__name__
     return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"
+
+
+def example_of(kind: type[object]) -> str:
+    """Return the call that makes an instance of a class, for hints.
+
+    >>> example_of(AgentFactoryError)
+    'AgentFactoryError(...)'
+    """
+    try:
+        signature(kind).bind()
+    except (TypeError, ValueError):  # it needs arguments, or Python does not know which
+        return f"{kind.__name__}(...)"
+    return f"{kind.__name__}()"
+
+
+def unknown_argument(name: str, owner: str, parameters: Sequence[str]) -> ArgumentError:
+    """Return the error for a keyword that is not among the parameters of a function or a class."""
+    close = get_close_matches(name, parameters, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(parameters)}."
+    return ArgumentError(name, f"is not an argument of {owner}.", hint)

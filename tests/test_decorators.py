@@ -337,9 +337,9 @@ def test_a_dynamic_prompt_without_a_return_is_an_error_that_names_it(asynchronou
 
     prompt = ararely if asynchronous else rarely
     agent = create_agent(ScriptedChatModel(["5"]), middleware=[prompt], system_prompt="Never.")
-    run = agent.ainvoke(ASK) if asynchronous else asyncio.to_thread(agent.invoke, ASK)
+    run: Any = agent.ainvoke(ASK) if asynchronous else asyncio.to_thread(agent.invoke, ASK)
     with pytest.raises(BadReturn, match=r"^\[AF304\] a?rarely: must return a string") as error:
-        asyncio.run(run)  # type: ignore[arg-type]
+        asyncio.run(run)
     assert "`return request.system_message" in error.value.hint
 
 
@@ -353,15 +353,14 @@ def test_a_dynamic_prompt_can_leave_the_prompt_as_it_is(call: Any) -> None:
     assert model.requests[0].messages[0].text == "Never."
 
 
-@pytest.mark.parametrize("decorate", HOOKS)
-def test_hook_config_on_a_decorated_function_is_refused(decorate: Decorate) -> None:
+@pytest.mark.parametrize(("decorate", "hook"), HOOK_AND_NAME)
+def test_hook_config_on_a_decorated_function_is_refused(decorate: Decorate, hook: str) -> None:
     @decorate
     def stop(state: Any, runtime: Any) -> Any:
         return {"jump_to": "end"}
 
     with pytest.raises(ArgumentError, match="must decorate a function or a method") as error:
         hook_config(can_jump_to=["end"])(stop)
-    hook = NAMES[HOOKS.index(decorate)]
     assert error.value.hint == f"Write `@{hook}(can_jump_to=['end'])`, without hook_config."
 
 

@@ -15,6 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from agent_factory.compat.conversion import from_langchain_format, from_langchain_schema, init_model
 from agent_factory.compat.langchain import (
@@ -32,7 +33,9 @@ from agent_factory.errors import (
     DuplicateMiddleware,
     SpecError,
     describe,
+    example_of,
     raise_all,
+    unknown_argument,
 )
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
@@ -184,7 +187,7 @@ def chat_model_of(model: object) -> object:
     hint = "Pass a chat model or 'provider:name'."
     if _is_list(model):
         hint = "Pass the model first, then the tools; or write tools=[...]."
-    raise wrong_type("model", "a chat model", model, hint)
+    raise wrong_type("model", "a chat model", model, hint, kinds=(Runnable,))
 
 
 def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError]) -> T | None:
@@ -228,9 +231,18 @@ def output_tools(response_format: ResponseFormat | None) -> list[str]:
 
 
 def wrong_type(
-    subject: str, expected: str, value: object, hint: str, code: str | None = None
+    subject: str,
+    expected: str,
+    value: object,
+    hint: str,
+    code: str | None = None,
+    *,
+    kinds: tuple[type[object], ...] = (),
 ) -> ArgumentError:
     """Return the error for a value of a wrong type."""
+    # `checkpointer=InMemorySaver` passes the class, where its instance is meant.
+    if kinds and isinstance(value, type) and issubclass(value, kinds):
+        hint = f"Pass {example_of(value)}."
     return ArgumentError(subject, f"must be {expected}, got {describe(value)}.", hint, code=code)
 
 
@@ -284,15 +296,45 @@ def unknown_arguments(function: Callable[..., object], names: Iterable[str]) -> 
     parameters = [name for name in inspect.signature(function).parameters if name != "unknown"]
     mistakes: list[SpecError] = []
     for name in names:
-        hint = f"It takes {', '.join(parameters)}."
-        if close := get_close_matches(name, parameters, n=1):
-            hint = f"Did you mean {close[0]}?"
+        mistake = unknown_argument(name, function.__name__, parameters)
+        hint = None
         if name in _OTHER_NAMES:
             hint = f"Write {_OTHER_NAMES[name]}=..."
         elif name in _MIDDLEWARE_FOR:
             hint = f"Write middleware=[...] with {_MIDDLEWARE_FOR[name]}."
-        reason = f"is not an argument of {function.__name__}."
-        mistakes.append(ArgumentError(name, reason, hint))
+        mistakes.append(ArgumentError(name, mistake.reason, hint or mistake.hint))
+    return mistakes
+
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def by_name(function: FunctionT) -> FunctionT:
+    """Leave `*misplaced` out of a signature: it is there for `misplaced_arguments` alone."""
+    whole = inspect.signature(function)
+    parameters = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    function.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return function
+
+
+def misplaced_arguments(values: Sequence[object], prompt: str = "system_prompt") -> list[SpecError]:
+    """Return an error for each argument after model and tools, with the name it likely has.
+
+    Args:
+        values: The arguments that were given by position.
+        prompt: The name of the argument for the system prompt.
+    """
+    mistakes: list[SpecError] = []
+    for position, value in enumerate(values, 3):
+        name = "an argument by its name, such as checkpointer"
+        if isinstance(value, str | SystemMessage):
+            name = "system_prompt"
+        elif isinstance(value, BaseCheckpointSaver):
+            name = "checkpointer"
+        elif _is_list(value) or isinstance(value, AgentMiddleware):
+            name = "middleware"
+        reason = f"must be given by name, got {describe(value)}."
+        mistakes.append(ArgumentError(f"argument {position}", reason, f"Write {name}=..."))
     return mistakes
 
 
@@ -336,7 +378,7 @@ def members_of(
         if isinstance(member, type) and (
             issubclass(member, AgentMiddleware) or langchain_base(member) is not None
         ):
-            reason = f"must be an instance, got the class {member.__name__}."
+            reason = f"must be an instance, got {describe(member)}."
             hint = f"Pass {member.__name__}(...)."
             mistakes.append(ArgumentError(subject, reason, hint, code="AF102"))
         elif not isinstance(member, AgentMiddleware):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cached_property
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, get_args
+from weakref import WeakKeyDictionary
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe, raise_all, unknown_argument
 from agent_factory.hooks.flows import arun, run
 from agent_factory.hooks.ordering import Ordering
 from agent_factory.types import AgentState, ContextT, JumpTo, ModelRequest, ResponseT, StateT
@@ -103,6 +105,18 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             self.name = str(name)
         if type(self).tools == ():  # a list may be added to, so no two instances share one
             self.tools = []
+
+    # Type checkers read the arguments from `__init__`.
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args, **kwargs):
+            if args or kwargs:
+                _check_arguments(cls, args, kwargs)
+            # A class may also derive from one whose `__new__` takes the arguments.
+            new = super().__new__
+            return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
+
+        __new__.__signature__ = signature(__init__)
 
     # Not set by __init__, which a subclass need not call. Its instances can set it.
     @cached_property
@@ -226,6 +240,31 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             f"{type(self).__name__} has no layer of this form around {call} calls. Define "
             f"around_{call}, or both wrap_{call}_call and awrap_{call}_call."
         )
+
+
+_parameters: WeakKeyDictionary[Callable[..., None], list[Parameter]] = WeakKeyDictionary()
+"""Parameters by constructor, without `self`: reading a signature takes longer than most of them."""
+
+
+def _check_arguments(cls: type[object], args: Sequence[object], names: Collection[str]) -> None:
+    """Raise an ArgumentError for an argument that the constructor of a middleware does not take.
+
+    Python would raise a TypeError that does not say what to write.
+    """
+    constructor: Callable[..., None] = cls.__init__
+    if (parameters := _parameters.get(constructor)) is None:
+        parameters = _parameters[constructor] = [*signature(constructor).parameters.values()][1:]
+    kinds = [parameter.kind for parameter in parameters]
+    by_position = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_name = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if Parameter.VAR_KEYWORD not in kinds:
+        raise_all([unknown_argument(n, cls.__name__, by_name) for n in names if n not in by_name])
+    if len(args) > len(by_position) and Parameter.VAR_POSITIONAL not in kinds:
+        argument = args[len(by_position)]
+        left = [name for name in by_name[len(by_position) :] if name not in names]
+        reason = f"takes no argument {len(by_position) + 1} by position, got {describe(argument)}."
+        hint = f"Write {left[0]}=..., if that is meant." if left else ""
+        raise ArgumentError(cls.__name__, reason, hint)
 
 
 Middleware: TypeAlias = AgentMiddleware[Any, Any]

@@ -421,10 +421,11 @@ def _misnamed(middleware: Middleware) -> Iterator[tuple[str, str]]:
     cls, _ = _written(middleware)
     # A class may keep its schema, or a tool that a layer offers or runs, under another name too.
     if middleware.state_schema is AgentState:
-        for name, value in (*vars(cls).items(), *vars(middleware).items()):
-            if isinstance(value, type) and is_typeddict(value) and value is not AgentState:
-                if name == "state" or "messages" in value.__annotations__:
-                    yield name, "state_schema"
+        values = (*vars(cls).items(), *vars(middleware).items())
+        for name, value in values:
+            is_schema = isinstance(value, type) and is_typeddict(value) and value is not AgentState
+            if is_schema and (name == "state" or "messages" in value.__annotations__):
+                yield name, "state_schema"
     tool = vars(cls).get("tool")
     tools = tool if isinstance(tool, list | tuple) and tool else [tool]
     is_unread = not middleware.tools and all(isinstance(entry, BaseTool) for entry in tools)

@@ -33,6 +33,7 @@ from agent_factory import (
     ModelResponse,
     init_model,
 )
+from agent_factory.errors import describe, example_of
 from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
 
 from .errors import is_sync_function
@@ -73,7 +74,10 @@ _DATA_KEYS = {
 def given_model(argument: str, model: object) -> Any:
     """The chat model that a user passed as an `argument`, which may be a "provider:name"."""
     if not isinstance(model, str | Runnable):
-        raise TypeError(f"{argument} must be a chat model or 'provider:name', got {model!r}.")
+        hint = f" Pass {example_of(model)}." if isinstance(model, type) else ""
+        raise TypeError(
+            f"{argument} must be a chat model or 'provider:name', got {describe(model)}.{hint}"
+        )
     return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
 
 
@@ -147,7 +151,7 @@ class AlternateModel:
         if not (is_name or isinstance(model, BaseChatModel) or binds_tools):
             raise TypeError(
                 f"{owner} must be a chat model or 'provider:name', or a pair of one and its "
-                f"settings, got {model!r}."
+                f"settings, got {describe(model)}."
             )
         is_settings = isinstance(change, Mapping) and all(isinstance(key, str) for key in change)
         if not (change is None or is_settings or is_sync_function(change)):
