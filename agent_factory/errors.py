@@ -169,7 +169,7 @@ _BUILD_CODES = {
         "A state schema is not a TypedDict, defines a reserved key, or gives `messages` a reducer "
         "that does not merge by id.",
     ),
-    "AF115": ("SchemaConflict", "Two state schemas disagree on the type or the reducer of a key."),
+    "AF115": ("SchemaConflict", "Two state schemas disagree on the reducer of a key."),
     "AF116": ("UnknownNode", "An interrupt or a policy names an unknown node."),
     "AF117": ("InvalidResponseFormat", "`response_format` is neither a schema nor a strategy."),
     "AF118": ("MissingMiddleware", "A middleware requires another one that is not in the stack."),
@@ -195,6 +195,7 @@ _BUILD_CODES = {
         "NotCacheable",
         "What a middleware adds to each request follows what changes in each.",
     ),
+    "AF215": ("TypeConflict", "Two state schemas disagree on the type of a key."),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Annotated, Any, NotRequired
 
@@ -69,7 +70,7 @@ class JumpsToTools(AgentMiddleware):
 
 
 class Counts(AgentState):
-    count: NotRequired[list[int]]
+    count: NotRequired[Annotated[list[int], operator.add]]
 
 
 class Counting(AgentMiddleware[Any, Any]):

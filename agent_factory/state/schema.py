@@ -20,13 +20,14 @@ from typing import (
 )
 from weakref import WeakKeyDictionary
 
+from langchain_core.messages import HumanMessage
 from langgraph.channels import Topic, UntrackedValue
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.errors import ArgumentError, SpecError, describe
+from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
 from agent_factory.state.channels import (
     DeltaMessages,
     IndexedMessages,
@@ -259,22 +260,28 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
         for key, hint in source.own_hints.items():
             earlier = first_sources.setdefault(key, source)
             other = earlier.hints[key]
-            agree = earlier.raw.get(key) == source.raw.get(key) or (
-                _reducer(other) == _reducer(hint) and _same_type(_parts(other)[1], _parts(hint)[1])
+            # A schema of which each annotation is evaluated anew has another lambda each time.
+            same = key in agent_keys or earlier.raw.get(key) == source.raw.get(key)
+            reason = (
+                f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in {source.origin}"
             )
-            if not agree and key not in agent_keys:
-                yield SpecError(
-                    f"state key {key!r}",
-                    f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in "
-                    f"{source.origin}.",
-                    "Give it one type and one reducer, or use two names. Or declare it in the "
-                    "schema of the agent, create_agent(state_schema=...), which decides.",
-                    code="AF115",
-                )
+            decides = "declare it in the schema of the agent, create_agent(state_schema=...)"
+            if not same and _reducer(other) != _reducer(hint):
+                remedy = f"Give it one reducer, or use two names. Or {decides}, which decides."
+                yield SpecError(f"state key {key!r}", f"{reason}.", remedy, code="AF115")
+            # A type alone changes nothing in a run, as `str | None` and `str` show.
+            elif not same and not _same_type(_parts(other)[1], _parts(hint)[1]):
+                remedy = f"Give it one type, or {decides}."
+                reason = f"{reason}; the agent has the last one."
+                yield BuildWarning(f"state key {key!r}", reason, remedy, code="AF215")
             if key in ENGINE_KEYS or key == "jump_to":
                 mistake = "is reserved.", "Rename your key."
             elif key == "messages" and _reducer(hint) is None:
                 reason = "has no reducer, so each write would replace the history."
+                mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
+            elif key == "messages" and _forgets(_reducer(hint)):
+                name = _name(_reducer(hint))
+                reason = f"has the reducer {name}, which replaces the history by each write."
                 mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
             elif key == "messages" and _reducer(hint) in (operator.add, operator.iadd):
                 reason = (
@@ -288,6 +295,17 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             else:
                 continue
             yield ArgumentError(f"{source.origin} state key {key!r}", *mistake, code="AF114")
+
+
+def _forgets(reducer: Any) -> bool:
+    """Return True if a reducer of messages drops the messages so far, as `lambda old, new: new`."""
+    if not callable(reducer) or isinstance(reducer, BaseChannel):
+        return False
+    try:
+        merged = reducer([HumanMessage("a", id="1")], [HumanMessage("b", id="2")])
+        return "1" not in [message.id for message in merged]
+    except Exception:  # it may expect messages of another form
+        return False
 
 
 def _same_type(first: object, other: object) -> bool:
