@@ -262,17 +262,15 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             other = earlier.hints[key]
             # A schema of which each annotation is evaluated anew has another lambda each time.
             same = key in agent_keys or earlier.raw.get(key) == source.raw.get(key)
-            reason = (
-                f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in {source.origin}"
-            )
+            forms = f"{_format(other)} in {earlier.origin}, and {_format(hint)} in {source.origin}"
             decides = "declare it in the schema of the agent, create_agent(state_schema=...)"
             if not same and _reducer(other) != _reducer(hint):
                 remedy = f"Give it one reducer, or use two names. Or {decides}, which decides."
-                yield SpecError(f"state key {key!r}", f"{reason}.", remedy, code="AF115")
+                yield SpecError(f"state key {key!r}", f"is {forms}.", remedy, code="AF115")
             # A type alone changes nothing in a run, as `str | None` and `str` show.
             elif not same and not _same_type(_parts(other)[1], _parts(hint)[1]):
                 remedy = f"Give it one type, or {decides}."
-                reason = f"{reason}; the agent has the last one."
+                reason = f"is {forms}; the agent has the last one."
                 yield BuildWarning(f"state key {key!r}", reason, remedy, code="AF215")
             if key in ENGINE_KEYS or key == "jump_to":
                 mistake = "is reserved.", "Rename your key."
