@@ -146,7 +146,7 @@ class BuildCode:
     def ignorable(self) -> bool:
         """Whether `create_agent(..., ignore=[code])` suppresses it."""
         return self.severity == "warning" or self.code in (
-            *("AF105", "AF118", "AF119", "AF120", "AF124"),
+            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125"),
         )
 
 
@@ -154,7 +154,10 @@ _BUILD_CODES = {
     "AF101": ("ArgumentError", "An argument has a type or a value that cannot be used."),
     "AF102": ("NotMiddleware", "An item of `middleware` is not an instance of a middleware."),
     "AF103": ("DuplicateMiddleware", "Two middleware have the same name."),
-    "AF104": ("InvalidName", "A middleware's name contains a character that LangGraph reserves."),
+    "AF104": (
+        "InvalidName",
+        "A middleware with hooks has a name with a character that LangGraph reserves.",
+    ),
     "AF105": ("UnknownHook", "A method looks like a hook but is not one, so it would never run."),
     "AF106": ("HookSignature", "A hook does not take the arguments that it is called with."),
     "AF107": ("HookMode", "A coroutine function has the name of a sync hook, or the reverse."),
@@ -179,6 +182,7 @@ _BUILD_CODES = {
     "AF122": ("MovedToNowhere", "`moved` gives a new name that no middleware in the stack has."),
     "AF123": ("OldNameInUse", "`moved` gives an old name that a middleware still has."),
     "AF124": ("ToolMisspelt", "A middleware is configured for nearly the name of a tool."),
+    "AF125": ("ToolNameRefused", "A tool has a name that providers refuse."),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),
@@ -196,6 +200,7 @@ _BUILD_CODES = {
         "What a middleware adds to each request follows what changes in each.",
     ),
     "AF215": ("TypeConflict", "Two state schemas disagree on the type of a key."),
+    "AF216": ("AgentNameRefused", "The agent has a name that some providers refuse."),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}

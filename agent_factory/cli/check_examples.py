@@ -268,6 +268,17 @@ check(tools=[find], middleware=[Limit()])""",
         "Correct the name: a guard would not act on the tool. Ignore this if the tool is another "
         "one, which is added at run time.",
     ),
+    "AF125": Example(
+        """def search(query: str) -> str:
+    \"\"\"Search.\"\"\"
+    return query
+
+
+search.__name__ = "search the web"
+check(tools=[search])""",
+        "Give the tool a name of letters, digits, `_` and `-`, of at most 64 characters. Ignore "
+        "this for a provider that accepts the name.",
+    ),
     "AF201": Example(
         """class Back(AgentMiddleware):
     @hook_config(can_jump_to=["model"])
@@ -433,6 +444,10 @@ class Keeper(AgentMiddleware):
 check(middleware=[Counter(), Keeper()])""",
         "Use one type for the key, or two keys; or declare the key in the `state_schema` of the "
         "agent, which decides.",
+    ),
+    "AF216": Example(
+        'check(name="Order desk")',
+        "Give the agent a name of letters, digits, `_` and `-`, of at most 64 characters.",
     ),
 }
 """The examples, by code."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import warnings
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
@@ -58,7 +60,7 @@ from agent_factory.tools.error_handling import (
     handler_for,
 )
 from agent_factory.tools.registry import sort_tools
-from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, ToolKind
+from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
 
@@ -127,6 +129,7 @@ def make_spec(
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     topology = plan(shape)
     mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
+    mistakes += refused_names(topology.tools, name)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
@@ -402,8 +405,10 @@ def members_of(
                 else f"Or give each a name: {name}(..., name='first'), or set instance.name."
             )
             mistakes.append(DuplicateMiddleware(name, reason, hint))
-    for name in (member.name for member in members):
-        if _is_reserved(name):
+    for member in members:
+        name = member.name
+        # Only hooks become nodes, and only names of nodes are LangGraph's.
+        if not name or (_is_reserved(name) and hooks_of(member)):
             reason = (
                 f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
                 "reserves."
@@ -482,6 +487,38 @@ def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[
                 "Give the agent a tool, or remove 'tools' from can_jump_to.",
                 code="AF111",
             )
+
+
+_PROVIDER_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
+"""Names of tools and of authors of messages that OpenAI, Anthropic and Google all accept."""
+
+
+def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecError]:
+    """Find names of tools, and a name of the agent, that providers refuse."""
+
+    def accepted(name: str) -> str:
+        letters = normalize("NFKD", name).encode("ascii", "ignore").decode()
+        return re.sub("[^a-zA-Z0-9_-]+", "_", letters).strip("_")[:64]
+
+    pattern = _PROVIDER_NAME.pattern
+    for tool in tools:
+        if tool.kind is ToolKind.PROVIDER or _PROVIDER_NAME.fullmatch(tool.name):
+            continue
+        yield SpecError(
+            f"tool {tool.name!r}",
+            f"has a name that providers refuse: they accept {pattern}.",
+            f"Name it {accepted(tool.name) or 'tool'!r}. If your provider accepts it, pass "
+            "ignore=['AF125'].",
+            code="AF125",
+        )
+    if agent is not None and not _PROVIDER_NAME.fullmatch(agent):
+        yield BuildWarning(
+            f"name {agent!r}",
+            "becomes the name of the messages of the agent, and some providers refuse it from the "
+            f"second call on: they accept {pattern}.",
+            f"Pass name={accepted(agent) or 'agent'!r}.",
+            code="AF216",
+        )
 
 
 def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:

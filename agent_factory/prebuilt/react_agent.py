@@ -13,9 +13,9 @@ from langchain_core.runnables import Runnable
 from langgraph.prebuilt import ToolNode
 from langgraph.warnings import LangGraphDeprecatedSinceV10
 
-from agent_factory.errors import raise_all, unknown_argument
+from agent_factory.errors import AgentFactoryWarning, raise_all, unknown_argument
 from agent_factory.factory.agent import CONFIG, check_services, node_names
-from agent_factory.factory.arguments import unknown_nodes, wrong_types
+from agent_factory.factory.arguments import refused_names, unknown_nodes, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
 from agent_factory.prebuilt.react_errors import ReactArgumentError
@@ -107,6 +107,8 @@ def react_spec(
         )
     )
     raise_all([*unknown_nodes(nodes, topology)])
+    if refused := tuple(refused_names(topology.tools, name)):  # langgraph builds with any name
+        warnings.warn(AgentFactoryWarning(refused), stacklevel=3)
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
         system_message=message if is_fixed else None,
@@ -190,6 +192,7 @@ def create_react_agent(
 
     Warns:
         LangGraphDeprecatedSinceV10: `config_schema` is given.
+        AgentFactoryWarning: Providers refuse the name of the agent or of a tool.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def add(a: int, b: int) -> int:

@@ -260,18 +260,11 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
         for key, hint in source.own_hints.items():
             earlier = first_sources.setdefault(key, source)
             other = earlier.hints[key]
-            # A schema of which each annotation is evaluated anew has another lambda each time.
-            same = key in agent_keys or earlier.raw.get(key) == source.raw.get(key)
-            forms = f"{_format(other)} in {earlier.origin}, and {_format(hint)} in {source.origin}"
-            decides = "declare it in the schema of the agent, create_agent(state_schema=...)"
-            if not same and _reducer(other) != _reducer(hint):
-                remedy = f"Give it one reducer, or use two names. Or {decides}, which decides."
-                yield SpecError(f"state key {key!r}", f"is {forms}.", remedy, code="AF115")
-            # A type alone changes nothing in a run, as `str | None` and `str` show.
-            elif not same and not _same_type(_parts(other)[1], _parts(hint)[1]):
-                remedy = f"Give it one type, or {decides}."
-                reason = f"is {forms}; the agent has the last one."
-                yield BuildWarning(f"state key {key!r}", reason, remedy, code="AF215")
+            agree = earlier.raw.get(key) == source.raw.get(key) or (
+                _reducer(other) == _reducer(hint) and _same_type(_parts(other)[1], _parts(hint)[1])
+            )
+            if not agree and key not in agent_keys:
+                yield _conflict(key, earlier, source)
             if key in ENGINE_KEYS or key == "jump_to":
                 mistake = "is reserved.", "Rename your key."
             elif key == "messages" and _reducer(hint) is None:
@@ -293,6 +286,22 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             else:
                 continue
             yield ArgumentError(f"{source.origin} state key {key!r}", *mistake, code="AF114")
+
+
+def _conflict(key: str, first: _Source, second: _Source) -> SpecError:
+    """Return the finding for a key on which two schemas disagree."""
+    hints = first.hints[key], second.hints[key]
+    forms = f"{_format(hints[0])} in {first.origin}, and {_format(hints[1])} in {second.origin}"
+    decides = "declare it in the schema of the agent, create_agent(state_schema=...), which decides"
+    if _reducer(hints[0]) == _reducer(hints[1]):
+        # A type alone changes nothing in a run, as `str | None` and `str` show.
+        reason, hint = (
+            f"is {forms}; the agent has the last one.",
+            f"Give it one type, or {decides}.",
+        )
+        return BuildWarning(f"state key {key!r}", reason, hint, code="AF215")
+    hint = f"Give it one reducer, or use two names. Or {decides}."
+    return SpecError(f"state key {key!r}", f"is {forms}.", hint, code="AF115")
 
 
 def _forgets(reducer: Any) -> bool:
