@@ -155,6 +155,7 @@ def make_spec(
         warnings=findings,
         decisions=log,
         run_layers=around[Call.AGENT],
+        strict=strict,
     )
 
 
