@@ -295,15 +295,6 @@ class UnknownStateKey(TurnError, KeyError):
     __str__ = Exception.__str__  # KeyError would put the message in quotes.
 
 
-class LostWrite(AgentFactoryError):
-    """A hook or a layer of a strict agent wrote to the state in a way that has no effect.
-
-    It is not raised: an AgentFactoryWarning has it.
-    """
-
-    code = "AF318"
-
-
 class EndlessLoop(TurnError):
     """A hook jumped to the model again and again, and nothing changed in between."""
 

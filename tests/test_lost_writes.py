@@ -23,7 +23,7 @@ from agent_factory import (
     create_agent,
     wrap_model_call,
 )
-from agent_factory.errors import LostWrite
+from agent_factory.errors import BadReturn
 from agent_factory.testing import ScriptedChatModel
 
 HISTORY: Any = {"messages": [("user", "Hi"), ("assistant", "Hello."), ("user", "How are you?")]}
@@ -99,9 +99,9 @@ def test_a_change_of_the_state_in_place_is_a_warning_in_a_strict_agent(
         change(state)
 
     (error,) = findings(call, decorate(hook))
-    assert type(error) is LostWrite
+    assert type(error) is BadReturn
     assert error.subject == f"hook.{name}"
-    assert "has no effect" in error.reason
+    assert "must return what it changes" in error.reason
     assert error.hint == f"Return the change: {write}."
     assert findings(call, decorate(hook), strict=False) == []
 
@@ -164,7 +164,7 @@ def test_messages_that_the_thread_has_are_a_warning_in_a_strict_agent(call: Any,
         return {"messages": keep(state["messages"])}
 
     (error,) = findings(call, hook)
-    assert "returned messages that the thread has already" in error.reason
+    assert "got some that the thread has already" in error.reason
     assert "RemoveMessage(id=REMOVE_ALL_MESSAGES)" in error.hint
     assert findings(call, hook, strict=False) == []
 

@@ -57,8 +57,6 @@ AF316 agent_factory.errors.MissingNode
     message with `review.add_input`; `.nodes` says where the thread waits.
 AF317 agent_factory.errors.WrongToolCallId
     Return the content alone, or write the id that the message expects.
-AF318 agent_factory.errors.LostWrite
-    Return what is to be written: a hook gets a copy of the state.
 AF320 agent_factory.prebuilt.validation_node.NothingToValidate
     Put the node right after the model.
 AF321 agent_factory.prebuilt.react_errors.ReactHistoryError

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langgraph.types import Command
 
-from agent_factory.errors import AgentFactoryWarning, LostWrite
+from agent_factory.errors import AgentFactoryWarning, BadReturn
 from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import Bound
 from agent_factory.runtime.composition import ModelCall, ModelOutcome
@@ -45,10 +45,12 @@ def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
                 update = dict(result) if isinstance(result, Mapping) else {}
             _warn_of_changes(name, before, state, update)
             if last is not None and _is_cut(update.get("messages"), before["messages"], last):
-                reason = "returned messages that the thread has already, which changes nothing."
+                reason = (
+                    "must return new messages, got some that the thread has already: no effect."
+                )
                 keep = "{'messages': [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]}"
                 hint = f"Messages are merged by id. To remove all others, return {keep}."
-                _warn(LostWrite(name, reason, hint))
+                _warn(BadReturn(name, reason, hint))
             return result
 
         return then(func(state, runtime), check)
@@ -93,10 +95,10 @@ def _warn_of_changes(
 ) -> None:
     if changes := [key for key in _changes(before, state) if key not in update]:
         names = ", ".join(map(repr, changes))
-        reason = f"changed {names} in its copy of the state, which has no effect."
+        reason = f"must return what it changes, and changed {names} in its copy of the state."
         example = "[message]" if changes[0] == "messages" else "..."
         hint = f"Return the change: {{{changes[0]!r}: {example}}}."
-        _warn(LostWrite(owner, reason, hint))
+        _warn(BadReturn(owner, reason, hint))
 
 
 def _changes(before: Mapping[str, Any], state: Mapping[str, Any]) -> Iterator[str]:
@@ -122,5 +124,5 @@ def _is_cut(messages: Any, history: list[Any], last: BaseMessage) -> bool:
     return messages[-1] is history[-1] == last and all(id(m) in known_ids for m in messages)
 
 
-def _warn(error: LostWrite) -> None:
+def _warn(error: BadReturn) -> None:
     warnings.warn(AgentFactoryWarning([error]), stacklevel=3)
