@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from operator import is_
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
@@ -238,7 +238,7 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
     the same provider, only answers of other providers change.
     """
     is_same = model is request.model or same_provider(request.model, model)
-    messages = request.messages
+    messages, runnable = request.messages, cast("Runnable[Any, Any]", model)
     # The whole history is scanned at each model call, so the scan calls no function.
     if not is_same or [m for m in messages if WRITTEN_BY in m.response_metadata]:
         provider = provider_of(model)
@@ -254,7 +254,7 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
             messages = copies
     if is_same:
         needs_no_change = model is request.model and messages is request.messages
-        return request if needs_no_change else request.override(model=model, messages=messages)
+        return request if needs_no_change else request.override(model=runnable, messages=messages)
     tools = [
         portable_tool
         for tool in request.tools
@@ -280,10 +280,12 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
     if not word and isinstance(choice, Mapping):
         word = choice.get("type") or next(iter(choice), None)
     word = "any" if word == "required" else word
+    # Of a message of a kind, the copy is of the same kind.
+    system: Any = request.system_message and portable_message(request.system_message)
     return request.override(
-        model=model,
+        model=runnable,
         messages=messages,
-        system_message=request.system_message and portable_message(request.system_message),
+        system_message=system,
         tools=tools,
         tool_choice=word if word in ("any", "auto", "none") or word in names else None,
         response_format=strategy,
@@ -352,7 +354,7 @@ _auto_strategies: WeakKeyDictionary[ProviderStrategy[object], AutoStrategy[objec
 """The same object each time, because models are bound to strategies."""
 
 
-def _portable_tool(tool: object) -> object:
+def _portable_tool(tool: object) -> Any:
     """A tool without its provider's extras; None for a tool that the provider runs itself."""
     if isinstance(tool, BaseTool):
         return tool.model_copy(update={"extras": None}) if tool.extras else tool
