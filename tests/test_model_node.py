@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
 from agent_factory import (
+    AgentMiddleware,
     HistoryError,
     create_agent,
     wrap_model_call,
@@ -356,3 +357,36 @@ def test_what_the_model_raises_reaches_the_caller(call: Any) -> None:
     with pytest.raises(ConnectionError, match="down") as caught:
         call(create_agent(ScriptedChatModel([error])), ASK)
     assert caught.value is error
+
+
+@pytest.mark.parametrize("layered", [False, True])
+@pytest.mark.parametrize(
+    ("change", "reason", "hint"),
+    [
+        (
+            {"tools": ["add"]},
+            "must have a list of tools as its `tools`, got str ('add').",
+            "Pass the tool itself, as `request.tools` has it.",
+        ),
+        (
+            {"model": "openai:gpt-5"},
+            "must have a chat model as its `model`, got str ('openai:gpt-5').",
+            "Write `model=init_model('openai:gpt-5')`.",
+        ),
+    ],
+)
+def test_a_request_with_something_else_in_a_field_is_refused(
+    call: Any, layered: bool, change: Any, reason: str, hint: str
+) -> None:
+    class Changing(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            return (yield request.override(**change))
+
+    class Running(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request)
+
+    stack: list[AgentMiddleware] = [Changing(), *([Running()] if layered else [])]
+    with pytest.raises(BadReturn) as error:
+        call(create_agent(ScriptedChatModel(["Hi."]), [add], middleware=stack), {"messages": "Go"})
+    assert (error.value.reason, error.value.hint) == (reason, hint)

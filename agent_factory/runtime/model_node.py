@@ -366,7 +366,13 @@ class _BoundModels:
         self, parts: Sequence[Any], choice: Any, model_settings: Mapping[str, Any] | None = None
     ) -> Any:
         model, strategy, *tools = parts
+        if not isinstance(model, Runnable):
+            hint = f"Write `model=init_model({model!r})`." if isinstance(model, str) else ""
+            raise _wrong_request("model", "a chat model", model, hint)
         for tool in tools:
+            if not (isinstance(tool, BaseTool | Mapping) or callable(tool)):
+                hint = "Pass the tool itself, as `request.tools` has it."
+                raise _wrong_request("tools", "a list of tools", tool, hint)
             if self._tool_names is None or isinstance(tool, dict):
                 continue  # a layer or the provider may run it
             name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
@@ -397,6 +403,12 @@ class _BoundModels:
                 "has no bind_tools, so it cannot call tools.",
                 "Use a chat model that supports tool calling, or an agent without tools.",
             ) from error
+
+
+def _wrong_request(field: str, expected: str, value: object, hint: str) -> BadReturn:
+    """Return the error for a request that a layer has overridden with something else."""
+    reason = f"must have {expected} as its `{field}`, got {describe(value)}."
+    return BadReturn("the request of a wrap_model_call layer", reason, hint)
 
 
 def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
