@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cached_property
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeAlias, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 from agent_factory.errors import ArgumentError, describe, raise_all, unknown_argument
@@ -242,8 +242,30 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         )
 
 
-_parameters: WeakKeyDictionary[Callable[..., None], list[Parameter]] = WeakKeyDictionary()
-"""Parameters by constructor, without `self`: reading a signature takes longer than most of them."""
+class _Parameters(NamedTuple):
+    """Parameters of a constructor, without what a signature refers to: a cache would keep that."""
+
+    names: tuple[str, ...]  # that can be given by name, those by position first
+    positions: int
+    any_name: bool
+    any_position: bool
+
+
+_parameters: WeakKeyDictionary[Callable[..., None], _Parameters] = WeakKeyDictionary()
+"""Parameters by constructor: to read a signature takes longer than most constructors."""
+
+
+def _parameters_of(constructor: Callable[..., None]) -> _Parameters:
+    if (parameters := _parameters.get(constructor)) is None:
+        kinds = {p.name: p.kind for p in [*signature(constructor).parameters.values()][1:]}
+        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        parameters = _parameters[constructor] = _Parameters(
+            tuple(name for name, kind in kinds.items() if kind in by_name),
+            sum(kind <= Parameter.POSITIONAL_OR_KEYWORD for kind in kinds.values()),
+            Parameter.VAR_KEYWORD in kinds.values(),
+            Parameter.VAR_POSITIONAL in kinds.values(),
+        )
+    return parameters
 
 
 def _check_arguments(cls: type[object], args: Sequence[object], names: Collection[str]) -> None:
@@ -251,20 +273,16 @@ def _check_arguments(cls: type[object], args: Sequence[object], names: Collectio
 
     Python would raise a TypeError that does not say what to write.
     """
-    constructor: Callable[..., None] = cls.__init__
-    if (parameters := _parameters.get(constructor)) is None:
-        parameters = _parameters[constructor] = [*signature(constructor).parameters.values()][1:]
-    kinds = [parameter.kind for parameter in parameters]
-    by_position = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    by_name = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    if Parameter.VAR_KEYWORD not in kinds:
-        raise_all([unknown_argument(n, cls.__name__, by_name) for n in names if n not in by_name])
-    if len(args) > len(by_position) and Parameter.VAR_POSITIONAL not in kinds:
-        argument = args[len(by_position)]
-        left = [name for name in by_name[len(by_position) :] if name not in names]
-        reason = f"takes no argument {len(by_position) + 1} by position, got {describe(argument)}."
+    parameters = _parameters_of(cls.__init__)
+    if not parameters.any_name:
+        unknown_names = [name for name in names if name not in parameters.names]
+        raise_all([unknown_argument(n, cls.__name__, parameters.names) for n in unknown_names])
+    if len(args) > parameters.positions and not parameters.any_position:
+        argument = args[parameters.positions]
+        left = [n for n in parameters.names[parameters.positions :] if n not in names]
+        reason = f"takes no argument {parameters.positions + 1} by position, got "
         hint = f"Write {left[0]}=..., if that is meant." if left else ""
-        raise ArgumentError(cls.__name__, reason, hint)
+        raise ArgumentError(cls.__name__, f"{reason}{describe(argument)}.", hint)
 
 
 Middleware: TypeAlias = AgentMiddleware[Any, Any]
