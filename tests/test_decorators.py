@@ -381,10 +381,12 @@ def test_an_undeclared_jump_of_a_function_names_its_decorator(call: Any, declare
     assert error.value.hint == f"Decorate it with @after_model(can_jump_to={targets})."
 
 
-def takes_self(self: Any, state: Any, runtime: Any) -> None: ...
+def takes_self(self: Any, state: Any, runtime: Any) -> None:
+    raise NotImplementedError
 
 
-async def atakes_self(self: Any, state: Any, runtime: Any) -> None: ...
+async def atakes_self(self: Any, state: Any, runtime: Any) -> None:
+    await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("decorate", [*HOOKS, *WRAPS, dynamic_prompt])

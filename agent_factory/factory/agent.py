@@ -217,7 +217,8 @@ def create_agent(
     'It is 5.'
     """
     # `*misplaced` and `**unknown` let the error say what to write; type checkers refuse `Never`.
-    raise_all([*misplaced_arguments(misplaced), *unknown_arguments(create_agent, unknown)])
+    if misplaced or unknown:
+        raise_all([*misplaced_arguments(misplaced), *unknown_arguments(create_agent, unknown)])
     services = {
         "checkpointer": checkpointer,
         "store": store,
@@ -365,7 +366,8 @@ def plan_agent(
     >>> plan_agent().nodes
     ('model',)
     """
-    raise_all([*misplaced_arguments(misplaced), *unknown_arguments(plan_agent, unknown)])
+    if misplaced or unknown:
+        raise_all([*misplaced_arguments(misplaced), *unknown_arguments(plan_agent, unknown)])
     spec = make_spec(
         # A plan has no model in it, and the package of the provider need not be installed.
         model=None if isinstance(model, str) else model,

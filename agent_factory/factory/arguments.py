@@ -135,8 +135,6 @@ def make_spec(
         mistakes += collect_warnings(members, topology, checkpointer, reports)
     findings = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
-    if findings:
-        warnings.warn(AgentFactoryWarning(findings), stacklevel=3)  # of create_agent or plan_agent
     return AgentSpec(
         model=chat_model,
         system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
@@ -206,7 +204,7 @@ def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError])
 def _raise_errors(
     findings: Sequence[SpecError], strict: bool, ignore: Collection[str]
 ) -> tuple[SpecError, ...]:
-    """Raise the errors among the diagnostics of a build, and return the warnings."""
+    """Raise the errors among the diagnostics of a build; warn of the others and return them."""
     findings = [finding for finding in findings if finding.code not in ignore]
     errors = [finding for finding in findings if strict or finding.severity == "error"]
     others = tuple(finding for finding in findings if finding not in errors)
@@ -217,6 +215,8 @@ def _raise_errors(
             for warning in others:
                 error.add_note(f"Also found: {warning}")
             raise
+    if others:
+        warnings.warn(AgentFactoryWarning(others), stacklevel=4)  # of create_agent or plan_agent
     return others
 
 

@@ -255,7 +255,12 @@ _parameters: WeakKeyDictionary[Callable[..., None], _Parameters] = WeakKeyDictio
 """Parameters by constructor: to read a signature takes longer than most constructors."""
 
 
-def _parameters_of(constructor: Callable[..., None]) -> _Parameters:
+def _check_arguments(cls: type[object], args: Sequence[object], names: Collection[str]) -> None:
+    """Raise an ArgumentError for an argument that the constructor of a middleware does not take.
+
+    Python would raise a TypeError that does not say what to write.
+    """
+    constructor: Callable[..., None] = cls.__init__
     if (parameters := _parameters.get(constructor)) is None:
         kinds = {p.name: p.kind for p in [*signature(constructor).parameters.values()][1:]}
         by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -265,15 +270,6 @@ def _parameters_of(constructor: Callable[..., None]) -> _Parameters:
             Parameter.VAR_KEYWORD in kinds.values(),
             Parameter.VAR_POSITIONAL in kinds.values(),
         )
-    return parameters
-
-
-def _check_arguments(cls: type[object], args: Sequence[object], names: Collection[str]) -> None:
-    """Raise an ArgumentError for an argument that the constructor of a middleware does not take.
-
-    Python would raise a TypeError that does not say what to write.
-    """
-    parameters = _parameters_of(cls.__init__)
     if not parameters.any_name:
         unknown_names = [name for name in names if name not in parameters.names]
         raise_all([unknown_argument(n, cls.__name__, parameters.names) for n in unknown_names])

@@ -107,8 +107,6 @@ def react_spec(
         )
     )
     raise_all([*unknown_nodes(nodes, topology)])
-    if refused := tuple(refused_names(topology.tools, name)):  # langgraph builds with any name
-        warnings.warn(AgentFactoryWarning(refused), stacklevel=3)
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
         system_message=message if is_fixed else None,
@@ -252,6 +250,8 @@ def create_react_agent(
         name=name,
         nodes=nodes,
     )
+    if refused := tuple(refused_names(spec.topology.tools, name)):  # langgraph takes any name
+        warnings.warn(AgentFactoryWarning(refused), stacklevel=2)
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,
         store=store,

@@ -7,7 +7,7 @@ that does nothing, so that an agent does it only if it was built with `strict=Tr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,7 +36,11 @@ def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
     name = bound.definition.node
 
     def call(func: Callable[..., Any], state: dict[str, Any], runtime: object) -> object:
-        before, last = _copy(state), _last_message(state) if merges_by_id else None
+        before, messages = _copy(state), state.get("messages")
+        # A copy, to see whether the hook changes the message in place.
+        last: BaseMessage | None = None
+        if merges_by_id and isinstance(messages, list) and messages:
+            last = messages[-1].model_copy(deep=True)
 
         def check(result: object) -> object:
             if isinstance(result, Command):
@@ -44,12 +48,20 @@ def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
             else:
                 update = dict(result) if isinstance(result, Mapping) else {}
             _warn_of_changes(name, before, state, update)
-            if last is not None and _is_cut(update.get("messages"), before["messages"], last):
+            kept: Any = update.get("messages")
+            history = before.get("messages", [])
+            if last is None or not isinstance(kept, list) or not 0 < len(kept) < len(history):
+                return result
+            # A message that the hook has changed in place is the same object, and another message.
+            known_ids = set(map(id, history))
+            if kept[-1] is history[-1] == last and all(
+                id(message) in known_ids for message in kept
+            ):
                 reason = (
                     "must return new messages, got some that the thread has already: no effect."
                 )
-                keep = "{'messages': [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]}"
-                hint = f"Messages are merged by id. To remove all others, return {keep}."
+                example = "{'messages': [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]}"
+                hint = f"Messages are merged by id. To remove all others, return {example}."
                 _warn(BadReturn(name, reason, hint))
             return result
 
@@ -83,45 +95,27 @@ def _copy(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: v.copy() if type(v) in containers else v for key, v in state.items()}
 
 
-def _last_message(state: Mapping[str, Any]) -> BaseMessage | None:
-    """Return a copy of the last message, to see whether a hook changes it in place."""
-    messages = state.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    return last.model_copy(deep=True) if isinstance(last, BaseMessage) else None
-
-
 def _warn_of_changes(
     owner: str, before: Mapping[str, Any], state: Mapping[str, Any], update: Collection[str]
 ) -> None:
-    if changes := [key for key in _changes(before, state) if key not in update]:
-        names = ", ".join(map(repr, changes))
-        reason = f"must return what it changes, and changed {names} in its copy of the state."
-        example = "[message]" if changes[0] == "messages" else "..."
-        hint = f"Return the change: {{{changes[0]!r}: {example}}}."
-        _warn(BadReturn(owner, reason, hint))
-
-
-def _changes(before: Mapping[str, Any], state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys with another value; by identity, because a comparison may be expensive."""
+    changes: list[str] = []
     for key in dict.fromkeys([*before, *state]):
         old, new = before.get(key, _MISSING), state.get(key, _MISSING)
+        # By identity, because a comparison may be expensive.
         if type(old) is not type(new) or type(old) not in (dict, list, set):
             differs = old is not new
         elif isinstance(old, dict):
             differs = [*map(id, old.values()), *old] != [*map(id, new.values()), *new]
         else:
             differs = [*map(id, old)] != [*map(id, new)]
-        if differs:
-            yield key
-
-
-def _is_cut(messages: Any, history: list[Any], last: BaseMessage) -> bool:
-    """Return True if messages are a part of the history, up to its end, and nothing else."""
-    if not isinstance(messages, list) or not 0 < len(messages) < len(history):
-        return False
-    # A message that the hook has changed in place is the same object, and another message.
-    known_ids = set(map(id, history))
-    return messages[-1] is history[-1] == last and all(id(m) in known_ids for m in messages)
+        if differs and key not in update:
+            changes.append(key)
+    if changes:
+        names = ", ".join(map(repr, changes))
+        reason = f"must return what it changes, and changed {names} in its copy of the state."
+        example = "[message]" if changes[0] == "messages" else "..."
+        hint = f"Return the change: {{{changes[0]!r}: {example}}}."
+        _warn(BadReturn(owner, reason, hint))
 
 
 def _warn(error: BadReturn) -> None:

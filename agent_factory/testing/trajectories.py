@@ -9,7 +9,7 @@ from typing import Any
 from agent_factory.decisions.log import Outcome
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory.agent import tools_of, topology_of
-from agent_factory.testing.trajectory_patterns import Break, PatternError, Rule, StepPattern, parse
+from agent_factory.testing.trajectory_patterns import Break, PatternError, Rule, parse
 from agent_factory.testing.trajectory_steps import StepKind, Trajectory, trajectory_of
 
 
@@ -156,29 +156,18 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
             continue
         if any(step.name == atom.name for step in trajectory.steps):
             continue  # a layer may have offered it at run time
-        if not names:
-            _check_likeness(pattern, atom, trajectory)
-            continue
-        close = get_close_matches(atom.name, names, n=1)
-        noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
-        raise PatternError(
-            pattern,
-            atom.column,
-            f"the agent has no {noun} {atom.name!r}.",
-            f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(names))}.",
-        )
-
-
-def _check_likeness(pattern: str, atom: StepPattern, trajectory: Trajectory) -> None:
-    """Refuse a name that is nearly one of the run, where no agent says which names there are."""
-    names = {step.name for step in trajectory.steps if step.kind is atom.kind}
-    if close := get_close_matches(atom.name, names, n=1, cutoff=_ALIKE):
-        raise PatternError(
-            pattern,
-            atom.column,
-            f"the run has no {atom.name!r}, and it has {close[0]!r}.",
-            f"Did you mean {close[0]}? If {atom.name!r} is another one, pass agent=.",
-        )
+        if names:
+            close = get_close_matches(atom.name, names, n=1)
+            noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
+            reason = f"the agent has no {noun} {atom.name!r}."
+            hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(names))}."
+            raise PatternError(pattern, atom.column, reason, hint)
+        # Without an agent, nothing says which names there are, except for those in the run.
+        steps = {step.name for step in trajectory.steps if step.kind is atom.kind}
+        if close := get_close_matches(atom.name, steps, n=1, cutoff=_ALIKE):
+            reason = f"the run has no {atom.name!r}, and it has {close[0]!r}."
+            hint = f"Did you mean {close[0]}? If {atom.name!r} is another one, pass agent=."
+            raise PatternError(pattern, atom.column, reason, hint)
 
 
 _ALIKE = 0.8
