@@ -129,6 +129,13 @@ HOMES = {
 }
 
 
+_PACKAGES = (
+    "agent_factory",
+    *(f"agent_factory.{part}" for part in ("middleware", "structured_output", "review", "testing")),
+)
+"""Packages whose names are easily taken for those of another one of them."""
+
+
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
@@ -140,9 +147,32 @@ def lazy_names(
     module_of = {name: module for module, names in homes.items() for name in names.split()}
     namespace = vars(sys.modules[package])
 
+    def missing(name: str) -> AttributeError | ImportError:
+        # Imported here, because only a mistake needs them.
+        from difflib import get_close_matches
+        from dis import opname
+
+        reason, hint = f"module {package!r} has no attribute {name!r}", ""
+        if name.startswith("_"):
+            return AttributeError(reason)
+        # The package itself first: of two names that are equally close, the first is found.
+        exports = {other: import_module(other).__all__ for other in (package, *_PACKAGES)}
+        others = [other for other in exports if name in exports[other]]
+        names = [name for exported in exports.values() for name in exported]
+        if others:
+            hint = f"Write `from {others[0]} import {name}`."
+        elif close := get_close_matches(name, names, n=1, cutoff=0.8):
+            hint = f"Did you mean {close[0]}?"
+        # `from package import name` turns an AttributeError into an ImportError without its text.
+        # Elsewhere, as for `hasattr`, it has to be an AttributeError.
+        frame = sys._getframe(2)
+        if hint and opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM":
+            return ImportError(f"cannot import name {name!r} from {package!r}. {hint}")
+        return AttributeError(f"{reason}. {hint}" if hint else reason)
+
     def load(name: str) -> Any:
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise missing(name)
         # Into the namespace: Python calls `__getattr__` only for names that are not there.
         value = namespace[name] = getattr(import_module(module_of[name], package), name)
         return value

@@ -19,7 +19,9 @@ import copyreg
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -159,7 +161,7 @@ class BuildCode:
     def ignorable(self) -> bool:
         """Whether `create_agent(..., ignore=[code])` suppresses it."""
         return self.severity == "warning" or self.code in (
-            *("AF105", "AF118", "AF119", "AF120", "AF124"),
+            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125"),
         )
 
 
@@ -167,7 +169,10 @@ _BUILD_CODES = {
     "AF101": ("ArgumentError", "An argument has a type or a value that cannot be used."),
     "AF102": ("NotMiddleware", "An item of `middleware` is not an instance of a middleware."),
     "AF103": ("DuplicateMiddleware", "Two middleware have the same name."),
-    "AF104": ("InvalidName", "A middleware's name contains a character that LangGraph reserves."),
+    "AF104": (
+        "InvalidName",
+        "A middleware with hooks has a name with a character that LangGraph reserves.",
+    ),
     "AF105": ("UnknownHook", "A method looks like a hook but is not one, so it would never run."),
     "AF106": ("HookSignature", "A hook does not take the arguments that it is called with."),
     "AF107": ("HookMode", "A coroutine function has the name of a sync hook, or the reverse."),
@@ -182,7 +187,7 @@ _BUILD_CODES = {
         "A state schema is not a TypedDict, defines a reserved key, or gives `messages` a reducer "
         "that does not merge by id.",
     ),
-    "AF115": ("SchemaConflict", "Two state schemas disagree on the type or the reducer of a key."),
+    "AF115": ("SchemaConflict", "Two state schemas disagree on the reducer of a key."),
     "AF116": ("UnknownNode", "An interrupt or a policy names an unknown node."),
     "AF117": ("InvalidResponseFormat", "`response_format` is neither a schema nor a strategy."),
     "AF118": ("MissingMiddleware", "A middleware requires another one that is not in the stack."),
@@ -192,6 +197,7 @@ _BUILD_CODES = {
     "AF122": ("MovedToNowhere", "`moved` gives a new name that no middleware in the stack has."),
     "AF123": ("OldNameInUse", "`moved` gives an old name that a middleware still has."),
     "AF124": ("ToolMisspelt", "A middleware is configured for nearly the name of a tool."),
+    "AF125": ("ToolNameRefused", "A tool has a name that providers refuse."),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),
@@ -208,6 +214,8 @@ _BUILD_CODES = {
         "NotCacheable",
         "What a middleware adds to each request follows what changes in each.",
     ),
+    "AF215": ("TypeConflict", "Two state schemas disagree on the type of a key."),
+    "AF216": ("AgentNameRefused", "The agent has a name that some providers refuse."),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}
@@ -544,9 +552,33 @@ def describe(value: object) -> str:
 
     >>> describe(3)
     'int (3)'
+    >>> describe(int)
+    'the class int'
     """
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     try:
         text = repr(value)
     except Exception:  # A broken __repr__ must not hide the error that is being reported.
         return type(value).__name__
     return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"
+
+
+def example_of(kind: type[object]) -> str:
+    """Return the call that makes an instance of a class, for hints.
+
+    >>> example_of(AgentFactoryError)
+    'AgentFactoryError(...)'
+    """
+    try:
+        signature(kind).bind()
+    except (TypeError, ValueError):  # it needs arguments, or Python does not know which
+        return f"{kind.__name__}(...)"
+    return f"{kind.__name__}()"
+
+
+def unknown_argument(name: str, owner: str, parameters: Sequence[str]) -> ArgumentError:
+    """Return the error for a keyword that is not among the parameters of a function or a class."""
+    close = get_close_matches(name, parameters, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(parameters)}."
+    return ArgumentError(name, f"is not an argument of {owner}.", hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -16,6 +16,7 @@ from typing import (
     NotRequired,
     Required,
     TypeAlias,
+    Unpack,
     cast,
 )
 
@@ -45,11 +46,27 @@ from agent_factory.upstream import task_identity as task_identity
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import Runnable
     from langchain_core.tools import BaseTool
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
     from agent_factory.structured_output.strategies import ResponseFormat
+
+    class RequestChanges(TypedDict, Generic[ContextT], total=False):
+        """What `ModelRequest.override` takes."""
+
+        model: Runnable[Any, Any]
+        messages: Sequence[BaseMessage]
+        system_message: SystemMessage | None
+        system_prompt: str | None
+        tool_choice: Any
+        tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]]
+        response_format: ResponseFormat | None
+        state: AgentState
+        runtime: Runtime[ContextT]
+        model_settings: dict[str, Any]
+
 
 Graph: TypeAlias = CompiledStateGraph[Any, Any, Any, Any]
 """Compiled graph, such as an agent, with any state, context, input and output."""
@@ -252,7 +269,7 @@ class ModelRequest(Generic[ContextT]):
         """Text of `system_message`, or None."""
         return None if self.system_message is None else self.system_message.text
 
-    def override(self, **changes: Any) -> ModelRequest[ContextT]:
+    def override(self, **changes: Unpack[RequestChanges[ContextT]]) -> ModelRequest[ContextT]:
         """Return a copy with some fields changed.
 
         Args:
@@ -272,6 +289,7 @@ class ModelRequest(Generic[ContextT]):
                 raise ValueError("Override either system_message or system_prompt, not both.")
             text = changes.pop("system_prompt")
             changes["system_message"] = None if text is None else SystemMessage(text)
+        # A caller without a type checker, or one that passes a dict.
         if not changes.keys() <= _REQUEST_FIELDS.keys():
             unknown = sorted(changes.keys() - _REQUEST_FIELDS.keys())
             raise TypeError(
@@ -320,7 +338,7 @@ def check_request(model: object, tools: Any, offered: Sequence[object] = ()) -> 
     """
     if isinstance(model, str):
         reason = f"must be a chat model, got {describe(model)}."
-        raise ArgumentError("model of a request", reason, f"Pass init_chat_model({model!r}).")
+        raise ArgumentError("model of a request", reason, f"Pass init_model({model!r}).")
     # A tool is passed without its list, or a name without both. Other iterables are left alone.
     if isinstance(tools, str | dict) or hasattr(tools, "name"):
         reason = f"must be a list, got {describe(tools)}."

@@ -138,7 +138,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
             return tokens_sent(part, messages, count_tokens_approximately) >= self.min_tokens
 
         system, messages = request.system_message, list(request.messages)
-        changes: dict[str, object] = {}
+        changes: dict[str, Any] = {}
         for index in message_marks(request)[: max(0, left)]:
             if is_long(messages[: index + 1], system):
                 changes["messages"] = messages

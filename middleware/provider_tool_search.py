@@ -118,7 +118,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
             hidden_names.discard(forced_tool(request.tool_choice))
         provider = self._provider_of(request.model) if hidden_names else None
         if provider is not None:
-            tools: list[object] = [
+            tools: list[Any] = [
                 self._copies.copy_of(tool)
                 if isinstance(tool, BaseTool)
                 and tool.name in hidden_names

@@ -25,7 +25,13 @@ from agent_factory import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.errors import AgentFactoryError, ArgumentError, PathNotSupported
+from agent_factory.errors import (
+    AgentFactoryError,
+    ArgumentError,
+    BadReturn,
+    PathNotSupported,
+    UndeclaredJump,
+)
 from agent_factory.testing import ScriptedChatModel
 from samples import add, adding
 
@@ -314,3 +320,116 @@ def test_a_dynamic_prompt_that_returns_no_prompt_is_named_in_the_error(
 
     with pytest.raises(AgentFactoryError, match="brief"):
         call(create_agent(ScriptedChatModel(["5"]), middleware=[brief]), ASK)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_dynamic_prompt_without_a_return_is_an_error_that_names_it(asynchronous: bool) -> None:
+    """The prompt of the agent would be gone from the request, without an error."""
+
+    @dynamic_prompt
+    def rarely(request: Any) -> Any:
+        if request.runtime.context:
+            return "You may refund."
+
+    @dynamic_prompt
+    async def ararely(request: Any) -> Any:
+        await asyncio.sleep(0)
+
+    prompt = ararely if asynchronous else rarely
+    agent = create_agent(ScriptedChatModel(["5"]), middleware=[prompt], system_prompt="Never.")
+    run: Any = agent.ainvoke(ASK) if asynchronous else asyncio.to_thread(agent.invoke, ASK)
+    with pytest.raises(BadReturn, match=r"^\[AF304\] a?rarely: must return a string") as error:
+        asyncio.run(run)
+    assert "`return request.system_message" in error.value.hint
+
+
+def test_a_dynamic_prompt_can_leave_the_prompt_as_it_is(call: Any) -> None:
+    @dynamic_prompt
+    def same(request: Any) -> Any:
+        return request.system_message or ""
+
+    model = ScriptedChatModel(["5"])
+    call(create_agent(model, middleware=[same], system_prompt="Never."), ASK)
+    assert model.requests[0].messages[0].text == "Never."
+
+
+@pytest.mark.parametrize(("decorate", "hook"), HOOK_AND_NAME)
+def test_hook_config_on_a_decorated_function_is_refused(decorate: Decorate, hook: str) -> None:
+    @decorate
+    def stop(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"}
+
+    with pytest.raises(ArgumentError, match="must decorate a function or a method") as error:
+        hook_config(can_jump_to=["end"])(stop)
+    assert error.value.hint == f"Write `@{hook}(can_jump_to=['end'])`, without hook_config."
+
+
+def test_hook_config_on_a_class_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="Write it above the method that jumps"):
+        hook_config(can_jump_to=["end"])(AgentMiddleware)
+
+
+@pytest.mark.parametrize("declared", [None, ["model"]])
+def test_an_undeclared_jump_of_a_function_names_its_decorator(call: Any, declared: Any) -> None:
+    @after_model(can_jump_to=declared)
+    def stop(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"}
+
+    with pytest.raises(UndeclaredJump) as error:
+        call(create_agent(ScriptedChatModel(["5"]), middleware=[stop]), ASK)
+    targets = ["end", *(declared or [])]
+    assert error.value.hint == f"Decorate it with @after_model(can_jump_to={targets})."
+
+
+def takes_self(self: Any, state: Any, runtime: Any) -> None:
+    raise NotImplementedError
+
+
+async def atakes_self(self: Any, state: Any, runtime: Any) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
+@pytest.mark.parametrize("function", [takes_self, atakes_self])
+def test_a_decorated_function_that_takes_self_is_refused(
+    decorate: Decorate, function: Decorate
+) -> None:
+    write = f"Write `def {function.__name__}(state, runtime)`."
+    for decorator in (decorate, decorate()):
+        with pytest.raises(ArgumentError, match=r"^\[AF106\].*without self") as error:
+            decorator(function)
+        assert error.value.hint == write
+
+
+@pytest.mark.parametrize(
+    ("decorate", "method"), [(before_model, "before_model"), (dynamic_prompt, "around_model")]
+)
+def test_a_decorator_in_the_body_of_a_class_is_explained(decorate: Decorate, method: str) -> None:
+    with pytest.raises(ArgumentError, match=f"remove it, and name the method {method}"):
+
+        class Mine(AgentMiddleware):
+            @decorate
+            def check(self, state: Any, runtime: Any) -> None:
+                return None
+
+
+@pytest.mark.parametrize(
+    ("decorate", "write"),
+    [(before_model, "def look(state, runtime)"), (wrap_tool_call, "def look(request, handler)")],
+)
+def test_the_hint_for_a_function_with_other_arguments_is_without_self(
+    decorate: Decorate, write: str
+) -> None:
+    @decorate
+    def look() -> None:
+        return None
+
+    with pytest.raises(ArgumentError) as error:
+        create_agent(ScriptedChatModel(), middleware=[look])
+    assert error.value.hint == f"Write `{write}`."
+
+
+@pytest.mark.parametrize("function", [lambda: "", lambda request, handler: ""])
+def test_a_dynamic_prompt_with_other_arguments_is_refused(function: Decorate) -> None:
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request\)"):
+        dynamic_prompt(function)

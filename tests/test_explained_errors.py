@@ -175,6 +175,67 @@ def test_a_missing_context_gets_a_note(call: Any, methods: Any, fused: bool) -> 
     assert note == "This run has no context. Pass one: agent.invoke(..., context=User(...))."
 
 
+def flow_stores(self: Any, request: Any) -> Any:
+    request.runtime.store.put(("notes",), "a", {})
+    return (yield request)
+
+
+def tool_flow_stores(self: Any, request: Any) -> Any:
+    request.runtime.store.get(("notes",), "a")
+    return (yield request)
+
+
+@tool("add")
+def tool_stores(a: int, b: int, runtime: ToolRuntime[Any, Any]) -> str:
+    """Add."""
+    store: Any = runtime.store
+    return str(store.search(("notes",)))
+
+
+def hook_stores(self: Any, state: Any, runtime: Any) -> Any:
+    runtime.store.put(("notes",), "a", {})
+
+
+async def ahook_stores(self: Any, state: Any, runtime: Any) -> Any:
+    await runtime.store.aput(("notes",), "a", {})
+
+
+def hook_takes_store(self: Any, state: Any, store: Any) -> Any:
+    store.put(("notes",), "a", {})
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"before_model": hook_stores},
+        {"before_model": hook_stores, "abefore_model": ahook_stores},
+        {"after_model": hook_takes_store},
+        {"around_model": flow_stores},
+        {"around_tool": tool_flow_stores},
+        {"tools": [tool_stores]},
+    ],
+)
+def test_a_missing_store_gets_a_note(call: Any, methods: Any, fused: bool) -> None:
+    tools = [] if "tools" in methods else [add]
+    for options in ({}, {"context_schema": User}):
+        with pytest.raises(AttributeError) as caught:
+            run(methods, call, fused=fused, tools=tools, **options)
+        (note,) = (n for n in caught.value.__notes__ if "store=" in n)
+        assert note == (
+            "This agent has no store. Pass one: create_agent(..., store=InMemoryStore())."
+        )
+
+
+def test_a_missing_value_in_code_without_a_store_gets_no_note(call: Any) -> None:
+    def before_model(self: Any, state: Any, runtime: Any) -> Any:
+        return state.get("missing").get("key")
+
+    with pytest.raises(AttributeError) as caught:
+        run({"before_model": before_model}, call)
+    assert "store=" not in "".join(getattr(caught.value, "__notes__", []))
+
+
 def test_other_errors_get_no_note(call: Any) -> None:
     def before_model(self: Any, state: Any, runtime: Any) -> Any:
         raise AttributeError("nothing to do with it")

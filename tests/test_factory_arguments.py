@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Annotated, Any, NotRequired
 
 import pytest
+from langchain_core.tools import tool
 
 from agent_factory import (
     AgentMiddleware,
@@ -69,7 +71,7 @@ class JumpsToTools(AgentMiddleware):
 
 
 class Counts(AgentState):
-    count: NotRequired[list[int]]
+    count: NotRequired[Annotated[list[int], operator.add]]
 
 
 class Counting(AgentMiddleware[Any, Any]):
@@ -150,6 +152,12 @@ MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
         "state key 'count'",
         "two names",
         {"middleware": [Counting(), Tallying()]},
+    ),
+    (
+        "AF125",
+        "tool 'add numbers'",
+        "Name it 'add_numbers'.",
+        {"tools": [tool("add numbers")(add)]},
     ),
     ("AF116", "interrupt_before: 'tolos'", "model", {"interrupt_before": ["tolos"]}),
     ("AF117", "response_format", "TypedDict", {"response_format": 3}),

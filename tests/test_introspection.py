@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NotRequired
 
 import pytest
+from langchain_core.tools import tool
+from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentFactoryWarning,
@@ -421,6 +423,11 @@ NAMES_OF_OTHERS = {
     "on_tool_call": "wrap_tool_call",
     "modify_model_request": "wrap_model_call",
     "wrapToolCall": "wrap_tool_call",
+    "before_tool": "wrap_tool_call",
+    "after_tool": "wrap_tool_call",
+    "aafter_tool": "awrap_tool_call",
+    "before_tool_call": "wrap_tool_call",
+    "on_tool_start": "wrap_tool_call",
 }
 
 
@@ -439,6 +446,59 @@ def test_a_misspelt_attribute_is_refused(name: str, meant: str) -> None:
     (error,) = validate_middleware(made(**{name: AgentState, "before_model": hook}))
     assert (error.code, error.subject) == ("AF105", f"Mine.{name}")
     assert f"Did you mean {meant}?" in error.hint
+
+
+class Noting(AgentState[Any]):
+    note: NotRequired[str]
+
+
+class Bare(TypedDict):
+    note: str
+
+
+@pytest.mark.parametrize("where", ["class", "instance"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("state", Noting), ("state", Bare), ("schema", Noting), ("state_schemas", Noting)],
+)
+def test_a_state_schema_under_another_name_is_refused(name: str, value: Any, where: str) -> None:
+    middleware = made(before_model=hook, **({name: value} if where == "class" else {}))
+    if where == "instance":
+        setattr(middleware, name, value)
+    with pytest.raises(SpecError, match=r"^\[AF105\].*nothing would read it") as error:
+        create_agent(ScriptedChatModel(), middleware=[middleware])
+    assert error.value.subject == f"Mine.{name}"
+    assert "Did you mean state_schema?" in error.value.hint
+
+
+ADD = tool(add)
+
+
+@pytest.mark.parametrize("value", [ADD, [ADD], (ADD,)])
+def test_tools_under_another_name_are_refused(value: Any) -> None:
+    (error,) = validate_middleware(made(before_model=hook, tool=value))
+    assert (error.code, error.subject) == ("AF105", "Mine.tool")
+    assert "Did you mean tools?" in error.hint
+
+
+@pytest.mark.parametrize(
+    "namespace",
+    [
+        {"State": Noting, "state_schema": Noting},
+        {"answer_schema": Bare},
+        {"tool": ADD, "tools": [ADD]},
+        {"tool": ADD, "wrap_model_call": lambda self, request, handler: handler(request)},
+        {"tool": []},
+    ],
+)
+def test_a_schema_or_a_tool_that_the_class_uses_itself_is_accepted(namespace: Any) -> None:
+    assert list(validate_middleware(made(before_model=hook, **namespace))) == []
+
+
+@pytest.mark.parametrize("name", ["before_tool", "after_tool"])
+def test_a_hook_around_tools_is_explained_as_a_layer(name: str) -> None:
+    (error,) = validate_middleware(made(**{name: hook}))
+    assert "around each call; the flow around_tool serves sync and async runs" in error.hint
 
 
 def test_other_names_of_a_class_are_its_own() -> None:

@@ -18,7 +18,8 @@ ASK: Any = {"messages": [HumanMessage("Hi")]}
 
 
 def overridden(request: ModelRequest[Any], name: str, value: object) -> ModelRequest[Any]:
-    return request.override(**{name: value})
+    change: Any = {name: value}
+    return request.override(**change)
 
 
 def constructed(request: ModelRequest[Any], name: str, value: object) -> ModelRequest[Any]:
@@ -46,7 +47,7 @@ BY_NAME = (
             "model",
             "openai:gpt-5",
             "[AF101] model of a request: must be a chat model, got str ('openai:gpt-5'). "
-            "Pass init_chat_model('openai:gpt-5').",
+            "Pass init_model('openai:gpt-5').",
         ),
         ("tools", ["add"], f"[AF101] tools of a request: {BY_NAME.format('add')}"),
         ("tools", ["ad"], f"[AF101] tools of a request: {BY_NAME.format('ad')}"),
@@ -86,7 +87,7 @@ def test_a_name_is_refused(call: Run, change: Any, name: str, value: Any, messag
 def test_a_tool_without_its_list_is_refused() -> None:
     request: ModelRequest[Any] = ModelRequest(model=ScriptedChatModel(), messages=[])
     with pytest.raises(ArgumentError, match=r"must be a list, got StructuredTool"):
-        request.override(tools=add_tool)
+        request.override(tools=add_tool)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tools", [[add_tool], [add], (add_tool,), {"a": add_tool}.values()])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Any, Generic, NotRequired, Optional
+from typing import Annotated, Any, Generic, NotRequired, Optional, Required
 
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels import EphemeralValue, LastValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 from typing_extensions import TypedDict, TypeVar
 
-from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory import AgentFactoryWarning, AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, Count, Naming, add_tool, greeting_agent, show
@@ -94,6 +95,14 @@ class Items(AgentState):
     name: NotRequired[list]  # type: ignore[type-arg]  # on purpose
 
 
+class Lasting(AgentState):
+    name: NotRequired[Annotated[str, LastValue(str)]]
+
+
+class Fleeting(AgentState):
+    name: NotRequired[Annotated[str, EphemeralValue(str)]]
+
+
 class Perhaps(AgentState):
     name: NotRequired[Optional[int]]  # noqa: UP045  # the other spelling
 
@@ -105,20 +114,43 @@ class Anything(AgentState):
 @pytest.mark.parametrize(
     ("one", "other", "key"),
     [
-        (Naming, Text, "name"),
-        (MaybeInt, MaybeText, "name"),
-        (Ints, Texts, "name"),
         (Counting, Count, "count"),
         (Counting, Otherwise, "count"),
+        (Lasting, Fleeting, "name"),
     ],
 )
-def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> None:
-    """A37: on a type, on whether there is a reducer, on which one."""
+def test_schemas_that_disagree_on_a_reducer_are_refused(one: Any, other: Any, key: str) -> None:
+    """A37: on whether there is a reducer or a channel, and on which one."""
     with pytest.raises(SpecError, match=r"^\[AF115\]") as caught:
         greeting_agent(Writer(one, name="A"), Writer(other, name="B"), state_schema=Bare)
     assert caught.value.subject == f"state key {key!r}"
     assert " in A, and " in caught.value.reason
     assert "state_schema=" in caught.value.hint
+
+
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize(
+    ("one", "other"), [(Naming, Text), (MaybeText, Naming), (MaybeInt, MaybeText), (Ints, Texts)]
+)
+def test_schemas_that_disagree_on_a_type_alone_are_a_warning(
+    call: Any, one: Any, other: Any, ours: bool
+) -> None:
+    """In a run they agree, as `str | None` and `str` do."""
+    stack = [Writer(one, name="A"), Writer(other, {"name": "ada"}, name="B")]
+    with pytest.warns(AgentFactoryWarning, match=r"^\[AF215\] state key 'name'.* in A, and "):
+        agent = greeting_agent(*stack, state_schema=Bare if ours else None)
+    assert call(agent, GO)["name"] == "ada"
+    with pytest.raises(SpecError, match="AF215"):
+        greeting_agent(*stack, strict=True)
+    greeting_agent(*stack, strict=True, ignore=["AF215"])
+
+
+class Named(AgentState):
+    name: Required[str]
+
+
+def test_schemas_that_disagree_on_whether_a_key_is_required_agree() -> None:
+    greeting_agent(Writer(Naming, name="A"), Writer(Named, name="B"), strict=True)
 
 
 @pytest.mark.parametrize(("one", "other"), [(Counting, Count), (Otherwise, Counting)])
@@ -131,7 +163,9 @@ def test_the_schema_of_the_agent_has_the_last_word(call: Any, one: Any, other: A
 
 
 def test_the_schema_of_the_agent_decides_on_a_type() -> None:
-    made = greeting_agent(Writer(Naming, name="A"), Writer(Text, name="B"), state_schema=MaybeInt)
+    made = greeting_agent(
+        Writer(Naming, name="A"), Writer(Text, name="B"), state_schema=MaybeInt, strict=True
+    )
     assert made.get_output_jsonschema()["properties"]["name"]["anyOf"][0] == {"type": "integer"}
 
 
@@ -217,7 +251,21 @@ class AppendedMessages(AgentState):
     messages: Annotated[list[AnyMessage], operator.add]
 
 
-@pytest.mark.parametrize("schema", [OwnJump, FoldedAnswer, ForgetfulMessages, AppendedMessages])
+class ReplacedMessages(AgentState):
+    messages: Annotated[list[AnyMessage], lambda old, new: new]
+
+
+class LastMessages(TypedDict):
+    messages: Annotated[list[AnyMessage], lambda old, new: [*old, *new][-1:]]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *(OwnJump, FoldedAnswer, ForgetfulMessages, AppendedMessages),
+        *(ReplacedMessages, LastMessages),
+    ],
+)
 def test_what_the_engine_relies_on_cannot_be_redefined(schema: Any) -> None:
     """A32, D15: a jump lives for one step, an answer is replaced, messages are added."""
     with pytest.raises(ArgumentError, match=r"^\[AF114\]"):

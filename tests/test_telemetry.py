@@ -111,11 +111,11 @@ def test_a_model_that_a_layer_asks_is_inside_of_the_layer(call: Any, spans: Span
 
 async def test_runs_side_by_side_do_not_mix(spans: Spans) -> None:
     handler = Telemetry(spans.provider)
-    agents = [create_agent(adding(), [add], name=f"desk {number}") for number in range(4)]
+    agents = [create_agent(adding(), [add], name=f"desk{number}") for number in range(4)]
     await asyncio.gather(*(agent.ainvoke(ASK, {"callbacks": [handler]}) for agent in agents))
     inside = [("model", ["chat ScriptedChatModel"])]
     inside = [*inside, ("tools", ["execute_tool add"]), *inside]
-    assert spans.tree() == [(f"invoke_agent desk {number}", inside) for number in range(4)]
+    assert spans.tree() == [(f"invoke_agent desk{number}", inside) for number in range(4)]
 
 
 def test_two_handlers_make_a_tree_each(call: Any, spans: Spans) -> None:

@@ -532,6 +532,24 @@ def test_with_an_agent_names_are_checked(pattern: str, why: str) -> None:
     assert why in str(caught.value)
 
 
+@pytest.mark.parametrize("pattern", ["never refnd", "serch < refund", "refunds?"])
+def test_without_an_agent_a_name_is_compared_with_the_run(pattern: str) -> None:
+    """Otherwise the rule would hold, although the run breaks what is meant."""
+    run = conversation(["search"], ["refund"], "Done.")
+    with pytest.raises(PatternError, match=r"Did you mean (refund|search)\? If .* pass agent=\."):
+        assert_trajectory(run, pattern)
+    assert_trajectory(run, "never delete, never reward")
+
+
+def test_with_an_agent_names_that_are_alike_are_other_names() -> None:
+    def refunds() -> str:
+        """List them."""
+        return ""
+
+    agent = create_agent(ScriptedChatModel([]), [search, refund, refunds])
+    assert_trajectory(conversation(["refund"], "Done."), "never refunds", agent=agent)
+
+
 def test_with_an_agent_names_of_hooks_are_checked(call: Any) -> None:
     log: list[Decision] = []
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[Guard()], decisions=log.append)

@@ -110,7 +110,7 @@ def test_override_takes_one_form_of_the_system_message() -> None:
 
 def test_override_refuses_unknown_fields() -> None:
     with pytest.raises(TypeError, match="'mesages'") as caught:
-        request().override(mesages=[])
+        request().override(mesages=[])  # type: ignore[call-arg]
     assert "messages" in str(caught.value), "the fields there are, are named"
 
 

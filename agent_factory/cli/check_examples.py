@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PRELUDE = '''from datetime import datetime
-from typing import NotRequired
+from typing import Annotated, NotRequired
 
 from agent_factory import (
     AgentMiddleware,
@@ -188,11 +188,11 @@ check(state_schema=Engine)""",
     ),
     "AF115": Example(
         """class Count(AgentState):
+    seen: NotRequired[Annotated[int, max]]
+
+
+class Last(AgentState):
     seen: NotRequired[int]
-
-
-class Names(AgentState):
-    seen: NotRequired[list[str]]
 
 
 class Counter(AgentMiddleware):
@@ -200,12 +200,12 @@ class Counter(AgentMiddleware):
 
 
 class Keeper(AgentMiddleware):
-    state_schema = Names
+    state_schema = Last
 
 
 check(middleware=[Counter(), Keeper()])""",
-        "Use one type and one reducer for the key, or two keys; or declare the key in the "
-        "`state_schema` of the agent, which decides.",
+        "Use one reducer for the key, or two keys; or declare the key in the `state_schema` of the "
+        "agent, which decides.",
     ),
     "AF116": Example(
         'check(tools=[find], interrupt_before=["tolos"])',
@@ -267,6 +267,17 @@ except SpecError as error:
 check(tools=[find], middleware=[Limit()])""",
         "Correct the name: a guard would not act on the tool. Ignore this if the tool is another "
         "one, which is added at run time.",
+    ),
+    "AF125": Example(
+        """def search(query: str) -> str:
+    \"\"\"Search.\"\"\"
+    return query
+
+
+search.__name__ = "search the web"
+check(tools=[search])""",
+        "Give the tool a name of letters, digits, `_` and `-`, of at most 64 characters. Ignore "
+        "this for a provider that accepts the name.",
     ),
     "AF201": Example(
         """class Back(AgentMiddleware):
@@ -412,6 +423,31 @@ class Manual(AgentMiddleware):
 check(middleware=[Clock(), Manual()])""",
         "Put the middleware that changes something in each call behind those that add the same; or "
         "let it write at the end of the last message.",
+    ),
+    "AF215": Example(
+        """class Count(AgentState):
+    seen: NotRequired[int]
+
+
+class Names(AgentState):
+    seen: NotRequired[list[str]]
+
+
+class Counter(AgentMiddleware):
+    state_schema = Count
+
+
+class Keeper(AgentMiddleware):
+    state_schema = Names
+
+
+check(middleware=[Counter(), Keeper()])""",
+        "Use one type for the key, or two keys; or declare the key in the `state_schema` of the "
+        "agent, which decides.",
+    ),
+    "AF216": Example(
+        'check(name="Order desk")',
+        "Give the agent a name of letters, digits, `_` and `-`, of at most 64 characters.",
     ),
 }
 """The examples, by code."""

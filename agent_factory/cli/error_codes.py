@@ -28,7 +28,8 @@ AF302 agent_factory.errors.UndeclaredJump
 AF303 agent_factory.errors.JumpWithoutCalls
     Jump to tools only after the model has asked for a tool.
 AF304 agent_factory.errors.BadReturn
-    Return what the message lists; a layer without a `return` returns None.
+    Return what the message lists; a layer without a `return` returns None. With `strict=True` a
+    change of its copy of the state is a warning.
 AF305 agent_factory.errors.CommandNotSupported
     In a layer, use `update` only; in a hook, write `jump_to` and declare it.
 AF306 agent_factory.errors.ModelCannotCallTools
@@ -38,7 +39,8 @@ AF307 agent_factory.errors.UnknownTool
 AF308 agent_factory.HistoryError
     Pass a message, or set a system prompt.
 AF309 agent_factory.errors.UnknownStateKey
-    Declare the key in the middleware's `state_schema`; give the tool's parameter a default.
+    Declare the key in the middleware's `state_schema`; give the tool's parameter a default. For a
+    hook of LangChain's middleware it is a warning.
 AF310 agent_factory.OutputError
     Simplify the schema, describe its fields, or raise `max_retries`; `.ai_message` is the last
     answer.

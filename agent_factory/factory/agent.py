@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, Unpack, cast, overload
 
@@ -14,13 +14,16 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolCallTransformer
 from langgraph.store.base import BaseStore
+from pydantic import BaseModel
 
 from agent_factory.decisions.log import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, raise_all
 from agent_factory.factory.arguments import (
     UNKNOWN,
+    by_name,
     chat_model_of,
     make_spec,
+    misplaced_arguments,
     unknown_arguments,
     wrong_type,
 )
@@ -125,10 +128,11 @@ def create_agent(
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
+@by_name
 def create_agent(
     model: str | BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] | None = None,
-    *,
+    *misplaced: Never,
     system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[AnyMiddleware] = (),
     response_format: object = None,
@@ -212,16 +216,16 @@ def create_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
-    # `**unknown` lets the error say which argument is meant; `Never` lets type checkers refuse it.
-    if unknown:
-        raise_all(unknown_arguments(create_agent, unknown))
+    # `*misplaced` and `**unknown` let the error say what to write; type checkers refuse `Never`.
+    if misplaced or unknown:
+        raise_all([*misplaced_arguments(misplaced), *unknown_arguments(create_agent, unknown)])
     services = {
         "checkpointer": checkpointer,
         "store": store,
         "cache": cache,
         "transformers": transformers,
     }
-    check_services(model, services)
+    check_services(model, services, context_schema)
     fusion = None
     if fused is not False:
         fusion = plan_fusion(fused, interrupt_before, interrupt_after, node_policies)
@@ -269,8 +273,10 @@ def create_agent(
     return agent
 
 
-def check_services(model: object, services: Mapping[str, object]) -> None:
-    """Check the model and the services of an agent."""
+def check_services(
+    model: object, services: Mapping[str, object], context_schema: object = None
+) -> None:
+    """Check the model, the services and the type of the context of an agent."""
     mistakes = []
     if model is None:
         reason = "is required, got None."
@@ -281,7 +287,8 @@ def check_services(model: object, services: Mapping[str, object]) -> None:
         kind = kinds[0].__name__
         # `SqliteSaver.from_conn_string(...)` and the like are generators with @contextmanager.
         enter = "with" if hasattr(value, "__enter__") else "async with"
-        if enter == "with" or hasattr(value, "__aenter__"):
+        is_class = isinstance(value, type)
+        if not is_class and (enter == "with" or hasattr(value, "__aenter__")):
             # That of a function with @contextmanager has the function as `func`.
             constructor = getattr(getattr(value, "func", None), "__qualname__", None)
             constructor = "..." if constructor is None else f"{constructor}(...)"
@@ -289,7 +296,14 @@ def check_services(model: object, services: Mapping[str, object]) -> None:
             reason = f"must be a {kind}, got a context manager."
             mistakes.append(ArgumentError(name, reason, hint))
         else:
-            mistakes.append(wrong_type(name, f"a {kind} or None", value, f"Pass a {kind}."))
+            expected, hint = f"a {kind} or None", f"Pass a {kind}."
+            mistakes.append(wrong_type(name, expected, value, hint, kinds=kinds))
+    # An instance has the fields of its class, and LangGraph takes it without an error.
+    if isinstance(context_schema, BaseModel | Mapping) or (
+        is_dataclass(context_schema) and not isinstance(context_schema, type)
+    ):
+        hint = "Pass the class, and its instance to the run: agent.invoke(..., context=...)."
+        mistakes.append(wrong_type("context_schema", "a class", context_schema, hint))
     if mistakes:
         raise_all(mistakes)
 
@@ -306,10 +320,11 @@ def node_names(
     return [*names, *(old for old, now in (former or {}).items() if now in names)]
 
 
+@by_name
 def plan_agent(
     model: object = None,
     tools: Sequence[object] | None = None,
-    *,
+    *misplaced: Never,
     system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[AnyMiddleware] = (),
     response_format: object = None,
@@ -351,8 +366,8 @@ def plan_agent(
     >>> plan_agent().nodes
     ('model',)
     """
-    if unknown:
-        raise_all(unknown_arguments(plan_agent, unknown))
+    if misplaced or unknown:
+        raise_all([*misplaced_arguments(misplaced), *unknown_arguments(plan_agent, unknown)])
     spec = make_spec(
         # A plan has no model in it, and the package of the provider need not be installed.
         model=None if isinstance(model, str) else model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import warnings
 from collections import Counter
@@ -10,11 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from agent_factory.compat.conversion import from_langchain_format, from_langchain_schema, init_model
 from agent_factory.compat.langchain import (
@@ -32,7 +35,9 @@ from agent_factory.errors import (
     DuplicateMiddleware,
     SpecError,
     describe,
+    example_of,
     raise_all,
+    unknown_argument,
 )
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
@@ -55,7 +60,7 @@ from agent_factory.tools.error_handling import (
     handler_for,
 )
 from agent_factory.tools.registry import sort_tools
-from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, ToolKind
+from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
 
@@ -124,13 +129,12 @@ def make_spec(
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     topology = plan(shape)
     mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
+    mistakes += refused_names(topology.tools, name)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
     findings = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
-    if findings:
-        warnings.warn(AgentFactoryWarning(findings), stacklevel=3)  # of create_agent or plan_agent
     return AgentSpec(
         model=chat_model,
         system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
@@ -149,6 +153,7 @@ def make_spec(
         warnings=findings,
         decisions=log,
         run_layers=around[Call.AGENT],
+        strict=strict,
     )
 
 
@@ -184,7 +189,7 @@ def chat_model_of(model: object) -> object:
     hint = "Pass a chat model or 'provider:name'."
     if _is_list(model):
         hint = "Pass the model first, then the tools; or write tools=[...]."
-    raise wrong_type("model", "a chat model", model, hint)
+    raise wrong_type("model", "a chat model", model, hint, kinds=(Runnable,))
 
 
 def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError]) -> T | None:
@@ -199,7 +204,7 @@ def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError])
 def _raise_errors(
     findings: Sequence[SpecError], strict: bool, ignore: Collection[str]
 ) -> tuple[SpecError, ...]:
-    """Raise the errors among the diagnostics of a build, and return the warnings."""
+    """Raise the errors among the diagnostics of a build; warn of the others and return them."""
     findings = [finding for finding in findings if finding.code not in ignore]
     errors = [finding for finding in findings if strict or finding.severity == "error"]
     others = tuple(finding for finding in findings if finding not in errors)
@@ -210,6 +215,8 @@ def _raise_errors(
             for warning in others:
                 error.add_note(f"Also found: {warning}")
             raise
+    if others:
+        warnings.warn(AgentFactoryWarning(others), stacklevel=4)  # of create_agent or plan_agent
     return others
 
 
@@ -228,9 +235,18 @@ def output_tools(response_format: ResponseFormat | None) -> list[str]:
 
 
 def wrong_type(
-    subject: str, expected: str, value: object, hint: str, code: str | None = None
+    subject: str,
+    expected: str,
+    value: object,
+    hint: str,
+    code: str | None = None,
+    *,
+    kinds: tuple[type[object], ...] = (),
 ) -> ArgumentError:
     """Return the error for a value of a wrong type."""
+    # `checkpointer=InMemorySaver` passes the class, where its instance is meant.
+    if kinds and isinstance(value, type) and issubclass(value, kinds):
+        hint = f"Pass {example_of(value)}."
     return ArgumentError(subject, f"must be {expected}, got {describe(value)}.", hint, code=code)
 
 
@@ -284,15 +300,45 @@ def unknown_arguments(function: Callable[..., object], names: Iterable[str]) -> 
     parameters = [name for name in inspect.signature(function).parameters if name != "unknown"]
     mistakes: list[SpecError] = []
     for name in names:
-        hint = f"It takes {', '.join(parameters)}."
-        if close := get_close_matches(name, parameters, n=1):
-            hint = f"Did you mean {close[0]}?"
+        mistake = unknown_argument(name, function.__name__, parameters)
+        hint = None
         if name in _OTHER_NAMES:
             hint = f"Write {_OTHER_NAMES[name]}=..."
         elif name in _MIDDLEWARE_FOR:
             hint = f"Write middleware=[...] with {_MIDDLEWARE_FOR[name]}."
-        reason = f"is not an argument of {function.__name__}."
-        mistakes.append(ArgumentError(name, reason, hint))
+        mistakes.append(ArgumentError(name, mistake.reason, hint or mistake.hint))
+    return mistakes
+
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def by_name(function: FunctionT) -> FunctionT:
+    """Leave `*misplaced` out of a signature: it is there for `misplaced_arguments` alone."""
+    whole = inspect.signature(function)
+    parameters = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    function.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return function
+
+
+def misplaced_arguments(values: Sequence[object], prompt: str = "system_prompt") -> list[SpecError]:
+    """Return an error for each argument after model and tools, with the name it likely has.
+
+    Args:
+        values: The arguments that were given by position.
+        prompt: The name of the argument for the system prompt.
+    """
+    mistakes: list[SpecError] = []
+    for position, value in enumerate(values, 3):
+        name = "an argument by its name, such as checkpointer"
+        if isinstance(value, str | SystemMessage):
+            name = "system_prompt"
+        elif isinstance(value, BaseCheckpointSaver):
+            name = "checkpointer"
+        elif _is_list(value) or isinstance(value, AgentMiddleware):
+            name = "middleware"
+        reason = f"must be given by name, got {describe(value)}."
+        mistakes.append(ArgumentError(f"argument {position}", reason, f"Write {name}=..."))
     return mistakes
 
 
@@ -336,7 +382,7 @@ def members_of(
         if isinstance(member, type) and (
             issubclass(member, AgentMiddleware) or langchain_base(member) is not None
         ):
-            reason = f"must be an instance, got the class {member.__name__}."
+            reason = f"must be an instance, got {describe(member)}."
             hint = f"Pass {member.__name__}(...)."
             mistakes.append(ArgumentError(subject, reason, hint, code="AF102"))
         elif not isinstance(member, AgentMiddleware):
@@ -360,8 +406,10 @@ def members_of(
                 else f"Or give each a name: {name}(..., name='first'), or set instance.name."
             )
             mistakes.append(DuplicateMiddleware(name, reason, hint))
-    for name in (member.name for member in members):
-        if _is_reserved(name):
+    for member in members:
+        name = member.name
+        # Only hooks become nodes, and only names of nodes are LangGraph's.
+        if not name or (_is_reserved(name) and hooks_of(member)):
             reason = (
                 f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
                 "reserves."
@@ -440,6 +488,38 @@ def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[
                 "Give the agent a tool, or remove 'tools' from can_jump_to.",
                 code="AF111",
             )
+
+
+_PROVIDER_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
+"""Names of tools and of authors of messages that OpenAI, Anthropic and Google all accept."""
+
+
+def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecError]:
+    """Find names of tools, and a name of the agent, that providers refuse."""
+
+    def accepted(name: str) -> str:
+        letters = normalize("NFKD", name).encode("ascii", "ignore").decode()
+        return re.sub("[^a-zA-Z0-9_-]+", "_", letters).strip("_")[:64]
+
+    pattern = _PROVIDER_NAME.pattern
+    for tool in tools:
+        if tool.kind is ToolKind.PROVIDER or _PROVIDER_NAME.fullmatch(tool.name):
+            continue
+        yield SpecError(
+            f"tool {tool.name!r}",
+            f"has a name that providers refuse: they accept {pattern}.",
+            f"Name it {accepted(tool.name) or 'tool'!r}. If your provider accepts it, pass "
+            "ignore=['AF125'].",
+            code="AF125",
+        )
+    if agent is not None and not _PROVIDER_NAME.fullmatch(agent):
+        yield BuildWarning(
+            f"name {agent!r}",
+            "becomes the name of the messages of the agent, and some providers refuse it from the "
+            f"second call on: they accept {pattern}.",
+            f"Pass name={accepted(agent) or 'agent'!r}.",
+            code="AF216",
+        )
 
 
 def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:

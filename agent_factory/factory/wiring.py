@@ -27,7 +27,13 @@ from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
 from agent_factory.runtime.step import Fusion, Stage
 from agent_factory.runtime.tools_node import ToolsNode, ToolsStage, sending_state
-from agent_factory.state.channels import KeyedByName, is_ephemeral, is_known, is_persistent
+from agent_factory.state.channels import (
+    KeyedByName,
+    is_ephemeral,
+    is_known,
+    is_messages,
+    is_persistent,
+)
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES, Schemas
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import empty_graph, run_in_place
@@ -153,7 +159,14 @@ def _make_nodes(
     }
     nodes: dict[str, Runnable[Any, Any]] = {
         bound.definition.node: HookNode(
-            bound, plan, spec.rules, keys, tools=spec.toolbox.client, **options
+            bound,
+            plan,
+            spec.rules,
+            keys,
+            tools=spec.toolbox.client,
+            strict=spec.strict,
+            merges_by_id=is_messages(graph.channels["messages"]),
+            **options,
         )
         for bound in spec.hooks
     }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, get_args
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeAlias, TypeVar, get_args
+from weakref import WeakKeyDictionary
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe, raise_all, unknown_argument
 from agent_factory.hooks.flows import arun, run
 from agent_factory.hooks.ordering import Ordering
 from agent_factory.types import AgentState, ContextT, JumpTo, ModelRequest, ResponseT, StateT
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     """State update that a hook returns."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+NODE_HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
+"""Names of the hooks that run as nodes, in the order of a run."""
 
 
 class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
@@ -103,6 +108,18 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             self.name = str(name)
         if type(self).tools == ():  # a list may be added to, so no two instances share one
             self.tools = []
+
+    # Type checkers read the arguments from `__init__`.
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args, **kwargs):
+            if args or kwargs:
+                _check_arguments(cls, args, kwargs)
+            # A class may also derive from one whose `__new__` takes the arguments.
+            new = super().__new__
+            return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
+
+        __new__.__signature__ = signature(__init__)
 
     # Not set by __init__, which a subclass need not call. Its instances can set it.
     @cached_property
@@ -228,8 +245,51 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         )
 
 
+class _Parameters(NamedTuple):
+    """Parameters of a constructor, without what a signature refers to: a cache would keep that."""
+
+    names: tuple[str, ...]  # that can be given by name, those by position first
+    positions: int
+    any_name: bool
+    any_position: bool
+
+
+_parameters: WeakKeyDictionary[Callable[..., None], _Parameters] = WeakKeyDictionary()
+"""Parameters by constructor: to read a signature takes longer than most constructors."""
+
+
+def _check_arguments(cls: type[object], args: Sequence[object], names: Collection[str]) -> None:
+    """Raise an ArgumentError for an argument that the constructor of a middleware does not take.
+
+    Python would raise a TypeError that does not say what to write.
+    """
+    constructor: Callable[..., None] = cls.__init__
+    if (parameters := _parameters.get(constructor)) is None:
+        kinds = {p.name: p.kind for p in [*signature(constructor).parameters.values()][1:]}
+        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        parameters = _parameters[constructor] = _Parameters(
+            tuple(name for name, kind in kinds.items() if kind in by_name),
+            sum(kind <= Parameter.POSITIONAL_OR_KEYWORD for kind in kinds.values()),
+            Parameter.VAR_KEYWORD in kinds.values(),
+            Parameter.VAR_POSITIONAL in kinds.values(),
+        )
+    if not parameters.any_name:
+        unknown_names = [name for name in names if name not in parameters.names]
+        raise_all([unknown_argument(n, cls.__name__, parameters.names) for n in unknown_names])
+    if len(args) > parameters.positions and not parameters.any_position:
+        argument = args[parameters.positions]
+        left = [n for n in parameters.names[parameters.positions :] if n not in names]
+        reason = f"takes no argument {parameters.positions + 1} by position, got "
+        hint = f"Write {left[0]}=..., if that is meant." if left else ""
+        raise ArgumentError(cls.__name__, f"{reason}{describe(argument)}.", hint)
+
+
 Middleware: TypeAlias = AgentMiddleware[Any, Any]
 """Middleware for any state and any context."""
+
+
+class FunctionMiddleware(AgentMiddleware[Any, Any]):
+    """Middleware that a decorator has made of a function."""
 
 
 def jumps_among(value: Any) -> list[str]:
@@ -248,7 +308,8 @@ def hook_config(
         can_jump_to: Any of "tools", "model" and "end".
 
     Raises:
-        ArgumentError: `can_jump_to` is given without its name.
+        ArgumentError: `can_jump_to` is given without its name, or what is decorated is not a
+            function.
 
     >>> class Stopper(AgentMiddleware):
     ...     @hook_config(can_jump_to=["end"])
@@ -264,6 +325,15 @@ def hook_config(
         raise ArgumentError("can_jump_to", reason, hint)
 
     def declare(function: FunctionT) -> FunctionT:
+        # Jumps are read from methods: on a class or on a middleware nothing would read them.
+        if isinstance(function, type) or not callable(function):
+            targets = list(can_jump_to or ["end"])
+            hook = next((h for h in NODE_HOOKS if {h, f"a{h}"} & vars(type(function)).keys()), None)
+            reason = f"must decorate a function or a method, got {describe(function)}."
+            hint = "Write it above the method that jumps."
+            if hook is not None:  # of a decorator, which has made a middleware of the function
+                hint = f"Write `@{hook}(can_jump_to={targets})`, without hook_config."
+            raise ArgumentError("hook_config", reason, hint)
         # LangChain's hook_config sets the same attribute, so that its hooks are read alike.
         function.__can_jump_to__ = can_jump_to or ()  # type: ignore[attr-defined]
         return function

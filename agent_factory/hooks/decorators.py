@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 from langchain_core.messages import SystemMessage
 
 from agent_factory.errors import ArgumentError, BadReturn, describe
-from agent_factory.hooks.base import AgentMiddleware, Middleware, jumps_among
+from agent_factory.hooks.base import (
+    NODE_HOOKS,
+    AgentMiddleware,
+    FunctionMiddleware,
+    Middleware,
+    jumps_among,
+)
 from agent_factory.types import (
     AgentState,
     ContextT,
@@ -82,13 +88,26 @@ def _check_function(decorator: str, func: object) -> None:
         reason = f"must decorate a function, got {describe(func)}."
         write = f"@{decorator}"
         # The decorators of hooks and layers have options; only hooks can jump.
-        if (jumps := jumps_among(func)) and decorator.startswith(("before_", "after_")):
+        if (jumps := jumps_among(func)) and decorator in NODE_HOOKS:
             write += f"(can_jump_to={jumps})"
         elif isinstance(func, str) and decorator != dynamic_prompt.__name__:
             write += f"(name={func!r})"
         else:
             write += "` above a `def"
         raise ArgumentError(decorator, reason, f"Write `{write}`.")
+    if not inspect.isfunction(func):  # a bound method, for example
+        return
+    parameters = [*inspect.signature(func).parameters]
+    if parameters[:1] not in (["self"], ["cls"]):
+        return
+    # A function in the body of a class has the name of the class before its own.
+    scope = func.__qualname__.rpartition(".")[0]
+    hint = f"Write `def {func.__name__}({', '.join(parameters[1:])})`."
+    if scope and not scope.endswith("<locals>"):
+        method = _FLOW_OF["wrap_model_call"] if decorator == "dynamic_prompt" else decorator
+        hint = f"A decorator is for functions: remove it, and name the method {method}."
+    reason = f"must decorate a function without {parameters[0]}, got {func.__name__}"
+    raise ArgumentError(decorator, f"{reason}({', '.join(parameters)}).", hint, code="AF106")
 
 
 def _make(
@@ -138,7 +157,7 @@ def _make(
         "__module__": getattr(func, "__module__", __name__),
     }
     # A class for each function, because a build reads hooks from classes.
-    middleware: Middleware = type(str(name or _name_of(func)), (AgentMiddleware,), attributes)()
+    middleware: Middleware = type(str(name or _name_of(func)), (FunctionMiddleware,), attributes)()
     return middleware
 
 
@@ -320,9 +339,14 @@ def dynamic_prompt(
 ) -> Middleware | Callable[[PromptFunction], Middleware]:
     """Turn a function that returns the system prompt for each model call into a middleware.
 
+    The function returns a prompt each time; `request.system_message or ""` leaves it as it is.
+
     Args:
         func: `(request) -> str or SystemMessage`. A coroutine function serves async runs only. If
             it is missing, a decorator is returned.
+
+    Raises:
+        ArgumentError: `func` is not a function of one argument.
 
     >>> @dynamic_prompt
     ... def polite(request):
@@ -333,6 +357,11 @@ def dynamic_prompt(
         return dynamic_prompt
     _check_function("dynamic_prompt", func)
     name = _name_of(func)
+    try:
+        inspect.signature(func).bind("request")
+    except TypeError as error:
+        reason = f"is called with (request), but does not accept that: {error}."
+        raise ArgumentError(name, reason, f"Write `def {name}(request)`.", code="AF106") from None
     if inspect.iscoroutinefunction(func):
 
         async def aprompt(
@@ -352,7 +381,10 @@ def dynamic_prompt(
 def _with_prompt(name: str, request: ModelRequest[Any], prompt: object) -> ModelRequest[Any]:
     if isinstance(prompt, SystemMessage):
         return request.override(system_message=prompt)
-    if isinstance(prompt, str | None):
+    if isinstance(prompt, str):
         return request.override(system_prompt=prompt)
     reason = f"must return a string or a SystemMessage, got {describe(prompt)}."
-    raise BadReturn(name, reason)
+    hint = "Write `return` in each branch"
+    raise BadReturn(
+        name, reason, f'{hint}; `return request.system_message or ""` leaves the prompt as it is.'
+    )

@@ -13,14 +13,17 @@ from types import FunctionType, MethodType
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.types import TracePolicy
+from typing_extensions import is_typeddict
 
 from agent_factory.errors import ArgumentError, SpecError, describe
-from agent_factory.hooks.base import AgentMiddleware, Middleware
+from agent_factory.hooks.base import AgentMiddleware, FunctionMiddleware, Middleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.hooks.ordering import Ordering, is_strings
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase
+from agent_factory.types import AgentState
 
 DefinitionT = TypeVar("DefinitionT", Hook, Layer)
 
@@ -29,6 +32,7 @@ _FLOW = {Call.MODEL: "around_model", Call.TOOL: "around_tool"}
 RUN_FLOW = "around_agent"
 """The flow around a whole run."""
 _FLOWS = (*_FLOW.values(), RUN_FLOW)
+_LAYER_NAMES = (*_FLOW.values(), *_WRAP.values(), *(f"a{name}" for name in _WRAP.values()))
 _HOOK_ARGUMENTS = ("state", "runtime")
 _ARGUMENTS = {
     **{phase.value: _HOOK_ARGUMENTS for phase in Phase},
@@ -71,9 +75,15 @@ _OTHER_NAMES = {
     "post_model_hook": "after_model",
     "modify_model_request": "wrap_model_call",
     "on_model_call": "wrap_model_call",
-    "on_tool_call": "wrap_tool_call",
+    **dict.fromkeys(
+        (
+            *("on_tool_call", "on_tool_start", "on_tool_end", "before_tool", "after_tool"),
+            *("before_tools", "after_tools", "before_tool_call", "after_tool_call"),
+        ),
+        "wrap_tool_call",
+    ),
 }
-"""Hooks of other agent builders, by the name of ours."""
+"""Hooks of other agent builders, by the name of ours. What is around tool calls is a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +360,10 @@ def _method_errors(
         function = inject(method) if arguments == _HOOK_ARGUMENTS else method
         function = inject_run(method) if name == RUN_FLOW else function
         if wrong_signature := _signature_error(name, arguments, function):
-            yield _Mistake(ArgumentError, f".{name}", *wrong_signature, "AF106")
+            reason, hint = wrong_signature
+            if issubclass(cls, FunctionMiddleware):
+                hint = f"Write `def {cls.__name__}({', '.join(arguments)})`."
+            yield _Mistake(ArgumentError, f".{name}", reason, hint, "AF106")
         for jump in jumps[name]:
             if jump not in JUMPS:
                 hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
@@ -393,12 +406,31 @@ def _name_errors(middleware: Middleware) -> Iterator[SpecError]:
             f"{_DECORATORS.get(name, name)}.",
             code="AF105",
         )
-    for name, suggestion in _misspelt(middleware):
-        reason = "is not a hook, so it would never run."
+    for name, suggestion in dict([*_misspelt(middleware), *_misnamed(middleware)]).items():
+        reason, hint = "is not a hook, so it would never run.", f"Did you mean {suggestion}?"
         if suggestion in _ATTRIBUTE_NAMES:
             reason = "is not an attribute of a middleware, so nothing would read it."
-        hint = f"Did you mean {suggestion}? Start the name of a helper with an underscore."
+        elif suggestion in ("wrap_tool_call", "awrap_tool_call") and "wrap" not in name.lower():
+            hint += " It is around each call; the flow around_tool serves sync and async runs."
+        hint += " Start the name of a helper with an underscore."
         yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
+
+
+def _misnamed(middleware: Middleware) -> Iterator[tuple[str, str]]:
+    """Yield attributes with a value that belongs into another attribute, and the name of that."""
+    cls, _ = _written(middleware)
+    # A class may keep its schema, or a tool that a layer offers or runs, under another name too.
+    if middleware.state_schema is AgentState:
+        values = (*vars(cls).items(), *vars(middleware).items())
+        for name, value in values:
+            is_schema = isinstance(value, type) and is_typeddict(value) and value is not AgentState
+            if is_schema and (name == "state" or "messages" in value.__annotations__):
+                yield name, "state_schema"
+    tool = vars(cls).get("tool")
+    tools = tool if isinstance(tool, list | tuple) and tool else [tool]
+    is_unread = not middleware.tools and all(isinstance(entry, BaseTool) for entry in tools)
+    if is_unread and methods_of(middleware).names.isdisjoint(_LAYER_NAMES):
+        yield "tool", "tools"
 
 
 _names: WeakKeyDictionary[type[object], list[tuple[str, str]]] = WeakKeyDictionary()
@@ -423,7 +455,11 @@ def meant_by(name: str, *, is_method: bool) -> str | None:
         return None
     # `beforeModel` is the name in LangChain.js, and `async_...` a usual prefix.
     spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
-    spelling = _OTHER_NAMES.get(spelling, re.sub("^(async|a)_", "a", spelling))
+    spelling = re.sub("^(async|a)_", "a", spelling)
+    if spelling in _OTHER_NAMES:
+        spelling = _OTHER_NAMES[spelling]
+    elif spelling.startswith("a") and spelling[1:] in _OTHER_NAMES:
+        spelling = f"a{_OTHER_NAMES[spelling[1:]]}"
     # `tool` is a common attribute, and 0.89 like `tools`.
     candidates, cutoff = list(_ATTRIBUTE_NAMES), 0.9
     if is_method and spelling.startswith(_LOOKS_LIKE_A_HOOK):

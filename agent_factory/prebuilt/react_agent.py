@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import SystemMessage
@@ -12,9 +13,9 @@ from langchain_core.runnables import Runnable
 from langgraph.prebuilt import ToolNode
 from langgraph.warnings import LangGraphDeprecatedSinceV10
 
-from agent_factory.errors import raise_all
+from agent_factory.errors import AgentFactoryWarning, raise_all, unknown_argument
 from agent_factory.factory.agent import CONFIG, check_services, node_names
-from agent_factory.factory.arguments import unknown_nodes, wrong_types
+from agent_factory.factory.arguments import refused_names, unknown_nodes, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
 from agent_factory.prebuilt.react_errors import ReactArgumentError
@@ -191,6 +192,7 @@ def create_react_agent(
 
     Warns:
         LangGraphDeprecatedSinceV10: `config_schema` is given.
+        AgentFactoryWarning: Providers refuse the name of the agent or of a tool.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def add(a: int, b: int) -> int:
@@ -202,10 +204,12 @@ def create_react_agent(
     'It is 5.'
     """
     if others := {k: v for k, v in deprecated_kwargs.items() if k != "config_schema"}:
-        raise ReactArgumentError(
-            "create_react_agent",
-            f"create_react_agent() got unexpected keyword arguments: {others}",
-        )
+        reason = f"create_react_agent() got unexpected keyword arguments: {others}"
+        error = ReactArgumentError("create_react_agent", reason)
+        *names, _ = signature(create_react_agent).parameters
+        for name in others:  # a note, because the text is langgraph's
+            error.add_note(f"{name}: {unknown_argument(name, '', names).hint}")
+        raise error
     if "config_schema" in deprecated_kwargs:
         warnings.warn(
             "`config_schema` is deprecated and will be removed. Please use `context_schema` "
@@ -215,7 +219,7 @@ def create_react_agent(
         )
         context_schema = context_schema or deprecated_kwargs["config_schema"]
     services = {"checkpointer": checkpointer, "store": store, "cache": None, "transformers": None}
-    check_services(model, services)
+    check_services(model, services, context_schema)
     if version not in ("v1", "v2"):
         raise ReactArgumentError(
             "version", f"Invalid version {version}. Supported versions are 'v1' and 'v2'."
@@ -249,6 +253,8 @@ def create_react_agent(
         nodes=nodes,
         policy=NodePolicy(cast("RetryPolicy | None", retry_policy)),  # a dict becomes a policy
     )
+    if refused := tuple(refused_names(spec.topology.tools, name)):  # langgraph takes any name
+        warnings.warn(AgentFactoryWarning(refused), stacklevel=2)
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,
         store=store,

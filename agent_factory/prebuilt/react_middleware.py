@@ -183,7 +183,8 @@ class ModelCalls(AgentMiddleware[Any, Any]):
             model = yield from choose_model(self._model, state, request.runtime)
             request = request.override(model=model, tools=[])
         messages = self._messages(request.state, state)
-        request = request.override(messages=messages, state={**request.state, "messages": messages})
+        own_state: Any = {**request.state, "messages": messages}
+        request = request.override(messages=messages, state=own_state)
         if self._prompt is not None:
             prompt = yield Invoke(self._prompt, self._view(request.state))
             # A prompt may be one message or one text.

@@ -186,14 +186,13 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> d
         elif name not in ("type", "digest", *PARTS.values()):
             close = get_close_matches(str(name), {str(part) for part in PARTS.values()}, 1)
             suggestion = close[0] if close else _INTENDED.get(name)
-            takers = " and ".join(
-                repr(taker) for taker, part in PARTS.items() if part == suggestion
-            )
+            kinds = [repr(taker) for taker, part in PARTS.items() if part == suggestion]
             hint = f"Its parts are 'type', {own_part!r} and 'digest'."
             if suggestion == own_part:
                 hint = f"Did you mean {own_part!r}?"
             elif suggestion:
-                hint += f" {takers} take {suggestion!r}."
+                verb = "takes" if len(kinds) == 1 else "take"
+                hint += f" {' and '.join(kinds)} {verb} {suggestion!r}."
             raise InvalidDecision(call.name, f"{name!r} is not a part of {kind!r}.", hint)
     if kind in ("edit", "respond") and own_part not in parts:
         example = {"type": kind, own_part: _example(call) if kind == "edit" else "The result."}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutine
@@ -13,25 +14,30 @@ from langchain_core.runnables.config import run_in_executor
 from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
+from agent_factory.compat.langchain import LangChainAdapter
 from agent_factory.decisions.log import REASON
 from agent_factory.decisions.recorder import NO_RECORDER, Recorder
 from agent_factory.errors import (
+    AgentFactoryWarning,
     BadReturn,
     CommandNotSupported,
     HookPathNotSupported,
     UndeclaredJump,
+    UnknownStateKey,
     describe,
 )
+from agent_factory.hooks.base import FunctionMiddleware
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.hooks.trace_policy import policy_of
 from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.limits import JumpLimit
+from agent_factory.runtime.lost_writes import watched_hook
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import TOOL_SIGNALS
-from agent_factory.state.updates import check_keys, pairs_of
+from agent_factory.state.updates import Pair, check_keys, pairs_of
 from agent_factory.tools.registry import agent_tools
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
@@ -82,6 +88,9 @@ class HookNode(Runnable[State, object]):
         context_schema: type[object] | None = None,
         tools: Mapping[str, Any] | None = None,
         guards: Guards | None = None,
+        *,
+        strict: bool = False,
+        merges_by_id: bool = False,
     ) -> None:
         definition = bound.definition
         self.name: str = definition.node
@@ -91,6 +100,9 @@ class HookNode(Runnable[State, object]):
         self._context_schema = context_schema
         self._tools = tools or {}
         self._guards = guards
+        # LangChain drops a key that no schema has, and its middleware may rely on that.
+        self._drops_keys = isinstance(bound.owner, LangChainAdapter) and not strict
+        self._dropped: set[str] = set()
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
         reads_reason = REASON not in self._keys
@@ -99,6 +111,8 @@ class HookNode(Runnable[State, object]):
             limit = JumpLimit(self.name)
             func, afunc = (f and partial(limit.around, f) for f in (bound.func, bound.afunc))
             bound = replace(bound, func=func, afunc=afunc)
+        if strict:
+            bound = watched_hook(bound, merges_by_id=merges_by_id)
         self._bound = recorder.hook(bound, self._finish, reads_reason=reads_reason)
         self._pending_exit = recorder.pending_exit(
             definition.owner, str(definition.phase), pending_exit, ended_by_tools
@@ -170,6 +184,8 @@ class HookNode(Runnable[State, object]):
             update = result or {}
             if REASON in update and REASON not in self._keys:  # for the decision log alone
                 update = {key: value for key, value in update.items() if key != REASON}
+            if self._drops_keys and not self._keys.issuperset(update):
+                update = dict(self._known(update.items()))
             self._check(update)
             return {**reset, **update} or None
         if not isinstance(result, Command):
@@ -192,17 +208,34 @@ class HookNode(Runnable[State, object]):
         pairs = pairs_of(result, self.name)
         if REASON not in self._keys:
             pairs = [(key, value) for key, value in pairs if key != REASON]
+        if self._drops_keys:
+            pairs = self._known(pairs)
         self._check(dict(pairs))
         return replace(result, update=[*reset.items(), *pairs])
 
+    def _known(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Return the writes to keys that the state has, and warn once of each other key."""
+        pairs = list(pairs)
+        if unknown_keys := {key for key, _ in pairs} - self._keys - self._dropped:
+            self._dropped |= unknown_keys
+            names = ", ".join(map(repr, sorted(unknown_keys)))
+            reason = f"wrote {names}, which is dropped, because the state has no such key."
+            hint = "Add the middleware that declares it, or declare it in a state_schema."
+            error = UnknownStateKey(self.name, reason, hint)
+            warnings.warn(AgentFactoryWarning([error]), stacklevel=2)
+        return [(key, value) for key, value in pairs if key in self._keys]
+
     def _check(self, update: Mapping[str, object]) -> None:
         check_keys(update, self._keys, self.name)
-        jump = update.get("jump_to")
-        if jump is not None and jump not in self._bound.definition.can_jump_to:
+        jump, definition = update.get("jump_to"), self._bound.definition
+        if jump is not None and jump not in definition.can_jump_to:
+            targets = [target for target in JUMPS if target in {jump, *definition.can_jump_to}]
+            is_function = isinstance(self._bound.owner, FunctionMiddleware)
+            declaration = f"@{definition.phase}" if is_function else "hook_config"
             raise UndeclaredJump(
                 self.name,
                 f"jumped to {jump!r} without a declaration.",
-                f"Decorate it with hook_config(can_jump_to=[{jump!r}])."
+                f"Decorate it with {declaration}(can_jump_to={targets})."
                 if jump in JUMPS
                 else f"Jump to one of {', '.join(map(repr, JUMPS))}, and declare it.",
             )

@@ -42,6 +42,7 @@ from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import StateCopies
 from agent_factory.runtime.limits import ENDED_KWARGS, REFUSAL_KWARGS, why_to_end
+from agent_factory.runtime.lost_writes import watched_call
 from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
@@ -114,6 +115,8 @@ class ModelNode(Runnable[Any, Any]):
         if self._layers:
             self._call = self._composed(asynchronous=False)
             self._acall = self._composed(asynchronous=True)
+            if spec.strict:
+                self._call, self._acall = watched_call(self._call), watched_call(self._acall)
 
     def _composed(self, *, asynchronous: bool) -> ModelCall:
         if missing := first_without_mode(self._layers, asynchronous=asynchronous):

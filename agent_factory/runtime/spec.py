@@ -53,3 +53,4 @@ class AgentSpec:
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
     run_layers: tuple[Bound[Layer], ...] = ()  # around a whole run, outermost first
+    strict: bool = False  # look for writes that have no effect

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import get_args
+
+from langgraph.types import StreamMode
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.types import Graph
@@ -50,3 +53,13 @@ def check_name(by: object) -> None:
     if not isinstance(by, str) or not by.strip():
         reason = f"must be the name of the one who does this, got {describe(by)}."
         raise ArgumentError("by", reason, "Pass by='ann'.")
+
+
+def modes_of(stream: object) -> tuple[str, ...]:
+    """Modes of a stream, each one of LangGraph's: it would show nothing for another one."""
+    if isinstance(stream, str) or not isinstance(stream, Collection):
+        reason = f"must be a list of modes, got {describe(stream)}."
+        raise ArgumentError("stream", reason, 'Pass stream=["updates"], for example.')
+    for mode in stream:
+        check_choice("stream", mode, get_args(StreamMode))
+    return tuple(stream)

@@ -23,7 +23,13 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
-from agent_factory.service.arguments import check_choice, check_name, nodes_of, seconds_of
+from agent_factory.service.arguments import (
+    check_choice,
+    check_name,
+    modes_of,
+    nodes_of,
+    seconds_of,
+)
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.database import Database
@@ -152,7 +158,7 @@ class Service(ThreadService):
             late=late,
             busy=busy,
             waiting=waiting,
-            stream=tuple(stream),
+            stream=modes_of(stream),
             asynchronous=asynchronous,
             decisions=decisions,
             configurable=keys,
@@ -286,7 +292,7 @@ class Service(ThreadService):
             checkpoint=checkpoint,
             context=None if context is None else dict(context),
             config=settings,
-            stream=None if stream is None else sorted(stream),
+            stream=None if stream is None else sorted(modes_of(stream)),
             subgraphs=subgraphs,
             interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
             interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
@@ -425,6 +431,8 @@ class Service(ThreadService):
             InvalidDecision: As in `decide`.
             DecisionNotAllowed: As in `decide`.
         """
+        if stream is not None:
+            modes_of(stream)
         inbox = self.inbox(tenant, may_decide=may_decide)
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
         # A digest names the wait as well as the call, so each is there once.

@@ -20,13 +20,14 @@ from typing import (
 )
 from weakref import WeakKeyDictionary
 
+from langchain_core.messages import HumanMessage
 from langgraph.channels import Topic, UntrackedValue
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.errors import ArgumentError, SpecError, describe
+from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
 from agent_factory.state.channels import (
     DeltaMessages,
     IndexedMessages,
@@ -263,18 +264,15 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
                 _reducer(other) == _reducer(hint) and _same_type(_parts(other)[1], _parts(hint)[1])
             )
             if not agree and key not in agent_keys:
-                yield SpecError(
-                    f"state key {key!r}",
-                    f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in "
-                    f"{source.origin}.",
-                    "Give it one type and one reducer, or use two names. Or declare it in the "
-                    "schema of the agent, create_agent(state_schema=...), which decides.",
-                    code="AF115",
-                )
+                yield _conflict(key, earlier, source)
             if key in ENGINE_KEYS or key == "jump_to":
                 mistake = "is reserved.", "Rename your key."
             elif key == "messages" and _reducer(hint) is None:
                 reason = "has no reducer, so each write would replace the history."
+                mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
+            elif key == "messages" and _forgets(_reducer(hint)):
+                name = _name(_reducer(hint))
+                reason = f"has the reducer {name}, which replaces the history by each write."
                 mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
             elif key == "messages" and _reducer(hint) in (operator.add, operator.iadd):
                 reason = (
@@ -288,6 +286,33 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             else:
                 continue
             yield ArgumentError(f"{source.origin} state key {key!r}", *mistake, code="AF114")
+
+
+def _conflict(key: str, first: _Source, second: _Source) -> SpecError:
+    """Return the finding for a key on which two schemas disagree."""
+    hints = first.hints[key], second.hints[key]
+    forms = f"{_format(hints[0])} in {first.origin}, and {_format(hints[1])} in {second.origin}"
+    decides = "declare it in the schema of the agent, create_agent(state_schema=...), which decides"
+    if _reducer(hints[0]) == _reducer(hints[1]):
+        # A type alone changes nothing in a run, as `str | None` and `str` show.
+        reason, hint = (
+            f"is {forms}; the agent has the last one.",
+            f"Give it one type, or {decides}.",
+        )
+        return BuildWarning(f"state key {key!r}", reason, hint, code="AF215")
+    hint = f"Give it one reducer, or use two names. Or {decides}."
+    return SpecError(f"state key {key!r}", f"is {forms}.", hint, code="AF115")
+
+
+def _forgets(reducer: Any) -> bool:
+    """Return True if a reducer of messages drops the messages so far, as `lambda old, new: new`."""
+    if not callable(reducer) or isinstance(reducer, BaseChannel):
+        return False
+    try:
+        merged = reducer([HumanMessage("a", id="1")], [HumanMessage("b", id="2")])
+        return "1" not in [message.id for message in merged]
+    except Exception:  # it may expect messages of another form
+        return False
 
 
 def _same_type(first: object, other: object) -> bool:

@@ -75,7 +75,8 @@ def assert_trajectory(run: object, pattern: str, *, agent: object = None) -> Non
             subagents, too.
         pattern: The pattern.
         agent: The agent that ran. With it, a name in the pattern that the agent does not have is an
-            error, so that a misspelt `never` does not pass.
+            error, so that a misspelt `never` does not pass. Without it, a name is an error that is
+            nearly one in the run.
 
     Raises:
         TrajectoryMismatch: The run breaks a rule. It is an AssertionError.
@@ -149,17 +150,25 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
                 f"answered, and the pattern asks about `{atom.text}`.",
                 "Pass the result of the run, or its messages.",
             )
-        names = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind)
-        # Without names to compare with, and for `any`, nothing can be misspelt.
-        if not names or not atom.name or atom.name in names:
+        names = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind, set())
+        # For `any`, nothing can be misspelt.
+        if not atom.name or atom.name in names:
             continue
         if any(step.name == atom.name for step in trajectory.steps):
             continue  # a layer may have offered it at run time
-        close = get_close_matches(atom.name, names, n=1)
-        noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
-        raise PatternError(
-            pattern,
-            atom.column,
-            f"the agent has no {noun} {atom.name!r}.",
-            f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(names))}.",
-        )
+        if names:
+            close = get_close_matches(atom.name, names, n=1)
+            noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
+            reason = f"the agent has no {noun} {atom.name!r}."
+            hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(names))}."
+            raise PatternError(pattern, atom.column, reason, hint)
+        # Without an agent, nothing says which names there are, except for those in the run.
+        steps = {step.name for step in trajectory.steps if step.kind is atom.kind}
+        if close := get_close_matches(atom.name, steps, n=1, cutoff=_ALIKE):
+            reason = f"the run has no {atom.name!r}, and it has {close[0]!r}."
+            hint = f"Did you mean {close[0]}? If {atom.name!r} is another one, pass agent=."
+            raise PatternError(pattern, atom.column, reason, hint)
+
+
+_ALIKE = 0.8
+"""Least likeness of a misspelt name to the right one, as for the tools of a middleware."""

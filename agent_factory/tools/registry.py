@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
-from agent_factory.errors import ArgumentError, SpecError, describe
+from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.tools.injection import validate_tool
 from agent_factory.topology.model import Tool, ToolKind
 from agent_factory.types import FunctionTool
@@ -144,12 +144,11 @@ def as_tool(entry: object, origin: str) -> BaseTool:
     if isinstance(entry, BaseTool):
         return entry
     if not callable(entry) or isinstance(entry, type):
-        raise ArgumentError(
-            origin,
-            f"a tool must be a function, a BaseTool or a dict, got {describe(entry)}.",
-            "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
-            code="AF112",
-        )
+        reason = f"a tool must be a function, a BaseTool or a dict, got {describe(entry)}."
+        hint = "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict."
+        if isinstance(entry, type) and issubclass(entry, BaseTool):
+            hint = f"Pass {example_of(entry)}."
+        raise ArgumentError(origin, reason, hint, code="AF112")
     previous = getattr(entry, _TOOL, None)
     if isinstance(previous, StructuredTool) and (
         previous.func is entry or previous.coroutine is entry

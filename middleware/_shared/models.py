@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from operator import is_
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
@@ -32,6 +32,7 @@ from agent_factory import (
     init_model,
 )
 from agent_factory.chat_models import bound_tools, model_name, unbound
+from agent_factory.errors import describe, example_of
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
     ProviderStrategy,
@@ -97,7 +98,8 @@ def given_model(
     should not be found out when the model is needed.
     """
     if not isinstance(model, str | Runnable):
-        raise TypeError(f"{argument} must be {kinds}, got {model!r}.")
+        hint = f" Pass {example_of(model)}." if isinstance(model, type) else ""
+        raise TypeError(f"{argument} must be {kinds}, got {describe(model)}.{hint}")
     try:
         return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
     except Exception as error:
@@ -198,7 +200,7 @@ class AlternateModel:
         if not (is_name or isinstance(model, BaseChatModel) or binds_tools):
             raise TypeError(
                 f"{owner} must be a chat model or 'provider:name', or a pair of one and its "
-                f"settings, got {model!r}."
+                f"settings, got {describe(model)}."
             )
         is_settings = isinstance(change, Mapping) and all(isinstance(key, str) for key in change)
         if not (change is None or is_settings or is_sync_function(change)):
@@ -278,7 +280,7 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
     conversation to a server of the first model is dropped.
     """
     is_same = model is request.model or same_provider(request.model, model)
-    messages = request.messages
+    messages, runnable = request.messages, cast("Runnable[Any, Any]", model)
     # The whole history is scanned at each model call, so the scan calls no function.
     if not is_same or [m for m in messages if WRITTEN_BY in m.response_metadata]:
         provider = provider_of(model)
@@ -296,7 +298,7 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
         return request if messages is request.messages else request.override(messages=messages)
     settings = _without_affinity(request.model_settings)
     if is_same or same_family(request.model, model):
-        return request.override(model=model, messages=messages, model_settings=settings)
+        return request.override(model=runnable, messages=messages, model_settings=settings)
     tools = _portable_tools(request.tools, known_provider(model))
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
@@ -318,10 +320,12 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
     if not word and isinstance(choice, Mapping):
         word = choice.get("type") or next(iter(choice), None)
     word = "any" if word == "required" else word
+    # Of a message of a kind, the copy is of the same kind.
+    system: Any = request.system_message and portable_message(request.system_message)
     return request.override(
-        model=model,
+        model=runnable,
         messages=messages,
-        system_message=request.system_message and portable_message(request.system_message),
+        system_message=system,
         tools=tools,
         tool_choice=word if word in ("any", "auto", "none") or word in names else None,
         response_format=strategy,

@@ -527,7 +527,7 @@ class Plan:
         answer = answer or max(self._count([message]), 1)
         return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
 
-    def _request_to(self, model: object, *, last: bool) -> ModelRequest[ContextT]:
+    def _request_to(self, model: Any, *, last: bool) -> ModelRequest[ContextT]:
         """The request to a model; with `cap_output`, its answer is limited to what is left."""
         request = self._request
         if model is not request.model:

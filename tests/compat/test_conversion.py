@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
@@ -239,7 +240,7 @@ def test_our_middleware_may_have_a_state_schema_of_langchain(call: Any) -> None:
 
 def test_schemas_of_both_families_that_disagree_are_refused() -> None:
     class Other(ours.AgentState):
-        plain: NotRequired[str]
+        plain: NotRequired[Annotated[int, operator.add]]
 
     class Ours(ours.AgentMiddleware):
         state_schema = Other

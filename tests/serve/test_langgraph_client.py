@@ -255,6 +255,13 @@ def test_a_stream_is_joined_again(client: Any) -> None:
     assert update.event == "updates"
 
 
+def test_a_stream_of_an_unknown_mode_cannot_be_joined(client: Any) -> None:
+    thread = client.threads.create()["thread_id"]
+    run = client.runs.create(thread, "echo", input=HI)["run_id"]
+    with pytest.raises(REFUSED, match=r"stream_mode must be one of 'values'.*got 'message'"):
+        [*client.runs.join_stream(thread, run, stream_mode="message")]
+
+
 def test_a_client_that_goes_away_cancels(client: Any, url: str, service: Service) -> None:
     thread = client.threads.create()["thread_id"]
     slow = {"messages": [{"role": "user", "content": "slow"}]}

@@ -793,6 +793,8 @@ def test_the_metadata_of_a_config_are_noted(service: Service, thread: str) -> No
     [
         ({"message": 3}, "`?message`?: must be a string, a message or a list of messages, got"),
         ({"message": "Hi", "busy": "wait"}, "must be one of 'queue', 'reject'"),
+        ({"message": "Hi", "stream": ["message"]}, "stream: must be one of .*got 'message'"),
+        ({"message": "Hi", "stream": "updates"}, "stream: must be a list of modes, got str"),
         ({"message": "Hi", "priority": 5000}, "must be from -1000 to 1000, got 5000"),
         (
             {"message": "Hi", "config": {"callbacks": [3]}},
@@ -827,6 +829,8 @@ def test_a_run_that_does_not_exist(service: Service) -> None:
         ({"name": "echo"}, "'echo' is taken"),
         ({"agent": "desk"}, "must be a compiled agent, got str"),
         ({"late": "never"}, "must be one of 'reject', 'escalate', got 'never'"),
+        ({"stream": ("updates", "message")}, "stream: must be one of .*got 'message'"),
+        ({"stream": "updates"}, "stream: must be a list of modes, got str"),
         ({"review_within": "soon"}, "must be seconds or a string like '30m', '4h' or '2d'"),
     ],
 )

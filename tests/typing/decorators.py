@@ -170,3 +170,16 @@ def stacks(model: BaseChatModel) -> None:
     create_agent(model, middleware=[ForOther(), ForContext()])  # type: ignore
     create_agent(model, prompt="Be brief.")  # type: ignore
     plan_agent(model, promt="Be brief.")  # type: ignore[arg-type]
+
+
+def overrides(request: ModelRequest[Context], call: ToolCallRequest) -> None:
+    """A copy of a request has the fields of a request."""
+    assert_type(request.override(system_prompt="Be brief."), ModelRequest[Context])
+    request.override(model=request.model.bind(stop=["."]), tools=[print, {"type": "search"}])
+    request.override(messages=[*request.messages], tools=[*request.tools[:1]], tool_choice="any")
+    request.override(system_message=None, model_settings={"temperature": 0})
+    request.override(systemprompt="Be brief.")  # type: ignore[call-arg]
+    request.override(system_prompt=3)  # type: ignore[arg-type]
+    request.override(tools="add")  # type: ignore[arg-type]
+    call.override(tool_call=call.tool_call, state={})
+    call.override(toolcall=call.tool_call)  # type: ignore[call-arg]

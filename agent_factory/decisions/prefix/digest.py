@@ -243,7 +243,8 @@ class PrefixReader:
                 return Prefix(head, messages)
         prefix = self.read(request, messages)
         # Without what belongs to the run: the reader outlives it, and would keep its state alive.
-        self._last = request.override(messages=(), state=None, runtime=None), prefix.head
+        nothing: Any = None
+        self._last = request.override(messages=(), state=nothing, runtime=nothing), prefix.head
         return prefix
 
     def read(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from typing import get_args
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -16,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from agent_factory.serve.body import number, read_body, several
 from agent_factory.serve.json_response import JsonResponse, selected, time_text, to_json
 from agent_factory.serve.langgraph.agents import Agents, assistant_id
-from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun
+from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, StreamMode
 from agent_factory.serve.langgraph.start import start_run
 from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, RunInfo, Service
@@ -127,6 +128,10 @@ class Runs:
     async def join_stream(self, request: Request) -> Response:
         """`GET /threads/{thread}/runs/{run}/stream`."""
         modes = several(request, "stream_mode")
+        for mode in modes:
+            if mode not in get_args(StreamMode):
+                expected = ", ".join(map(repr, get_args(StreamMode)))
+                raise HTTPException(422, f"stream_mode must be one of {expected}, got {mode!r}.")
         run = await self._run(request)
         after = last_event_id(request, run.thread_id)
         return stream_response(

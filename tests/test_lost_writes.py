@@ -1,0 +1,226 @@
+"""Writes without effect: a strict agent warns of them, and names the hook and what to return."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.messages import HumanMessage, RemoveMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentFactoryWarning,
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    after_agent,
+    after_model,
+    before_agent,
+    before_model,
+    create_agent,
+    wrap_model_call,
+)
+from agent_factory.errors import BadReturn
+from agent_factory.testing import ScriptedChatModel
+
+HISTORY: Any = {"messages": [("user", "Hi"), ("assistant", "Hello."), ("user", "How are you?")]}
+HOOKS = [
+    (before_agent, "before_agent"),
+    (before_model, "before_model"),
+    (after_model, "after_model"),
+    (after_agent, "after_agent"),
+]
+
+
+class Noting(AgentState[Any]):
+    n: NotRequired[int]
+    notes: NotRequired[list[str]]
+    seen: NotRequired[Annotated[dict[str, int], lambda old, new: {**old, **new}]]
+
+
+GIVEN: Any = {**HISTORY, "n": 1, "notes": ["a"], "seen": {"a": 1}}
+
+
+def findings(call: Any, middleware: Any, *, strict: bool = True, given: Any = GIVEN) -> list[Any]:
+    """What a run of an agent with this middleware warns of."""
+    agent: Any = create_agent(
+        ScriptedChatModel(["Fine."]), middleware=[middleware], state_schema=Noting, strict=strict
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AgentFactoryWarning)
+        call(agent, given)
+    messages: list[Any] = [warning.message for warning in caught]
+    return [error for message in messages for error in message.warnings]
+
+
+def sets(state: Any) -> None:
+    state["n"] = 5
+
+
+def adds(state: Any) -> None:
+    state["messages"].append(HumanMessage("More."))
+
+
+def appends(state: Any) -> None:
+    state["notes"].append("b")
+
+
+def updates(state: Any) -> None:
+    state["seen"]["a"] = 2
+
+
+def removes(state: Any) -> None:
+    del state["n"]
+
+
+def jumps(state: Any) -> None:
+    state["jump_to"] = "end"
+
+
+CHANGES = {
+    sets: "{'n': ...}",
+    adds: "{'messages': [message]}",
+    appends: "{'notes': ...}",
+    updates: "{'seen': ...}",
+    removes: "{'n': ...}",
+    jumps: "{'jump_to': ...}",
+}
+
+
+@pytest.mark.parametrize(("decorate", "name"), HOOKS)
+@pytest.mark.parametrize(("change", "write"), CHANGES.items())
+def test_a_change_of_the_state_in_place_is_a_warning_in_a_strict_agent(
+    call: Any, decorate: Any, name: str, change: Any, write: str
+) -> None:
+    def hook(state: Any, runtime: Any) -> None:
+        change(state)
+
+    (error,) = findings(call, decorate(hook))
+    assert type(error) is BadReturn
+    assert error.subject == f"hook.{name}"
+    assert "must return what it changes" in error.reason
+    assert error.hint == f"Return the change: {write}."
+    assert findings(call, decorate(hook), strict=False) == []
+
+
+def test_a_coroutine_function_is_watched_too() -> None:
+    @before_model
+    async def hook(state: Any, runtime: Any) -> None:
+        await asyncio.sleep(0)
+        state["n"] = 5
+
+    def run(agent: Any, given: Any) -> Any:
+        return asyncio.run(agent.ainvoke(given))
+
+    (error,) = findings(run, hook)
+    assert error.subject == "hook.before_model"
+
+
+@pytest.mark.parametrize("with_command", [False, True])
+def test_a_change_that_is_returned_has_an_effect(call: Any, with_command: bool) -> None:
+    @before_model
+    def hook(state: Any, runtime: Any) -> Any:
+        state["n"] = 5
+        state["notes"].append("b")
+        update = {"n": state["n"], "notes": state["notes"]}
+        return Command(update=update) if with_command else update
+
+    assert findings(call, hook) == []
+
+
+def test_a_hook_that_reads_the_state_is_silent(call: Any) -> None:
+    @before_model
+    def hook(state: Any, runtime: Any) -> Any:
+        own = [*state["notes"], "b"]
+        state["messages"][-1].additional_kwargs["by"] = len(own)
+
+    assert findings(call, hook) == []
+
+
+# Messages that are there already
+
+
+def kept_last(messages: Any) -> Any:
+    return messages[-1:]
+
+
+def kept_two(messages: Any) -> Any:
+    return messages[-2:]
+
+
+def kept_ends(messages: Any) -> Any:
+    return [messages[0], messages[-1]]
+
+
+@pytest.mark.parametrize("keep", [kept_last, kept_two, kept_ends])
+def test_messages_that_the_thread_has_are_a_warning_in_a_strict_agent(call: Any, keep: Any) -> None:
+    """A user means to shorten the history; messages are merged by id."""
+
+    @before_model
+    def hook(state: Any, runtime: Any) -> Any:
+        return {"messages": keep(state["messages"])}
+
+    (error,) = findings(call, hook)
+    assert "got some that the thread has already" in error.reason
+    assert "RemoveMessage(id=REMOVE_ALL_MESSAGES)" in error.hint
+    assert findings(call, hook, strict=False) == []
+
+
+def shortened(messages: Any) -> Any:
+    return [RemoveMessage(id=REMOVE_ALL_MESSAGES), messages[-1]]
+
+
+def redacted(messages: Any) -> Any:
+    messages[-1].content = "[redacted]"
+    return messages[-1:]
+
+
+def marked(messages: Any) -> Any:
+    messages[-1].additional_kwargs["seen"] = True
+    return messages[-1:]
+
+
+def replaced(messages: Any) -> Any:
+    return [messages[-1].model_copy(update={"content": "[redacted]"})]
+
+
+@pytest.mark.parametrize(
+    "change", [shortened, redacted, marked, replaced, lambda messages: messages, lambda _: []]
+)
+def test_messages_that_change_something_are_fine(call: Any, change: Any) -> None:
+    @before_model
+    def hook(state: Any, runtime: Any) -> Any:
+        return {"messages": change(state["messages"])}
+
+    assert findings(call, hook) == []
+
+
+# Layers
+
+
+def test_a_layer_that_changes_the_state_of_a_request_is_a_warning(call: Any) -> None:
+    class Layer(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            request.state["n"] = 5
+            return (yield request)
+
+    (error,) = findings(call, Layer())
+    assert (error.subject, error.hint) == (
+        "a wrap_model_call layer",
+        "Return the change: {'n': ...}.",
+    )
+    assert findings(call, Layer(), strict=False) == []
+
+
+def test_a_layer_that_changes_the_request_or_writes_with_a_command_is_fine() -> None:
+    @wrap_model_call
+    def layer(request: Any, handler: Any) -> Any:
+        request.messages.append(HumanMessage("Be brief."))
+        request.state["n"] = 5
+        command: Command[Any] = Command(update={"n": 5})
+        return ExtendedModelResponse(handler(request), command)
+
+    assert findings(lambda agent, given: agent.invoke(given), layer) == []

@@ -1,0 +1,124 @@
+"""Names of tools, agents and middleware that providers or LangGraph refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.tools import StructuredTool
+
+from agent_factory import (
+    AgentFactoryWarning,
+    AgentMiddleware,
+    SpecError,
+    agent_tool,
+    create_agent,
+    create_react_agent,
+    plan_agent,
+    warnings_of,
+)
+from agent_factory.testing import ScriptedChatModel
+
+GO: Any = {"messages": "Go"}
+
+
+def named(name: str) -> Any:
+    def run(text: str) -> str:
+        return text
+
+    return StructuredTool.from_function(run, name=name, description="Run it.")
+
+
+REFUSED = {
+    "order desk": "order_desk",
+    "desk/1": "desk_1",
+    "Käse": "Kase",
+    "read.file": "read_file",
+    "x" * 65: "x" * 64,
+    "检索": "tool",
+}
+
+
+class Bringing(AgentMiddleware):
+    def __init__(self, *tools: Any) -> None:
+        super().__init__()
+        self.tools = list(tools)
+
+
+@pytest.mark.parametrize("build", [create_agent, plan_agent])
+@pytest.mark.parametrize(("name", "write"), REFUSED.items())
+def test_a_name_of_a_tool_that_providers_refuse_is_an_error(
+    build: Any, name: str, write: str
+) -> None:
+    for options in ({"tools": [named(name)]}, {"middleware": [Bringing(named(name))]}):
+        with pytest.raises(SpecError, match=r"^\[AF125\] tool '.*has a name that pro") as error:
+            build(ScriptedChatModel(), **options)
+        assert error.value.subject == f"tool {name!r}"
+        assert error.value.hint.startswith(f"Name it {write!r}.")
+        build(ScriptedChatModel(), **options, ignore=["AF125"])
+
+
+def test_a_long_name_of_a_schema_is_an_error() -> None:
+    format_ = {"title": "x" * 65, "type": "object"}
+    with pytest.raises(SpecError, match="AF125"):
+        create_agent(ScriptedChatModel(), response_format=format_)
+
+
+def test_a_tool_of_the_provider_has_any_name() -> None:
+    create_agent(ScriptedChatModel(), [{"type": "web search"}], strict=True)
+
+
+@pytest.mark.parametrize("name", ["Order desk", "desk/1", "Käse", "x" * 65])
+def test_a_name_of_an_agent_that_providers_refuse_is_a_warning(name: str) -> None:
+    """It becomes the `name` of its messages, which OpenAI refuses in the second call."""
+    with pytest.warns(AgentFactoryWarning, match=r"^\[AF216\] name '") as warnings:
+        agent = create_agent(ScriptedChatModel(), name=name)
+    (warning,) = warnings_of(agent)
+    assert (warning.subject, str(warning)) == (f"name {name!r}", str(warnings[0].message))
+    assert warning.hint == f"Pass name={REFUSED.get(name, 'Order_desk')!r}."
+    with pytest.raises(SpecError, match="AF216"):
+        create_agent(ScriptedChatModel(), name=name, strict=True)
+    create_agent(ScriptedChatModel(), name=name, strict=True, ignore=["AF216"])
+
+
+def test_an_agent_as_a_tool_needs_a_name_that_providers_accept() -> None:
+    clerk = create_agent(ScriptedChatModel(), name="Order desk", ignore=["AF216"])
+    with pytest.raises(SpecError, match=r"^\[AF125\] tool 'Order desk'.*Name it 'Order_desk'"):
+        create_agent(ScriptedChatModel(), [agent_tool(clerk, description="It orders.")])
+    create_agent(ScriptedChatModel(), [agent_tool(clerk, name="clerk", description="It orders.")])
+
+
+def test_create_react_agent_warns_of_names() -> None:
+    with pytest.warns(AgentFactoryWarning) as warnings:
+        create_react_agent(ScriptedChatModel(), [named("order desk")], name="Käse")
+    (warning,) = warnings
+    codes = [finding.code for finding in warning.message.warnings]  # type: ignore[union-attr]
+    assert codes == ["AF125", "AF216"]
+    assert warning.filename == __file__
+
+
+class Layered(AgentMiddleware):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+class Hooked(Layered):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize("name", ["Side:classifier", "a|b"])
+def test_a_middleware_without_hooks_may_have_any_name(name: str) -> None:
+    """Only hooks become nodes of LangGraph."""
+    agent = create_agent(
+        ScriptedChatModel(["Hi."]), [named("add")], middleware=[Layered(name=name)]
+    )
+    assert agent.invoke(GO)["messages"][-1].text == "Hi."
+    plan = plan_agent(middleware=[Layered(name=name), Bringing(named("add"))])
+    assert f"{name}.wrap_model_call" in plan.render()
+    assert plan.to_mermaid()
+    with pytest.raises(SpecError, match=r"^\[AF104\]"):
+        create_agent(ScriptedChatModel(), middleware=[Hooked(name=name)])
