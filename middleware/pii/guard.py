@@ -137,7 +137,14 @@ class ThreadGuard:
             return [self.redacted(message) for message in messages], None
         matches: list[PIIMatch] = []
         # The data is not stored all the same, so that the next run is not blocked by it.
-        guard = self._collecting(matches)
+        rule: Any = _CollectingRule(self._rule, self._shown_rule, matches)
+        guard = ThreadGuard(
+            rule,
+            replace(self._answers or Guard(rule, text=False), rule=rule),
+            users=self._users,
+            guards_answers=self._answers is not None,
+            results=self._results,
+        )
         admitted = [guard.redacted(message) for message in messages]
         error = PIIDetectionError(self._rule.rule.pii_type, matches) if matches else None
         return admitted, error
@@ -161,18 +168,6 @@ class ThreadGuard:
             for text in strings_of(message.content):
                 self._rule.forget(text)
 
-    def _collecting(self, matches: list[PIIMatch]) -> ThreadGuard:
-        """Return a guard that redacts, and adds what it finds to the matches."""
-        rule: Any = _CollectingRule(self._rule, self._shown_rule, matches)
-        answers = self._answers or Guard(rule, text=False)
-        return ThreadGuard(
-            rule,
-            replace(answers, rule=rule),
-            users=self._users,
-            guards_answers=self._answers is not None,
-            results=self._results,
-        )
-
     # Views
 
     def text(self) -> Any:
@@ -194,7 +189,12 @@ class ThreadGuard:
         if isinstance(value, list | tuple):
             return self._shown_items(value)
         if isinstance(value, Mapping):
-            return self._shown_mapping(value)
+            # The keys of arguments may hold data, too.
+            new = {
+                self.shown(key) if isinstance(key, str) else key: self.shown(item)
+                for key, item in value.items()
+            }
+            return value if new == value else new
         if isinstance(value, Document):
             return self._with_fields(value, ("page_content", "metadata"))
         if isinstance(value, Generation):
@@ -232,14 +232,6 @@ class ThreadGuard:
             return new
         # A named tuple takes its fields one by one.
         return type(values)(*new) if hasattr(values, "_fields") else tuple(new)
-
-    def _shown_mapping(self, values: Mapping[Any, Any]) -> Any:
-        new = {
-            self.shown(key) if isinstance(key, str) else key: self.shown(value)
-            for key, value in values.items()
-        }
-        same = all(a is b for a, b in zip(new.values(), values.values(), strict=False))
-        return values if same and new.keys() == values.keys() else new
 
     def _with_fields(self, value: Any, names: Iterable[str]) -> Any:
         """Return a copy of an object in which these attributes are as they may be shown."""

@@ -174,11 +174,17 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """
         marks = state.get("pii_looked_at", {})
         messages, count = self._covered(state)
-        update = self._redact_input(state, messages[count:])
-        if not self.apply_to_input and count < len(messages):  # nothing runs before the model
-            replacements = {message.id: message for message in update.get("messages", ())}
-            messages = [replacements.get(message.id, message) for message in messages]
-            update |= self._mark(messages, count)
+        redacted, error = self.message_guard.admit(messages[count:])
+        pairs = zip(messages[count:], redacted, strict=True)
+        update: dict[str, Any] = {}
+        if changed := [new for old, new in pairs if new is not old]:
+            update["messages"] = changed
+        if error is not None:
+            # The data leaves the thread all the same, so that the next run is not blocked by it.
+            # Then the error is raised at the next node.
+            update["pii_refused"] = state.get("pii_refused") or error
+        if not self.apply_to_input and redacted:  # nothing runs before the model
+            update |= self._mark([*messages[:count], *redacted], count)
         elif self.name not in marks:
             # Without a message, the mark says that this hook has run.
             update["pii_looked_at"] = {self.name: ["", ""]}
@@ -283,17 +289,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """The update that marks messages as checked; as many, from the first, were marked."""
         self.message_guard.forget(messages[count:])
         return {"pii_looked_at": {self.name: [messages[-1].id, _digest(messages)]}}
-
-    def _redact_input(self, state: PIIState, messages: Sequence[AnyMessage]) -> dict[str, Any]:
-        """The update for stored messages; with "block", the error is raised at the next node."""
-        redacted, error = self.message_guard.admit(messages)
-        update: dict[str, object] = {}
-        if changed := [new for old, new in zip(messages, redacted, strict=True) if new is not old]:
-            update["messages"] = changed
-        if error is not None:
-            # The data leaves the thread all the same, so that the next run is not blocked by it.
-            update["pii_refused"] = state.get("pii_refused") or error
-        return update
 
 
 class _GuardedRequest(ModelRequest[Any]):
