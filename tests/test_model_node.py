@@ -14,7 +14,6 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
 from agent_factory import (
-    AgentMiddleware,
     HistoryError,
     create_agent,
     wrap_model_call,
