@@ -26,7 +26,6 @@ from agent_factory import (
     PrivateStateAttr,
     ToolCallRequest,
 )
-from agent_factory.chat_models import configured
 from agent_factory.middleware._shared.redaction import (
     DetectorLike,
     PIIDetectionError,
@@ -34,6 +33,7 @@ from agent_factory.middleware._shared.redaction import (
     RedactionRule,
     Strategy,
 )
+from agent_factory.types import configured
 
 from .chat_model import guard_model
 from .messages import Guard, has_role, redact_message, redact_value

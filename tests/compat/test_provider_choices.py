@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
 from pydantic import PrivateAttr
 
 import agent_factory
@@ -73,7 +72,7 @@ class Asked(Exception):
 
 
 class Asking(Named):
-    """A model that tells what it was asked and ends the run."""
+    """A model that raises what it was asked."""
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         raise Asked(kwargs)
@@ -194,7 +193,7 @@ def test_only_common_settings_are_sent_to_another_provider(call: Run) -> None:
 
 @pytest.mark.parametrize("outside", [True, False])
 def test_messages_that_a_layer_adds_for_a_second_call_are_kept(call: Run, outside: bool) -> None:
-    def told(library: Any, middleware: Any) -> Any:
+    def texts(library: Any, middleware: Any) -> Any:
         class Twice(middleware.AgentMiddleware):  # type: ignore[misc]
             def again(self, request: Any, response: Any) -> Any:
                 more = [*request.messages, *response.result, HumanMessage("Better, please.")]
@@ -216,7 +215,7 @@ def test_messages_that_a_layer_adds_for_a_second_call_are_kept(call: Run, outsid
             m.text for m in result["messages"]
         ]
 
-    alike = both(told)
+    alike = both(texts)
     assert alike[0] == alike[1]
     assert alike[0][0][-1][-1] == "Better, please."
 
@@ -311,19 +310,13 @@ def test_a_model_of_init_chat_model_stays_configurable(
     assert bound_models == [("llama", 1), ("qwen", 1)] * 2
 
 
-@tool
-def look(city: str) -> str:
-    """Look at the weather."""
-    return "fine"
-
-
 def test_a_prompt_and_a_schema_reach_the_model_alike(call: Run) -> None:
     """The whole request of a provider's structured answer."""
 
     def request(library: Any, _: Any) -> Any:
         model = Named(steps=['{"number": 3}'], model_name="gpt-5")
         agent = library.create_agent(
-            model, [look], system_prompt="Be brief.", response_format=Answer
+            model, [mail], system_prompt="Be brief.", response_format=Answer
         )
         value = call(agent, ASK)["structured_response"]
         record = model.requests[0]
