@@ -26,7 +26,7 @@ from agent_factory import (
     Ordering,
     TurnError,
 )
-from agent_factory.chat_models import unbound
+from agent_factory.types import unbound
 
 from ._shared.messages import tool_names
 from ._shared.models import Provider, forced_tool, is_search_tool, known_provider
@@ -107,7 +107,14 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         searchable = self.searchable_tool_names
         # Without any tool, the request is for a last answer.
         if marks and (missing := sorted(searchable - marks.keys())):
-            raise ValueError(self._unknown_tools(missing, sorted(marks)))
+            close = [match for name in missing for match in get_close_matches(name, marks, n=1)]
+            hint = f"Did you mean {close[0]!r}?" if close else "Correct the name."
+            raise ValueError(
+                f"{self.name}: searchable_tools must name tools of the request, got "
+                f"{', '.join(map(repr, missing))}; the tools are {', '.join(sorted(marks))}. "
+                f"{hint} For a tool that another layer hides or adds, write "
+                '@tool(extras={"defer_loading": True}) instead.'
+            )
         with_mark = {name for name, mark in marks.items() if mark}
         without_mark = {name for name, mark in marks.items() if mark is None}
         hidden_names = (
@@ -133,16 +140,6 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
             request = request.override(tools=tools)
         response: ModelResponse = yield request
         return response
-
-    def _unknown_tools(self, missing: list[str], names: list[str]) -> str:
-        """Message about names in `searchable_tools` that no tool of a request has."""
-        close = [match for name in missing for match in get_close_matches(name, names, n=1)]
-        hint = f"Did you mean {close[0]!r}?" if close else "Correct the name."
-        return (
-            f"{self.name}: searchable_tools must name tools of the request, got "
-            f"{', '.join(map(repr, missing))}; the tools are {', '.join(names)}. {hint} For a tool "
-            'that another layer hides or adds, write @tool(extras={"defer_loading": True}) instead.'
-        )
 
     def _provider_of(self, model: object) -> str | None:
         """The provider whose search is used; None if the model has no supported provider."""

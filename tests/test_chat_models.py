@@ -13,7 +13,6 @@ from langchain_core.runnables import ConfigurableField, Runnable, RunnableConfig
 from pydantic import Field
 
 from agent_factory import create_agent, create_react_agent, wrap_model_call
-from agent_factory.chat_models import bound_tools, chat_models_of, configured, model_name, unbound
 from agent_factory.middleware import (
     AutoModeMiddleware,
     LLMToolSelectorMiddleware,
@@ -21,6 +20,7 @@ from agent_factory.middleware import (
     SummarizationMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.types import bound_tools, chat_models_of, configured, model_name, unbound
 from samples import add_tool
 
 Run = Callable[..., Any]

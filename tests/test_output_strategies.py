@@ -19,6 +19,7 @@ from agent_factory.structured_output import (
 )
 from agent_factory.structured_output.strategies import as_response_format
 from agent_factory.testing import ScriptedChatModel
+from samples import through
 from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
@@ -270,10 +271,8 @@ def with_look_in_settings(request: Any) -> Any:
     return (yield request.override(model_settings={"tools": [{"google_search": {}}]}))
 
 
-@wrap_tool_call
-def run_all(request: Any) -> Any:
-    """Run tools that the agent does not have."""
-    return (yield request)
+run_all = wrap_tool_call(through)
+"""A layer that may run tools which the agent does not have."""
 
 
 @pytest.mark.parametrize(

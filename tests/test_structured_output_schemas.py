@@ -17,6 +17,7 @@ from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import Gpt
 
 ASK: Any = {"messages": [("user", "Who?")]}
 
@@ -417,10 +418,6 @@ ENVELOPES: dict[str, Any] = {
 }
 
 
-class Named(ScriptedChatModel):
-    model_name: str = "gpt-5"
-
-
 @pytest.mark.parametrize("envelope", ENVELOPES.values(), ids=ENVELOPES)
 @pytest.mark.parametrize(
     ("wrap", "by_provider"),
@@ -430,7 +427,7 @@ def test_a_schema_in_openais_envelope_is_read(
     call: Any, envelope: Any, wrap: Any, by_provider: bool
 ) -> None:
     step: Any = '{"x": 1}' if by_provider else [{"name": "point", "args": {"x": 1}}]
-    model = Named(steps=[step])
+    model = Gpt(steps=[step])
     agent = create_agent(model, response_format=wrap(envelope))
     assert call(agent, ASK)["structured_response"] == {"x": 1}
     if not by_provider:
@@ -449,7 +446,7 @@ def test_a_schema_in_openais_envelope_is_read(
 def test_an_envelope_does_not_change_and_its_answer_is_validated(call: Any) -> None:
     envelope = {"type": "json_schema", "json_schema": {"name": "point", "schema": {**POINT}}}
     before = repr(envelope)
-    model = Named(steps=['{"x": "many"}', '{"x": 1}'])
+    model = Gpt(steps=['{"x": "many"}', '{"x": 1}'])
     assert call(create_agent(model, response_format=envelope), ASK)["structured_response"] == {
         "x": 1
     }

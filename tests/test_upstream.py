@@ -614,16 +614,18 @@ def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     models = pytest.importorskip("langchain.chat_models", reason="the extra peer is missing")
-    package: Any = ModuleType("langchain_groq")
-    package.ChatGroq = type("ChatGroq", (ScriptedChatModel,), {"__annotations__": {"model": str}})
-    monkeypatch.setitem(sys.modules, "langchain_groq", package)
-    configurable = models.init_chat_model("groq:llama", configurable_fields="any")
-    config: RunnableConfig = {"configurable": {"model": "groq:qwen"}}
+    package: Any = ModuleType("langchain_mistralai")
+    package.ChatMistralAI = type(
+        "ChatMistralAI", (ScriptedChatModel,), {"__annotations__": {"model": str}}
+    )
+    monkeypatch.setitem(sys.modules, "langchain_mistralai", package)
+    configurable = models.init_chat_model("mistralai:llama", configurable_fields="any")
+    config: RunnableConfig = {"configurable": {"model": "mistralai:qwen"}}
     assert not isinstance(configurable, BaseChatModel)
     made = [initialized_chat_model(configurable, c) for c in (None, config)]
     assert [(type(model), model.model) for model in made] == [
-        (package.ChatGroq, "llama"),
-        (package.ChatGroq, "qwen"),
+        (package.ChatMistralAI, "llama"),
+        (package.ChatMistralAI, "qwen"),
     ]
     bound = initialized_chat_model(configurable.bind_tools([add]), config)
     assert (bound.bound.model, len(bound.kwargs["tools"])) == ("qwen", 1)

@@ -21,7 +21,6 @@ from langgraph.prebuilt.tool_node import ToolCallWithContext
 from langgraph.types import Send
 from pydantic import BaseModel
 
-from agent_factory.chat_models import configured
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
@@ -35,6 +34,7 @@ from agent_factory.runtime.spec import identity
 from agent_factory.state.history import answers_of
 from agent_factory.topology.model import REACT_HOOKS, TOOLS, Hook
 from agent_factory.types import ModelRequest, ModelResponse
+from agent_factory.upstream import configured
 
 NEED_MORE_STEPS = "Sorry, need more steps to process this request."
 """The last message of a run that has too few steps left for the tool calls its model asked for."""

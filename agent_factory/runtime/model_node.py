@@ -16,7 +16,6 @@ from langchain_core.runnables.base import RunnableBinding
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
-from agent_factory.chat_models import bound_tools, configured, unbound
 from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -70,7 +69,7 @@ from agent_factory.structured_output.strategies import (
 from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
-from agent_factory.upstream import construct_prompt, run_identity
+from agent_factory.upstream import bound_tools, configured, construct_prompt, run_identity, unbound
 
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
@@ -272,7 +271,9 @@ class ModelNode(Runnable[Any, Any]):
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
         """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
-        model, response_format = configured(request.model), request.response_format
+        model, response_format = request.model, request.response_format
+        if not isinstance(model, BaseChatModel):  # nearly always it is one
+            model = configured(model)
         strategy: Strategy = None
         if response_format is not None:
             with_tools = bool(_tools_of(request, model))

@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, StructuredTool
 from typing_extensions import TypeVar
 
-from agent_factory.chat_models import chat_models_of, model_name
 from agent_factory.errors import (
     ArgumentError,
     BadReturn,
@@ -26,6 +25,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.structured_output.schema import SchemaSpec, specs_of
+from agent_factory.upstream import chat_models_of, model_name
 
 SchemaT = TypeVar("SchemaT", default=Any)
 """Type of the structured answer."""
@@ -288,20 +288,21 @@ def supports_provider_strategy(model: object, *, with_tools: bool = False) -> bo
     >>> supports_provider_strategy(model)
     True
     """
-    return all(_supports_schema(chat_model, with_tools) for chat_model in chat_models_of(model))
-
-
-def _supports_schema(model: object, with_tools: bool) -> bool:
-    name = (model_name(model) or "").lower()
-    gemini = _GEMINI.search(name)
-    # An alias without a number, such as gemini-flash-latest, may stand for an older one.
-    if with_tools and gemini and int(gemini["version"] or 0) < 3:
-        return False
-    profile = getattr(model, "profile", None)
-    # langchain-core 1.x: the provider's package fills the profile, or leaves it empty.
-    if isinstance(profile, Mapping) and "structured_output" in profile:
-        return bool(profile["structured_output"])
-    return bool(_PROVIDER_MODELS.search(name))
+    for chat_model in chat_models_of(model):
+        name = (model_name(chat_model) or "").lower()
+        gemini = _GEMINI.search(name)
+        # An alias without a number, such as gemini-flash-latest, may stand for an older one.
+        if with_tools and gemini and int(gemini["version"] or 0) < 3:
+            return False
+        profile = getattr(chat_model, "profile", None)
+        # langchain-core 1.x: the provider's package fills the profile, or leaves it empty.
+        if isinstance(profile, Mapping) and "structured_output" in profile:
+            supports = bool(profile["structured_output"])
+        else:
+            supports = bool(_PROVIDER_MODELS.search(name))
+        if not supports:
+            return False
+    return True
 
 
 def as_response_format(value: Any) -> ResponseFormat | None:

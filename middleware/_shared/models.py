@@ -31,7 +31,6 @@ from agent_factory import (
     ModelResponse,
     init_model,
 )
-from agent_factory.chat_models import bound_tools, model_name, unbound
 from agent_factory.errors import describe, example_of
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
@@ -39,6 +38,7 @@ from agent_factory.structured_output.strategies import (
     ToolStrategy,
     strategy_for,
 )
+from agent_factory.types import bound_tools, model_name, unbound
 
 from .errors import is_sync_function
 from .messages import CALL_BLOCKS, REASONING_BLOCKS
@@ -296,10 +296,10 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
             messages = copies
     if model is request.model:
         return request if messages is request.messages else request.override(messages=messages)
-    settings = _without_affinity(request.model_settings)
+    settings = without_affinity(request.model_settings)
     if is_same or same_family(request.model, model):
         return request.override(model=runnable, messages=messages, model_settings=settings)
-    tools = _portable_tools(request.tools, known_provider(model))
+    tools = portable_tools(request.tools, known_provider(model))
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
         if strategy not in _auto_strategies:
@@ -333,7 +333,8 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
     )
 
 
-def _without_affinity(settings: dict[str, Any]) -> dict[str, Any]:
+def without_affinity(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a request without the header that binds a conversation to a server."""
     headers = settings.get("extra_headers")
     if not isinstance(headers, Mapping) or _AFFINITY not in map(str.lower, headers):
         return settings
@@ -403,15 +404,15 @@ _auto_strategies: WeakKeyDictionary[ProviderStrategy[object], AutoStrategy[objec
 """The same object each time, because models are bound to strategies."""
 
 
-def _portable_tools(tools: Sequence[object], provider: Provider | None) -> list[Any]:
+def portable_tools(tools: Sequence[object], provider: Provider | None) -> list[Any]:
     """Tools for a provider, without those that the first one runs and its marks on the others."""
-    portable_tools = [(tool, _portable_tool(tool)) for tool in tools]
+    pairs = [(tool, _portable_tool(tool)) for tool in tools]
     marks = set() if provider == "anthropic" else {"cache_control"}
-    if any(is_search_tool(tool) for tool, portable_tool in portable_tools if not portable_tool):
+    if any(is_search_tool(tool) for tool, converted in pairs if converted is None):
         marks.add("defer_loading")  # without its search tool, a deferred tool is never found
     return [
         without_marks(tool, marks) if isinstance(tool, BaseTool) else tool
-        for _, tool in portable_tools
+        for _, tool in pairs
         if tool is not None
     ]
 

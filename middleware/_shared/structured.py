@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from agent_factory.chat_models import configured
+from agent_factory.types import configured
 
 
 def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:

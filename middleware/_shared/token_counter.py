@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import ContextT, ModelRequest
-from agent_factory.chat_models import model_name, unbound
+from agent_factory.types import model_name, unbound
 
 from .identity import IdentityMap
 from .models import known_provider

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
-from agent_factory.chat_models import configured
 from agent_factory.errors import require
 from agent_factory.middleware._shared.validation import check_number
-from agent_factory.types import model_params
+from agent_factory.types import configured, model_params
 
 from .limits import Spent
 

@@ -27,13 +27,13 @@ from agent_factory import (
     TracePolicy,
     omit_payload,
 )
-from agent_factory.chat_models import configured
 from agent_factory.middleware._shared.redaction import (
     DetectorLike,
     PIIMatch,
     RedactionRule,
     Strategy,
 )
+from agent_factory.types import configured
 
 from .chat_model import guard_model
 from .events import event_redaction

@@ -1,0 +1,327 @@
+"""What depends on the model or its provider: the same in langchain's agents and in these."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableLambda
+from pydantic import PrivateAttr
+
+import agent_factory
+import agent_factory.middleware
+from agent_factory.testing import ScriptedChatModel
+from samples import Answer, add_tool, mail
+
+langchain: Any = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
+theirs: Any = pytest.importorskip("langchain.agents.middleware")
+
+Run = Callable[..., Any]
+ASK: Any = {"messages": [HumanMessage("Hi")]}
+PROFILES: list[Any] = [None, {"structured_output": True}, {"tool_calling": True}]
+NAMES = [
+    *("gemini-1.5-pro", "gemini-2.0-flash", "models/gemini-2.5-flash", "gemini-flash-latest"),
+    *("gemini-3-pro-preview", "google/gemini-3.5-flash", "gemma-3-27b-it", "llama-3", ""),
+    *("gpt-3.5-turbo", "gpt-4", "gpt-4-turbo", "gpt-4o", "gpt-4o-mini", "chatgpt-4o-latest"),
+    *("gpt-4.1", "gpt-5", "gpt-5.5", "openai/gpt-5", "ft:gpt-4o:x", "my-gpt-4o", "gpt-oss-20b"),
+    *("o1", "o3", "o3-mini", "o4-mini", "grok-2", "grok-3", "grok-4", "x-ai/grok-4-fast"),
+    *("claude-3-opus", "claude-3-7-sonnet", "claude-sonnet-4-0", "claude-sonnet-4-5"),
+    *("claude-opus-4-1", "claude-opus-4-6", "claude-haiku-4-5", "claude-sonnet-4.5"),
+    *("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "Claude-Sonnet-4-5", "mistral-large"),
+]
+
+
+class Named(ScriptedChatModel):
+    """A model with a name, which knows neither library."""
+
+    model_name: str = ""
+    model: str = ""
+    model_id: str = ""
+
+
+class Typed(ScriptedChatModel):
+    """A model of a provider's type, which may be down."""
+
+    kind: str = "openai-chat"
+    _tools: list[Any] = PrivateAttr(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return self.kind
+
+    @property
+    def tools(self) -> list[Any]:
+        return self._tools
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        self._tools.append(list(tools))
+        return super().bind_tools(tools, **kwargs)
+
+
+def both(build: Callable[[Any, Any], Any]) -> list[Any]:
+    """What langchain's library and ours give."""
+    return [build(langchain, theirs), build(agent_factory, agent_factory.middleware)]
+
+
+class Asked(Exception):
+    """Raised in place of an answer, with what the model was asked."""
+
+
+class Asking(Named):
+    """A model that raises what it was asked."""
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        raise Asked(kwargs)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("tools", [[], [add_tool], [{"google_search": {}}]])
+def test_the_strategy_of_a_bare_schema_is_the_same(tools: Any, profile: Any) -> None:
+    """Sync alone: nothing in the choice depends on how a run is called."""
+
+    def by_provider(library: Any, _: Any) -> list[str]:
+        names = []
+        for name in NAMES:
+            model = Asking(model_name=name, profile=profile)
+            agent = library.create_agent(model, tools, response_format=Answer)
+            with pytest.raises(Asked) as caught:
+                agent.invoke(ASK)
+            if "response_format" in caught.value.args[0]:
+                names.append(name)
+        return names
+
+    first, second = both(by_provider)
+    assert first == second
+
+
+@pytest.mark.parametrize("field", ["model_name", "model", "model_id"])
+def test_the_name_of_a_model_is_in_the_same_fields(call: Run, field: str) -> None:
+    def asked(library: Any, _: Any) -> bool:
+        fields: Any = {"steps": ['{"number": 3}'], field: "gpt-5"}
+        model = Named(**fields)
+        call(library.create_agent(model, response_format=Answer), ASK)
+        return "response_format" in model.requests[0].kwargs
+
+    assert both(asked) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda steps: Named(steps=steps, model_name="gpt-5", profile={"structured_output": False}),
+        lambda steps: Named(steps=steps, model_name="llama").bind(stop=["x"]),
+    ],
+)
+def test_what_differs_by_design_is_by_tool_in_ours(call: Run, make: Any) -> None:
+    """A profile that denies structured output counts, also for a model with a known name."""
+    model = make([[{"name": "Answer", "args": {"number": 3}}]])
+    call(agent_factory.create_agent(model, response_format=Answer), ASK)
+    assert "response_format" not in getattr(model, "bound", model).requests[0].kwargs
+
+
+SETTINGS: Any = {
+    "prompt_cache_key": "k",
+    "extra_headers": {"X-Session-Affinity": "s", "A": "1"},
+    "temperature": 0,
+    "reasoning": {"effort": "low"},
+}
+
+
+def fallen_back(library: Any, middleware: Any, call: Run, first: str, other: str) -> Any:
+    """What a fallback is sent: its settings, and the extras of its tools."""
+    seen: list[Any] = []
+
+    class Settings(middleware.AgentMiddleware):  # type: ignore[misc]
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(model_settings=dict(SETTINGS)))
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(model_settings=dict(SETTINGS)))
+
+    class Look(middleware.AgentMiddleware):  # type: ignore[misc]
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            seen.append((request.model_settings, [t.extras for t in request.tools]))
+            return handler(request)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            seen.append((request.model_settings, [t.extras for t in request.tools]))
+            return await handler(request)
+
+    marked = mail.model_copy(
+        update={"extras": {"cache_control": {"type": "ephemeral"}, "priority": 1}}
+    )
+    down = Typed(steps=[ConnectionError("down")], kind=first)
+    up = Typed(steps=["ok"], kind=other)
+    stack = [Settings(), middleware.ModelFallbackMiddleware(up), Look()]
+    call(library.create_agent(down, [marked], middleware=stack), ASK)
+    return seen[-1]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [("openai-chat", "azure-openai-chat"), ("azure-openai-chat", "openai-chat")],
+)
+def test_a_fallback_of_the_family_is_sent_the_same(call: Run, first: str, other: str) -> None:
+    """A header that binds to a server of the first model is for that model alone."""
+    settings, extras = zip(
+        *both(lambda lib, mw: fallen_back(lib, mw, call, first, other)), strict=True
+    )
+    assert settings[0] == settings[1]
+    assert settings[0] == {**SETTINGS, "extra_headers": {"A": "1"}}
+    # Ours leaves tools alone within a family; `cache_control` means nothing to it.
+    assert extras[0] == [{"priority": 1}]
+
+
+def test_extras_of_tools_are_the_same_for_another_provider(call: Run) -> None:
+    for first, other in (("anthropic-chat", "openai-chat"), ("openai-chat", "anthropic-chat")):
+        found = both(lambda lib, mw: fallen_back(lib, mw, call, first, other)[1])  # noqa: B023
+        assert found[0] == found[1]
+
+
+def test_only_common_settings_are_sent_to_another_provider(call: Run) -> None:
+    """By design: langchain sends the others, which the other provider may refuse."""
+    found = both(lambda lib, mw: fallen_back(lib, mw, call, "openai-chat", "anthropic-chat")[0])
+    assert (found[0].keys() - found[1].keys(), found[1]) == (
+        {"extra_headers", "reasoning"},
+        {"temperature": 0},
+    )
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_messages_that_a_layer_adds_for_a_second_call_are_kept(call: Run, outside: bool) -> None:
+    def texts(library: Any, middleware: Any) -> Any:
+        class Twice(middleware.AgentMiddleware):  # type: ignore[misc]
+            def again(self, request: Any, response: Any) -> Any:
+                more = [*request.messages, *response.result, HumanMessage("Better, please.")]
+                return request.override(messages=more)
+
+            def wrap_model_call(self, request: Any, handler: Any) -> Any:
+                return handler(self.again(request, handler(request)))
+
+            async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+                return await handler(self.again(request, await handler(request)))
+
+        first = Typed(steps=["draft", ConnectionError("down")])
+        other = Typed(steps=["new draft", "done"] if not outside else ["done"], kind="other")
+        fallback = middleware.ModelFallbackMiddleware(other)
+        stack = [Twice(), fallback] if outside else [fallback, Twice()]
+        result = call(library.create_agent(first, middleware=stack), ASK)
+        requests = [*first.requests, *other.requests]
+        return [[m.text for m in r.messages] for r in requests], [
+            m.text for m in result["messages"]
+        ]
+
+    alike = both(texts)
+    assert alike[0] == alike[1]
+    assert alike[0][0][-1][-1] == "Better, please."
+
+
+@pytest.mark.filterwarnings("ignore:.*AF210:agent_factory.AgentFactoryWarning")
+@pytest.mark.parametrize("names", [["nope"], ["mail", "nope"]])
+def test_an_unknown_tool_to_search_is_a_value_error(call: Run, names: list[str]) -> None:
+    def error(library: Any, middleware: Any) -> Any:
+        search = middleware.ProviderToolSearchMiddleware(searchable_tools=names)
+        agent = library.create_agent(Typed(steps=["ok"]), [mail], middleware=[search])
+        with pytest.raises(ValueError, match="nope"):
+            call(agent, ASK)
+
+    both(error)
+
+
+@pytest.mark.parametrize("parsed", ["junk", {"wrong": 1}, {"tools": "mail"}])
+def test_the_answer_that_cannot_be_read_is_the_same(call: Run, parsed: Any) -> None:
+    class Chooser(ScriptedChatModel):
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            whole = {"raw": AIMessage(""), "parsed": parsed, "parsing_error": None}
+            return RunnableLambda(lambda _: whole if kwargs.get("include_raw") else parsed)
+
+    def received(library: Any, middleware: Any) -> Any:
+        got: list[Any] = []
+        select = middleware.LLMToolSelectorMiddleware(
+            model=Chooser(),
+            max_tools=1,
+            on_parsing_failure=lambda answer: (got.append(answer), ["mail"])[1],  # type: ignore[func-returns-value]
+        )
+        tools = [mail, add_tool]
+        call(library.create_agent(Typed(steps=["ok"]), tools, middleware=[select]), ASK)
+        return got
+
+    assert both(received) == [[parsed], [parsed]]
+
+
+@pytest.mark.parametrize("kind", ["anthropic-chat", "openai-chat", "scripted"])
+def test_tokens_are_estimated_alike(kind: str) -> None:
+    def count(_: Any, middleware: Any) -> Any:
+        summaries = middleware.SummarizationMiddleware(Typed(kind=kind), trigger=("tokens", 9))
+        return summaries.token_counter([HumanMessage("x" * 3300)])
+
+    counts = both(count)
+    assert counts[0] == counts[1]
+
+
+def test_a_trigger_is_copied() -> None:
+    def later(_: Any, middleware: Any) -> Any:
+        trigger: list[Any] = [("messages", 9), {"tokens": 100, "messages": 3}]
+        summaries = middleware.SummarizationMiddleware(Typed(), trigger=trigger)
+        trigger.append(("messages", 1))
+        trigger[1]["tokens"] = 1
+        return summaries.trigger
+
+    first, second = both(later)
+    assert first == second == [("messages", 9), {"tokens": 100, "messages": 3}]
+
+
+bound_models: list[tuple[str, int]] = []
+"""Each model that tools were bound to, with their number."""
+
+
+class ChatGroq(ScriptedChatModel):
+    """In place of that of langchain-groq."""
+
+    model: str
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(["ok"], **fields)
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        bound_models.append((self.model, len(tools)))
+        return super().bind_tools(tools, **kwargs)
+
+
+def test_a_model_of_init_chat_model_stays_configurable(
+    call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from langchain.chat_models import init_chat_model
+
+    # langchain keeps the class of a provider, so that of the first test is that of all.
+    package: Any = ModuleType("langchain_groq")
+    package.ChatGroq = ChatGroq
+    monkeypatch.setitem(sys.modules, "langchain_groq", package)
+    bound_models.clear()
+    model: Any = init_chat_model("groq:llama", configurable_fields="any")
+    for library in (langchain, agent_factory):
+        agent = library.create_agent(model, [add_tool])
+        call(agent, ASK)
+        call(agent, ASK, {"configurable": {"model": "groq:qwen"}})
+    assert bound_models == [("llama", 1), ("qwen", 1)] * 2
+
+
+def test_a_prompt_and_a_schema_reach_the_model_alike(call: Run) -> None:
+    """The whole request of a provider's structured answer."""
+
+    def request(library: Any, _: Any) -> Any:
+        model = Named(steps=['{"number": 3}'], model_name="gpt-5")
+        agent = library.create_agent(
+            model, [mail], system_prompt="Be brief.", response_format=Answer
+        )
+        value = call(agent, ASK)["structured_response"]
+        record = model.requests[0]
+        return value, record.tools, record.kwargs["response_format"], record.messages[0]
+
+    first, second = both(request)
+    assert first == second
+    assert isinstance(second[-1], SystemMessage)
