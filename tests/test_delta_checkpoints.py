@@ -45,8 +45,24 @@ ITEMS: st.SearchStrategy[Any] = st.one_of(
     IDS.map(lambda id: AIMessageChunk(content="part", id=id)),
     st.sampled_from([("user", "tuple"), "text", {"role": "user", "content": "dict"}]),
 )
+
+
+def is_alike(items: list[Any]) -> bool:
+    """False for a list that `add_messages` stores in another way: see docs/differences.md.
+
+    It takes what follows `REMOVE_ALL_MESSAGES` as it is, where here messages are merged by id.
+    """
+    ids = [getattr(item, "id", None) for item in items]
+    if REMOVE_ALL_MESSAGES not in ids:
+        return True
+    start = len(ids) - ids[::-1].index(REMOVE_ALL_MESSAGES)
+    removals = any(isinstance(item, RemoveMessage) for item in items[start:])
+    later = [id for id in ids[start:] if id is not None]
+    return not removals and len(later) == len(set(later))
+
+
 WRITES = st.one_of(
-    st.lists(ITEMS, max_size=3),
+    st.lists(ITEMS, max_size=3).filter(is_alike),
     ITEMS,
     st.lists(IDS.map(lambda id: HumanMessage("over", id=id)), max_size=2).map(Overwrite),
 )
