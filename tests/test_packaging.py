@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
@@ -25,12 +29,15 @@ SKIP = {"__pycache__"}
 def python(
     code: str, cwd: Path, *flags: str, path: str | None = None
 ) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, *flags, "-c", code], cwd, path)
+
+
+def run(command: list[str], cwd: Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command that has no other module of ours on its path than its environment has."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV"))}
     if path is not None:
         env["PYTHONPATH"] = path
-    return subprocess.run(
-        [sys.executable, *flags, "-c", code], cwd=cwd, env=env, capture_output=True, text=True
-    )
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
 
 
 def ok(done: subprocess.CompletedProcess[str]) -> str:
@@ -114,13 +121,24 @@ def test_every_package_is_listed_in_pyproject() -> None:
     assert table["package-dir"]["agent_factory.middleware"] == "middleware"
 
 
+def built(hook: str, src: Path, out: Path) -> Path:
+    """What a hook of the build backend writes, as pip calls it."""
+    code = (
+        "import sys; sys.path.insert(0, 'scripts'); import build_backend; "
+        f"open(sys.argv[1] + '/name', 'w').write(build_backend.{hook}(sys.argv[1]))"
+    )
+    ok(run([sys.executable, "-c", code, str(out)], src))
+    return out / (out / "name").read_text()
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of the files git would check out where there are no symlinks."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the files git would check out where there are no symlinks."""
     pytest.importorskip("setuptools", minversion="77")
     src = tmp_path_factory.mktemp("src")
-    out = tmp_path_factory.mktemp("dist")
-    for name in ("pyproject.toml", "README.md", "MANIFEST.in", "CHANGELOG.md", "LICENSE"):
+    files = ["pyproject.toml", "README.md", "MANIFEST.in", "CHANGELOG.md", "LICENSE"]
+    for name in [*files, "scripts/build_backend.py"]:
+        (src / name).parent.mkdir(exist_ok=True)
         (src / name).write_bytes((ROOT / name).read_bytes())
     for top in ("agent_factory", "middleware"):
         for here, dirs, files in os.walk(ROOT / top):
@@ -130,15 +148,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes((Path(here) / file).read_bytes())
     (src / "agent_factory" / "middleware").write_text("../middleware")
-    code = (
-        "import sys; from setuptools.build_meta import build_wheel as b; "
-        "open('name', 'w').write(b(sys.argv[1]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(out)], cwd=src, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out / (src / "name").read_text()
+    return src
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("build_wheel", source, tmp_path_factory.mktemp("dist"))
 
 
 KINDS = (".py", ".css", ".js", ".html", ".svg")
@@ -172,3 +187,94 @@ def test_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     name, file = ok(python(code, tmp_path, path=str(tmp_path / "site"))).split(" ", 1)
     assert name == "agent_factory.middleware"
     assert Path(file).is_relative_to(tmp_path / "site")
+
+
+@pytest.mark.long
+def test_a_wheel_of_the_sdist_is_that_of_the_source(
+    source: Path, wheel: Path, tmp_path: Path
+) -> None:
+    sdist = built("build_sdist", source, tmp_path)
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    again = built("build_wheel", tmp_path / sdist.name.removesuffix(".tar.gz"), tmp_path)
+    assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.fixture
+def interpreter(tmp_path: Path) -> Path:
+    """The interpreter of a new environment, which sees the dependencies of this one."""
+    environment = tmp_path / "venv"
+    venv.create(environment, symlinks=True)
+    # Files .pth of this path are not read, so agent_factory itself is not in the environment.
+    (site(environment / "bin" / "python") / "dependencies.pth").write_text(
+        sysconfig.get_path("purelib")
+    )
+    return environment / "bin" / "python"
+
+
+def site(interpreter: Path) -> Path:
+    """The folder of an environment into which pip unpacks wheels."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return interpreter.parent.parent / "lib" / version / "site-packages"
+
+
+def install(source: Path, folder: Path, interpreter: Path, *, linked: bool) -> Path:
+    """Install a copy of the source in place, as `pip install -e` does; the copy."""
+    copy = folder / "agent factory"
+    shutil.copytree(source, copy)
+    if linked:
+        (copy / "agent_factory" / "middleware").unlink()
+        (copy / "agent_factory" / "middleware").symlink_to("../middleware")
+    with zipfile.ZipFile(built("build_editable", copy, folder)) as archive:
+        archive.extractall(site(interpreter))
+    return copy
+
+
+USER = """
+from agent_factory import create_agent
+from agent_factory.middleware import TodoListMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+agent = create_agent(ScriptedChatModel([]), middleware=[TodoListMiddleware()])
+wrong: int = TodoListMiddleware()
+"""
+
+
+@pytest.mark.long
+def test_mypy_of_another_project_sees_an_editable_install(
+    source: Path, interpreter: Path, tmp_path: Path
+) -> None:
+    install(source, tmp_path, interpreter, linked=True)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "user.py").write_text(USER)
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull]
+    # With the dependencies, it would take a minute.
+    (site(interpreter) / "dependencies.pth").unlink()
+    done = run([*mypy, "--python-executable", str(interpreter), "user.py"], project)
+    error, *rest = done.stdout.splitlines()
+    assert error.startswith("user.py:7: error: Incompatible types in assignment"), done.stdout
+    assert rest == ["Found 1 error in 1 file (checked 1 source file)"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("linked", [True, False], ids=["links", "no links"])
+def test_an_editable_install_has_the_package_and_no_folder_beside_it(
+    source: Path, interpreter: Path, tmp_path: Path, linked: bool
+) -> None:
+    copy = install(source, tmp_path, interpreter, linked=linked)
+    project = tmp_path / "project"
+    project.mkdir()
+    code = (
+        "import agent_factory.middleware as m, importlib.util as u\n"
+        "from importlib.metadata import version\n"
+        "assert version('agent-factory')\n"
+        "assert [n for n in ('middleware', 'scripts', 'tests') if u.find_spec(n)] == []\n"
+        "print(m.__name__, m.__file__)"
+    )
+    name, file = ok(run([str(interpreter), "-c", code], project)).split(" ", 1)
+    assert name == "agent_factory.middleware"
+    assert Path(file).resolve() == copy / "middleware" / "__init__.py"
+    # A new file is there without another install.
+    (copy / "middleware" / "fresh.py").touch()
+    ok(run([str(interpreter), "-c", "import agent_factory.middleware.fresh"], project))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 import typing
 from datetime import date
 from typing import Annotated, Any, Literal, NotRequired, Optional, Union
@@ -87,6 +88,14 @@ class Base(typing_extensions.TypedDict):
 
 class SubOptional(Base, total=False):
     b: int
+
+
+class Lines(BaseModel):
+    """Several lines.
+
+    An example:
+        indented
+    """
 
 
 class BaseOptional(typing.TypedDict, total=False):
@@ -214,6 +223,7 @@ def test_an_agent_asks_again_for_a_schema_of_any_kind(
         (Person, "Person", "A person."),
         (Address, "Address", "Give the answer as Address."),
         (Point, "Point", "A point."),
+        (Lines, "Lines", "Several lines.\n\nAn example:\n    indented"),
         (OldStyle, "OldStyle", "Of typing."),
         (NewStyle, "NewStyle", "Of typing_extensions."),
         (InnerNew, "InnerNew", "Give the answer as InnerNew."),
@@ -370,8 +380,12 @@ class _NoSchema:
     """Pydantic makes no schema for a class of no known kind."""
 
 
-def test_a_recursive_typed_dict_of_typing_is_refused_with_a_hint() -> None:
+def test_a_recursive_typed_dict_of_typing_is_refused_with_a_hint_before_python_3_12() -> None:
     """Before Python 3.12 pydantic reads only those of typing_extensions."""
+    if sys.version_info >= (3, 12):
+        tree: dict[str, Any] = {"children": [{"children": []}]}
+        assert ToolStrategy(OldTree).bindings["OldTree"].parse(tree) == tree
+        return
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*typing_extensions"):
         ToolStrategy(OldTree)
 

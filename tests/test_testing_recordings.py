@@ -170,7 +170,7 @@ def deep(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("levels", [600, 100_000])
+@pytest.mark.parametrize("levels", [200, 600, 100_000])
 def test_what_is_nested_too_deeply_is_an_error_that_says_so(path: Path, levels: int) -> None:
     asked = HumanMessage("Hi", additional_kwargs={"data": deep(levels)})
     with pytest.raises(CassetteError, match=r"sum.jsonl: a request or its answer is nested too"):
@@ -184,6 +184,13 @@ def test_what_is_nested_too_deeply_is_an_error_that_says_so(path: Path, levels: 
     path.write_text(text)
     with pytest.raises(CassetteError, match=r"sum.jsonl:2: is nested too deeply"):
         replay(path)
+
+
+def test_the_same_nesting_is_recorded_and_replayed_on_each_python(path: Path) -> None:
+    asked = HumanMessage("Hi", additional_kwargs={"data": deep(190)})
+    record(ScriptedChatModel(["One."]), path).invoke([asked])
+    with replay(path) as model:
+        assert model.invoke([asked]).text == "One."
 
 
 # --- what differs ---------------------------------------------------------------------------------

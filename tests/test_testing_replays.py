@@ -7,6 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -473,6 +474,49 @@ def test_equal_calls_get_their_results_in_order(tmp_path: Path, replay_one: Any)
         take(asking(ScriptedChatModel(script)), path).invoke(ASK)
         done = replay_one(asking, path)
         assert (done.verdict, done.reason) == (ReplayVerdict.PASSED, "")
+
+
+class SecondFirst(AgentMiddleware):
+    """Lets the second of two calls run first, as threads may do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = Event()
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        ids = [call["id"] for call in request.state["messages"][-1].tool_calls]
+        if request.tool_call["id"] == ids[0] and len(ids) == 2:
+            assert self.second.wait(10)
+        result = handler(request)
+        if request.tool_call["id"] == ids[-1]:
+            self.second.set()
+        return result
+
+
+@pytest.mark.parametrize("returns", ["text", "command"])
+def test_equal_calls_of_a_turn_get_their_results_whichever_runs_first(
+    tmp_path: Path, returns: str
+) -> None:
+    count = iter(range(10))
+
+    def find_order(order: str, runtime: ToolRuntime) -> Any:
+        """Find an order."""
+        text = f"{next(count)} minutes left."
+        message = ToolMessage(text, tool_call_id=runtime.tool_call_id)
+        return text if returns == "text" else Command(update={"messages": [message]})
+
+    def asking(model: Any) -> Any:
+        return create_agent(model, [find_order], middleware=[SecondFirst()])
+
+    path = tmp_path / "a.jsonl"
+    takes: list[Any] = [record_agent]
+    if returns == "text":
+        takes.append(lambda agent, path: with_model(agent, record(model_of(agent), path)))
+    for take in takes:
+        script = [[*steps()[0].calls, *steps()[0].calls], "Soon."]
+        take(asking(ScriptedChatModel(script)), path).invoke(ASK)
+        report = replay_recording(asking, path)
+        assert (report.verdict, report.reason) == (ReplayVerdict.PASSED, "")
 
 
 def test_results_and_arguments_are_redacted(tmp_path: Path, replay_one: Any) -> None:

@@ -157,6 +157,8 @@ def run_server(
             host=host,
             port=port,
             log_level="warning",
+            # No route has WebSockets, and uvicorn imports a package for them.
+            ws="none",
             # uvicorn takes whole seconds.
             timeout_graceful_shutdown=int(grace),
             **options,

@@ -64,6 +64,8 @@ def studio(
             except ArgumentError:  # another library has built it: its nodes can be seen, not why
                 has_plan = False
             service.add(name, agent, decisions=has_plan)
+        # With local_principal, which is the default, `create_app` does not warn.
+        application = create_app(service, local_principal, rate_limit=None)
         service.start(slots=slots)
         address = f"http://{host}:{port}/studio"
         console.write(f"The studio is at {address}. Ctrl-C stops it.")
@@ -76,6 +78,4 @@ def studio(
             timer = Timer(1.0, webbrowser.open, [address])
             timer.daemon = True
             timer.start()
-        # With local_principal, which is the default, `create_app` does not warn.
-        application = create_app(service, local_principal, rate_limit=None)
         run_server(service, application, host, port, GRACE)

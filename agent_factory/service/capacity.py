@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from inspect import getdoc
 from typing import TypeVar
 
 from agent_factory.errors import ArgumentError
@@ -315,7 +316,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for kind in (Load, Costs, Limits):
         group = parser.add_argument_group(kind.__name__)
         # The help of a flag is the line about it in the docstring.
-        meanings = dict(re.findall(r"^        (\w+): (.+)$", kind.__doc__ or "", flags=re.M))
+        # `getdoc` removes the indentation, as the compiler of Python 3.13 does.
+        meanings = dict(re.findall(r"^    (\w+): (.+)$", getdoc(kind) or "", flags=re.M))
         for field in fields(kind):
             flag, default = f"--{field.name.replace('_', '-')}", field.default
             text = meanings.get(field.name, "")

@@ -39,7 +39,9 @@ from tenacity.retry import retry_base
 
 from agent_factory.errors import ArgumentError, require
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
+from agent_factory.service.sqlite_clock import set_clock
 from agent_factory.service.tables import metadata
+from agent_factory.service.versions import check_versions
 
 T = TypeVar("T")
 
@@ -73,6 +75,7 @@ class Database:
     Raises:
         ArgumentError: The URL names no database that is supported.
         MissingExtra: The URL is one of Postgres, and the extra `postgres` is not installed.
+        ServiceError: SQLite, or LangGraph's store for it or for Postgres, is too old.
     """
 
     def __init__(self, url: str, *, connections: int = 16, direct_url: str | None = None) -> None:
@@ -81,6 +84,7 @@ class Database:
         self.threads = ThreadPoolExecutor(connections, thread_name_prefix="agent-factory-database")
         """Where async runs use the database, so that their event loop does not wait for it."""
         options: dict[str, int] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
+        check_versions(sqlite=self.is_sqlite)
         if self.is_sqlite:
             # A connection of the pool is used by one thread after the other.
             arguments: dict[str, object] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
@@ -89,6 +93,7 @@ class Database:
             arguments = {"prepare_threshold": None, "application_name": "agent_factory"}
         self.engine: Engine = create_engine(self.url, connect_args=arguments, **options)
         if self.is_sqlite:
+            event.listen(self.engine, "connect", set_clock)
             event.listen(self.engine, "connect", set_up_sqlite)
             event.listen(self.engine, "begin", begin_sqlite)
         # The same pool of connections. Options of a connection cost more than those of an engine.

@@ -16,10 +16,11 @@ from datetime import datetime
 from urllib.parse import quote
 
 from dbos import DBOS, DBOSClient, EnqueueOptions
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
 
 from agent_factory.service.database import Database
 from agent_factory.service.errors import ServiceError
+from agent_factory.service.sqlite_clock import with_clock
 
 JOB_FORMAT = "1"
 """Version of the form of a job. DBOS leaves jobs of another version to workers of that version."""
@@ -101,7 +102,10 @@ class Engine:
 
     def create(self) -> None:
         """Create the tables of the engine and its queue."""
-        DBOS.migrate(self._database.direct_url)  # migrations prepare statements
+        url = self._database.direct_url  # migrations prepare statements
+        if self._database.is_sqlite:
+            url = with_clock(make_url(url)).render_as_string(hide_password=False)
+        DBOS.migrate(url)
 
     def add(self, connection: Connection, job: Job) -> None:
         """Queue a job when the transaction commits; a known id changes nothing."""
@@ -187,29 +191,34 @@ class Engine:
                 "Stop it first, or add the agents of both to one service.",
             )
         _run, _submit, _engine, self._slots = run, submit, self, slots
-        self._dbos = DBOS(
-            config={
-                "name": _APPLICATION,
-                "system_database_url": self._database.url,
-                "system_database_engine": self._database.engine,
-                "application_version": JOB_FORMAT,
-                "executor_id": worker,
-                # `create` has run them, through the direct URL.
-                "run_migrations": False,
-                "use_listen_notify": False,
-                "log_level": "WARNING",
-                "scheduler_polling_interval_sec": 1.0,
-                # Nobody waits for notifications here, but a stop waits for the thread that polls.
-                "notification_listener_polling_interval_sec": _POLL_SECONDS,
-            }
-        )
-        self._client.register_queue(
-            QUEUE,
-            worker_concurrency=slots,
-            polling_interval_sec=_POLL_SECONDS,
-        )
-        DBOS.listen_queues(self._queues_for(agents))
-        DBOS.launch()
+        try:
+            self._dbos = DBOS(
+                config={
+                    "name": _APPLICATION,
+                    "system_database_url": self._database.url,
+                    "system_database_engine": self._database.engine,
+                    "application_version": JOB_FORMAT,
+                    "executor_id": worker,
+                    # `create` has run them, through the direct URL.
+                    "run_migrations": False,
+                    "use_listen_notify": False,
+                    "log_level": "WARNING",
+                    "scheduler_polling_interval_sec": 1.0,
+                    # No notification is awaited here, but a stop waits for the thread that polls.
+                    "notification_listener_polling_interval_sec": _POLL_SECONDS,
+                }
+            )
+            self._client.register_queue(
+                QUEUE,
+                worker_concurrency=slots,
+                polling_interval_sec=_POLL_SECONDS,
+            )
+            DBOS.listen_queues(self._queues_for(agents))
+            DBOS.launch()
+        except BaseException:
+            # Otherwise no service could start in this process any more.
+            self.stop(worker, 0)
+            raise
 
     def listen(self, agents: Collection[str]) -> None:
         """Listen to the queues that were created since, except to those of other agents."""

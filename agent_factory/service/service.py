@@ -567,8 +567,10 @@ class Service(ThreadService):
             seconds: The longest time to wait. Other workers take over what still runs then.
         """
         if self._worker is not None:
-            self._worker.stop(seconds)
-            self._worker = None
+            try:
+                self._worker.stop(seconds)
+            finally:
+                self._worker = None
 
     @property
     def worker_id(self) -> str | None:
@@ -634,11 +636,17 @@ class Service(ThreadService):
 
     def close(self) -> None:
         """Stop, and close all connections."""
-        self.stop()
-        self._backend.close()
+        try:
+            self.stop()
+        finally:
+            self._backend.close()
 
     def __enter__(self) -> Service:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # then Python does not call `__exit__`
+            self._backend.close()
+            raise
         return self
 
     def __exit__(

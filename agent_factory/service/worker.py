@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from threading import Event, Thread
 from uuid import uuid4
@@ -59,7 +60,12 @@ class Worker:
     def start(self) -> None:
         """Begin to run jobs."""
         self._backend.database.retried(self._enter)
-        self._beats.start()
+        try:
+            self._beats.start()
+        except BaseException:  # the limit of threads
+            self._backend.engine.stop(self.id, 0)
+            self._leave(self.id)
+            raise
 
     def stop(self, seconds: float) -> None:
         """Take no more jobs, and wait for those that run, at most for some seconds."""
@@ -67,8 +73,7 @@ class Worker:
         # First: a beat may let the worker enter once more.
         self._beats.join()
         self._backend.engine.stop(self.id, seconds)
-        with self._backend.database.begin() as connection:
-            connection.execute(delete(workers).where(workers.c.id == self.id))
+        self._leave(self.id)
 
     @property
     def is_drained(self) -> bool:
@@ -88,7 +93,20 @@ class Worker:
                 )
             )
         run, run_schedule = self._runner.run, self._run_schedule
-        self._backend.engine.start(self.id, self._slots, run, run_schedule, self._backend.agents)
+        try:
+            self._backend.engine.start(
+                self.id, self._slots, run, run_schedule, self._backend.agents
+            )
+        except BaseException:
+            # Without an id: a beat would keep a row alive whose worker runs no jobs.
+            failed, self.id = self.id, ""
+            self._leave(failed)
+            raise
+
+    def _leave(self, worker: str) -> None:
+        """Delete the row of an id; if there is no database, another worker does it later."""
+        with suppress(DatabaseUnavailable), self._backend.database.begin() as connection:
+            connection.execute(delete(workers).where(workers.c.id == worker))
 
     @property
     def _detail(self) -> str:
@@ -110,7 +128,10 @@ class Worker:
                     row = connection.execute(beat.returning(workers.c.draining)).first()
                 # Another worker has deleted the row, since it saw no sign of life for too long.
                 if row is None:
-                    logger.warning("Worker %s was given up; it continues under a new id.", self.id)
+                    if self.id:  # it has none after a start that failed
+                        logger.warning(
+                            "Worker %s was given up; it continues under a new id.", self.id
+                        )
                     # Its runs have lost their threads, so nothing is waited for.
                     self._backend.engine.stop(self.id, 0)
                     self._enter()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property, reduce
+from inspect import cleandoc
 from operator import or_
 from types import UnionType
 from typing import (
@@ -107,7 +108,10 @@ class SchemaSpec:
             return str(self.schema.get("description") or "")
         text = vars(self.schema).get("__doc__") or ""
         # Python makes a docstring of the signature for dataclasses that have none.
-        return "" if text.startswith(f"{self.schema.__name__}(") else str(text).strip()
+        if text.startswith(f"{self.schema.__name__}("):
+            return ""
+        # The compiler of Python 3.13 removes the indentation; older ones leave it.
+        return cleandoc(str(text)).strip()
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:

@@ -170,9 +170,14 @@ class RecordedTools(AgentMiddleware):
                     self._visible_results[key].append(
                         {"content": result.content, "status": result.status}
                     )
-        for entry in cassette.entries:  # no request holds the results of the last turn
+        calls: Counter[str] = Counter()
+        self._numbers: dict[str, int] = {}  # of a call among those that equal it, by its id
+        for entry in cassette.entries:
             for call in entry["answer"].get("tool_calls", ()):
-                self._visible_results.setdefault(_key(call["name"], call["args"]), [])
+                key = _key(call["name"], call["args"])
+                self._numbers[call["id"]] = calls[key]
+                calls[key] += 1
+                self._visible_results.setdefault(key, [])  # no request has those of the last turn
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Return the recorded result of a call."""
@@ -188,10 +193,10 @@ class RecordedTools(AgentMiddleware):
                 keys = [_key(call["name"], args, id_), _key(call["name"], args)]
                 results = next(filter(None, (self._next(self._results, key) for key in keys)), None)
                 if results == [None]:  # the tool returned a command
-                    results = self._next(self._visible_results, keys[1])
+                    results = self._visible(id_, keys[1])
             else:
                 key = _key(call["name"], args)
-                results = None if id_ in self._last else self._next(self._visible_results, key)
+                results = None if id_ in self._last else self._visible(id_, key)
                 if results is None and key in self._visible_results:
                     results = [self._last.get(id_, {"content": "(not recorded)"})]
             if results is None and id_ not in self._last:
@@ -203,6 +208,14 @@ class RecordedTools(AgentMiddleware):
             raise recorded_error(result)
         # With the id of this run: those of the recording are others.
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
+
+    def _visible(self, id_: str, key: str) -> list[Any] | None:
+        """The result of a call in the requests, in a list; None if they have none."""
+        if id_ not in self._numbers:  # a layer has changed the id
+            return self._next(self._visible_results, key)
+        # Not the next one: equal calls of one turn come from their threads in any order.
+        number = self._numbers[id_]
+        return self._visible_results.get(key, [])[number : number + 1] or None
 
     def _next(self, results: Mapping[str, list[object]], key: str) -> list[Any] | None:
         """The next result of such a call, in a list; None if all are taken."""

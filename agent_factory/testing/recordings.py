@@ -53,6 +53,8 @@ _RECORDED_METADATA = ("finish_reason", "stop_reason", "model_name", "model", "mo
 
 _HINT = "Record it again with record(model, path)."
 
+_LEVELS = 200
+
 
 class CassetteError(ValueError):
     """A file is not a cassette that this version can read."""
@@ -79,7 +81,27 @@ def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
     def default(value: object) -> str:
         return f"<{type(value).__name__}>"
 
+    _check_nesting(data)
     return json.dumps(data, sort_keys=sort_keys, ensure_ascii=False, default=default) + "\n"
+
+
+def _check_nesting(data: object) -> None:
+    """Raise RecursionError if lists and dicts are nested in more than `_LEVELS` levels.
+
+    Python itself raises it at a depth that differs between versions, so a cassette that one version
+    has written could not be read by another.
+    """
+    level: list[Any] = [data]
+    for _ in range(_LEVELS):
+        containers = [value for value in level if isinstance(value, dict | list)]
+        level = [
+            item
+            for container in containers
+            for item in (container.values() if isinstance(container, dict) else container)
+        ]
+        if not level:
+            return
+    raise RecursionError(f"nested in more than {_LEVELS} levels")
 
 
 @contextmanager
@@ -89,8 +111,8 @@ def _nesting_reported(subject: str) -> Iterator[None]:
         yield
     except RecursionError:
         raise CassetteError(
-            f"{subject} is nested too deeply. Lists and dicts in a cassette may be nested some "
-            "hundred levels deep."
+            f"{subject} is nested too deeply. Lists and dicts in a cassette may be nested in "
+            f"{_LEVELS} levels."
         ) from None
 
 
@@ -397,6 +419,7 @@ def read_cassette(path: Path) -> Cassette:
         with _nesting_reported(f"{path}:{number}:"):
             try:
                 data = json.loads(text)
+                _check_nesting(data)
             except ValueError as error:
                 raise CassetteError(
                     f"{path}:{number}: is not valid JSON: {error}. {_HINT}"

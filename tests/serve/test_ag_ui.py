@@ -17,7 +17,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from agent_factory.serve import Principal
 from agent_factory.service import Service
 from serve.agents import chat_service
-from serve.conftest import served
+from servers import served
 
 
 def who(request: Any) -> Principal | None:

@@ -16,8 +16,8 @@ from langgraph_sdk import get_client, get_sync_client
 
 from agent_factory.serve import Principal
 from agent_factory.service import Service
-from serve.conftest import served
 from serve.langgraph_desk import HI, REFUSED, running_service, said
+from servers import served
 
 JSON = {"Content-Type": "application/json"}
 

@@ -18,7 +18,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
-from serve.conftest import served
+from servers import served
 
 SECRET = "the combination is 7-4-1"
 MODES = ["values", "updates", "messages-tuple", "custom", "tasks", "checkpoints", "debug"]

@@ -19,7 +19,7 @@ from agent_factory.serve import Principal
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.agents import chat_service
-from serve.conftest import served
+from servers import served
 
 
 def who(request: Any) -> Principal | None:

@@ -37,7 +37,7 @@ from agent_factory.service import Service
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
-from serve.conftest import served
+from servers import served
 
 ANN = {"x-user": "ann@acme"}
 

@@ -15,8 +15,8 @@ from langgraph_sdk import get_sync_client
 
 from agent_factory.service import Service
 from serve.agents import add_agents
-from serve.conftest import served
 from serve.langgraph_desk import HI, running_service, said
+from servers import served
 
 
 @pytest.fixture

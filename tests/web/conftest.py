@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from agent_factory.serve import create_app
 from agent_factory.service import Service
+from servers import served
 from service.databases import new_postgres, new_server
 from web.desk import add_desk
 
@@ -31,24 +27,6 @@ OPTIONS = [
     "--disable-sync",
 ]
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
-
-
-@contextmanager
-def served(service: Service, **options: Any) -> Iterator[str]:
-    """The address of a server in a thread of this process."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
-    app = create_app(service, **options)
-    settings = uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(timeout=10)
 
 
 class Desk:

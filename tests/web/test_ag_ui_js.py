@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from serve.agents import chat_service
-from serve.conftest import served
 
 from agent_factory.service import Service
+from servers import served
 
 SCRIPT = Path(__file__).with_name("ag_ui_client.mjs")
 

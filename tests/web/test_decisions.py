@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from agent_factory.service import Service
-from web.conftest import Desk, NewPage, open_desk, served
+from servers import served
+from web.conftest import Desk, NewPage, open_desk
 from web.desk import add_desk, add_others
 
 

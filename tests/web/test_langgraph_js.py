@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serve.conftest import served
 from serve.langgraph_desk import running_service
 
+from servers import served
 from service.databases import new_postgres, new_server
 
 SCRIPT = Path(__file__).with_name("langgraph_client.mjs")

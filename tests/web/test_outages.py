@@ -16,8 +16,9 @@ from sqlalchemy import select
 
 from agent_factory.service import Service
 from agent_factory.service.tables import threads
+from servers import served
 from service.databases import new_postgres, new_server
-from web.conftest import NewPage, served
+from web.conftest import NewPage
 from web.desk import add_desk
 
 SERVICE = """

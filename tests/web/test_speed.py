@@ -20,7 +20,8 @@ from agent_factory import create_agent
 from agent_factory.service import Service
 from agent_factory.service.tables import threads
 from agent_factory.testing import ScriptedChatModel
-from web.conftest import NewPage, served
+from servers import served
+from web.conftest import NewPage
 
 THREADS = 10_000
 CROWD = 100

@@ -1,0 +1,57 @@
+"""Versions that the promises of a service rest on, checked before it opens a database."""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib.metadata import PackageNotFoundError, version
+
+from packaging.version import Version
+
+from agent_factory.errors import install
+from agent_factory.service.errors import ServiceError
+
+STORES_SINCE = Version("3.1.1")
+"""Release of LangGraph's stores from which on a prefix of a namespace matches whole labels.
+
+Stores before it compare texts: a search for the items of tenant "a" also returns those of "aa".
+pyproject.toml has the same bound, which an installation with `--no-deps` or with a package pinned
+afterwards does not keep.
+"""
+
+SQLITE_SINCE = (3, 35, 0)
+"""Release of SQLite that has RETURNING."""
+
+
+def check_versions(*, sqlite: bool) -> None:
+    """Refuse versions that would mix the items of tenants, or that lack what statements need.
+
+    Args:
+        sqlite: Whether the database is SQLite, and not Postgres.
+
+    Raises:
+        ServiceError: A version is too old, or the package of the store is missing.
+    """
+    package = f"langgraph-checkpoint-{'sqlite' if sqlite else 'postgres'}"
+    extra = "service" if sqlite else "postgres"
+    try:
+        installed = version(package)
+    except PackageNotFoundError:
+        raise ServiceError(
+            "the store",
+            f"needs {package} {STORES_SINCE} or newer, which is not installed.",
+            f"Run {install(extra)}.",
+        ) from None
+    if Version(installed) < STORES_SINCE:
+        raise ServiceError(
+            "the store",
+            f"needs {package} {STORES_SINCE} or newer, got {installed}, which returns items of "
+            "one tenant to others.",
+            f"Run pip install '{package}>={STORES_SINCE}'.",
+        )
+    if sqlite and sqlite3.sqlite_version_info < SQLITE_SINCE:
+        raise ServiceError(
+            "SQLite",
+            f"must be {'.'.join(map(str, SQLITE_SINCE))} or newer, got {sqlite3.sqlite_version}, "
+            "to which this Python is linked.",
+            "Use a Python with a newer SQLite, or Postgres.",
+        )

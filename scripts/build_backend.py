@@ -1,0 +1,96 @@
+"""Build backend: setuptools, with editable installs that type checkers of other projects see.
+
+The folder middleware/ is installed as agent_factory.middleware. For such a mapping, setuptools
+writes an import hook into an editable install, which mypy and pyright do not follow. Here it is a
+path instead: of the folder .editable, which holds a link to agent_factory and nothing else. The
+root of the repository would do for checkers, but would make `import middleware` find the folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import sys
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from setuptools import build_meta
+from setuptools.build_meta import (
+    build_sdist,
+    build_wheel,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+Settings = dict[str, str | list[str] | None] | None
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Write the wheel of an editable install; its name.
+
+    Where links cannot be created, or a checkout has lost agent_factory/middleware, it is that of
+    setuptools.
+    """
+    name: str = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
+    # Hooks run in the root of the source.
+    root = Path.cwd()
+    if config_settings:
+        return name
+    try:
+        folder = _linked(root)
+    except OSError as error:
+        print(
+            f"Type checkers of other projects will not see agent_factory: {error}", file=sys.stderr
+        )
+        return name
+    wheel = Path(wheel_directory, name)
+    with ZipFile(wheel) as archive:
+        metadata = {
+            member: archive.read(member)
+            for member in archive.namelist()
+            if ".dist-info/" in member and not member.endswith("/RECORD")
+        }
+    (info,) = {member.partition("/")[0] for member in metadata}
+    files = {"agent_factory.pth": f"{folder}\n".encode(), **metadata}
+    record = "".join(f"{member},{_digest(data)}\n" for member, data in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    with ZipFile(wheel, "w", ZIP_DEFLATED) as archive:
+        for member, data in files.items():
+            archive.writestr(member, data)
+    return name
+
+
+def _linked(root: Path) -> Path:
+    """The folder with a link to agent_factory alone; OSError if there can be none."""
+    if not (root / "agent_factory" / "middleware").is_dir():
+        raise OSError("agent_factory/middleware is not a link to middleware/; see `make link`.")
+    folder = root / ".editable"
+    link = folder / "agent_factory"
+    folder.mkdir(exist_ok=True)
+    if not link.is_dir():
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.join("..", "agent_factory"), target_is_directory=True)
+    return folder
+
+
+def _digest(data: bytes) -> str:
+    """Digest and size of a file, as RECORD has them."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+    return f"sha256={digest.decode()},{len(data)}"

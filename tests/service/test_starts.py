@@ -1,0 +1,156 @@
+"""Starts of a service that fail, for whatever cause, and the one after them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbos import DBOS
+from typer.testing import CliRunner
+
+from agent_factory import create_agent
+from agent_factory.cli.app import app
+from agent_factory.errors import ArgumentError
+from agent_factory.service import DatabaseUnavailable, Service, ServiceError
+from agent_factory.service import worker as workers
+from agent_factory.testing import ScriptedChatModel
+
+
+def fail(*args: Any, **kwargs: Any) -> None:
+    raise RuntimeError("It fails.")
+
+
+def interrupt(*args: Any, **kwargs: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def starts(url: str) -> None:
+    """A service starts here, and runs a message."""
+    with Service(url) as service:
+        service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
+        run = service.submit("desk", message="Hi")
+        assert run.result(timeout=30)["messages"][-1].text == "Hello!"
+        assert service.worker_id in [worker["id"] for worker in service.workers()]
+
+
+ENGINE: dict[str, tuple[Any, str, Any]] = {
+    "constructor": (DBOS, "__init__", fail),
+    "queues": (DBOS, "listen_queues", fail),
+    "launch": (DBOS, "launch", fail),
+    "interrupt": (DBOS, "launch", interrupt),
+    "beats": (workers.Worker, "beat", None),
+}
+
+
+@pytest.mark.parametrize("cause", ENGINE)
+def test_a_start_whose_engine_fails_gives_it_back(
+    cause: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, name, replacement = ENGINE[cause]
+    with monkeypatch.context() as patch:
+        if cause == "beats":  # as at the limit of threads
+            start = threading.Thread.start
+            patch.setattr(
+                threading.Thread,
+                "start",
+                lambda thread: fail() if thread.name == "agent-factory-beat" else start(thread),
+            )
+        else:
+            patch.setattr(target, name, replacement)
+        service = Service(sqlite_url)
+        for _ in range(2):
+            with pytest.raises((RuntimeError, KeyboardInterrupt)) as error:
+                service.start()
+            assert not isinstance(error.value, ServiceError), "the engine is still claimed"
+        assert service.workers() == []
+        assert service.worker_id is None
+        with pytest.raises((RuntimeError, KeyboardInterrupt)), service:
+            pytest.fail("a service whose start failed was entered")
+    starts(sqlite_url)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "error"),
+    [
+        ("no database", "service.db", "not a database"),
+        ("", "folder/service.db", "unable to open"),
+    ],
+)
+def test_a_start_without_tables_leaves_the_engine_to_others(
+    tmp_path: Path, sqlite_url: str, content: str, name: str, error: str
+) -> None:
+    if content:
+        (tmp_path / name).write_text(content * 100)
+    with pytest.raises(Exception, match=error), Service(f"sqlite:///{tmp_path}/{name}"):
+        pytest.fail("a service without tables was entered")
+    with pytest.raises(ArgumentError, match="must be SQLite or Postgres"):
+        Service("mysql://user@host/desk")
+    starts(f"sqlite:///{tmp_path}/another.db")
+
+
+def test_a_start_does_not_take_the_engine_of_another_service(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    with Service(sqlite_url) as service:
+        service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
+        with (
+            pytest.raises(ServiceError, match="another service runs in this process"),
+            Service(f"sqlite:///{tmp_path}/other.db"),
+        ):
+            pytest.fail("two services run in one process")
+        run = service.submit("desk", message="Hi")
+        assert run.result(timeout=30)["messages"][-1].text == "Hello!"
+
+
+def test_a_server_whose_port_is_taken_ends_its_service(sqlite_url: str, empty_folder: None) -> None:
+    Path("desk.py").write_text(
+        "from agent_factory.service import Service\n"
+        f"service = Service({sqlite_url.replace('service.db', 'served.db')!r})\n"
+    )
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        place.listen()
+        port = str(place.getsockname()[1])
+        result = CliRunner().invoke(app, ["serve", "desk.py:service", "--port", port])
+    assert result.exit_code == 1
+    starts(sqlite_url)
+
+
+def test_a_worker_that_could_not_begin_again_tries_it_at_the_next_beat(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.02)
+    launch, failures = DBOS.launch, iter([fail])
+
+    def launched() -> None:
+        next(failures, launch)()
+
+    with Service(sqlite_url) as service:
+        service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
+        first = service.worker_id
+        monkeypatch.setattr(DBOS, "launch", launched)
+        # As another worker does that has seen no sign of life.
+        assert first is not None
+        service._worker._leave(first)  # type: ignore[union-attr]
+        run = service.submit("desk", message="Hi")
+        assert run.result(timeout=30)["messages"][-1].text == "Hello!"
+        until(lambda: [worker["id"] for worker in service.workers()] == [service.worker_id])
+        assert service.worker_id != first
+    assert [*failures] == []
+
+
+def test_a_service_without_its_database_stops(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable() -> None:
+        raise DatabaseUnavailable("the database", "is gone.")
+
+    with Service(sqlite_url) as service, monkeypatch.context() as patch:
+        patch.setattr(service._backend.database, "begin", unavailable)
+        service.stop()
+    assert service.worker_id is None
+    starts(sqlite_url)
