@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The oldest without the extra `dev`: langchain, which tests run beside, has higher bounds than
+# The oldest without the extra `dev`: langchain, with which tests compare, has higher bounds than
 # agent_factory. Bounds are tested of direct dependencies; those have bounds themselves.
 CHOICES = {
     "oldest": ["--resolution", "lowest-direct", "-e", ".[tests]"],
@@ -74,7 +74,14 @@ def tested(choice: str, python: str, interpreter: str, arguments: Sequence[str])
     inside = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     tests = ["-n", "logical", "--maxprocesses=4", "-m", "not long", "-q"]
     # Without sources: those of old releases need old compilers. uv takes the next version.
-    install: list[str | Path] = ["--quiet", "--python", inside, "--only-binary", ":all:", *CHOICES[choice]]
+    install: list[str | Path] = [
+        "--quiet",
+        "--python",
+        inside,
+        "--only-binary",
+        ":all:",
+        *CHOICES[choice],
+    ]
     commands: list[list[str | Path]] = [
         [uv, "venv", "--quiet", "--clear", "--python", interpreter, folder],
         [uv, "pip", "install", *install],

@@ -44,6 +44,16 @@ def add(a: int, b: int) -> int:
 add_tool = tool(add)
 
 
+@tool
+def broken(a: int) -> int:
+    """Break."""
+    raise ValueError(f"broken by {a}")
+
+
+def call_of(name: str, number: int = 1, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": f"call_{number}"}
+
+
 class Answer(BaseModel):
     number: int
 

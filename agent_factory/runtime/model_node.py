@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
+from math import inf
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -45,6 +46,7 @@ from agent_factory.runtime.lost_writes import watched_call
 from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
+from agent_factory.runtime.step import RUN, Run, Successors
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.history import (
     ValidatedPrefix,
@@ -92,11 +94,16 @@ class ModelNode(Runnable[Any, Any]):
         recorder: Recorder,
         copies: StateCopies,
         context_schema: type[Any] | None,
-        limit: RecursionLimit,
+        successors: Callable[[], Mapping[str, Successors]],
         guards: Guards | None = None,
     ) -> None:
         self.name = spec.topology.style.model
-        self._limit = limit
+        self._successors = successors
+        plan = spec.topology
+        # create_react_agent has a rule of its own, and an agent without tools has no loop.
+        has_loop = plan.style is AgentStyle.CREATE_AGENT and TOOLS in plan.nodes
+        # The model's calls, their results and an end take no more: each node is a step at most.
+        self._enough_steps = 2 * len(plan.nodes) if has_loop else -inf
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
@@ -138,6 +145,10 @@ class ModelNode(Runnable[Any, Any]):
     @cached_property
     def _prefix(self) -> ValidatedPrefix:
         return ValidatedPrefix()
+
+    @cached_property
+    def _limit(self) -> RecursionLimit:
+        return RecursionLimit(self._spec, self._recorder, self._successors())
 
     @cached_property
     def _merge(self) -> UpdateMerger:
@@ -322,7 +333,13 @@ class ModelNode(Runnable[Any, Any]):
         response = outcome.response
         if self._layers:
             response = self._reader.finish(outcome, retries)
-        response = self._limit.applied(response, config)
+        # LangGraph's number of the step counts earlier runs of the thread too, so at least as many
+        # steps are left as this says.
+        run: Run | None = config.get("configurable", {}).get(RUN)
+        step = config.get("metadata", {}).get("langgraph_step", 0)
+        steps = step + (run.skipped_steps if run else 0)
+        if config.get("recursion_limit", inf) - steps < self._enough_steps:
+            response = self._limit.applied(response, config)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")

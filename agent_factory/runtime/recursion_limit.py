@@ -6,7 +6,7 @@ before that, with a message, if its model makes calls whose results it could not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +20,7 @@ from agent_factory.runtime.routing import pending_calls
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import Run, Successors, run_of
 from agent_factory.state.history import call_ids, last_turn
-from agent_factory.topology.model import END, TOOLS, AgentStyle
+from agent_factory.topology.model import END, TOOLS
 from agent_factory.types import ModelResponse
 from agent_factory.upstream import remaining_steps
 
@@ -34,33 +34,27 @@ class RecursionLimit:
     Args:
         spec: The agent.
         recorder: Records that a run ended, and its calls.
-        successors: Returns the nodes that may follow each node in a step of a fused run.
+        successors: Nodes that may follow each node in a step of a fused run.
     """
 
     def __init__(
         self,
         spec: AgentSpec,
         recorder: Recorder,
-        successors: Callable[[], Mapping[str, Successors]],
+        successors: Mapping[str, Successors],
     ) -> None:
         self._spec = spec
         self._recorder = recorder
         self._refuse = recorder.refusing(_unrun, spec.topology.style.model, "recursion limit")
-        self._plan_successors = successors
-        plan = spec.topology
-        # create_react_agent has a rule of its own, and an agent without tools has no loop.
-        self._has_loop = plan.style is AgentStyle.CREATE_AGENT and TOOLS in plan.nodes
+        self._always = {node: following.always for node, following in successors.items()}
 
     def applied(self, response: ModelResponse[Any], config: RunnableConfig) -> ModelResponse[Any]:
         """Return a response; if steps are missing, its calls are answered and a message ends it."""
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
-        if not self._has_loop or message is None or not call_ids(message):
+        if message is None or not call_ids(message):
             return response
         run = run_of(config)
         left = remaining_steps(config) - (run.skipped_steps if run else 0)
-        # A step for each node: no path is longer, and nearly always there are more.
-        if left >= 2 * len(self._spec.topology.nodes):
-            return response
         calls = pending_calls(message, tail, self._spec.rules.output)
         # Without steps for an end either, LangGraph's error leaves the calls to the next run.
         if not calls or not self._steps([], run) <= left < self._steps_after(calls, run):
@@ -93,16 +87,11 @@ class RecursionLimit:
         if run is None:
             return 1 + len([*path])
         # What a hook writes before the model, or after it, may end a step there.
-        always = {node: successors.always for node, successors in self._successors.items()}
-        return 1 + sum(next_node not in always[node] for node, next_node in path)
+        return 1 + sum(next_node not in self._always[node] for node, next_node in path)
 
     @cached_property
     def _order(self) -> list[str]:
         return [node for node in self._spec.topology.nodes if node != TOOLS]
-
-    @cached_property
-    def _successors(self) -> Mapping[str, Successors]:
-        return self._plan_successors()
 
 
 def _unrun(call: Mapping[str, Any]) -> ToolMessage:

@@ -6,25 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.tools import tool
 from langgraph.types import Command
 
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import broken, call_of
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 
 ASK = {"messages": [("user", "Hi")]}
-
-
-@tool
-def broken(a: int) -> int:
-    """Break."""
-    raise ValueError(f"broken by {a}")
-
-
-def call_of(name: str, number: int = 1, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args, "id": f"call_{number}"}
 
 
 ADDING = [[call_of("add", a=1, b=2)], "3"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 
@@ -19,6 +18,7 @@ import agent_factory.middleware as ours
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import broken, call_of
 
 langchain = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
 theirs = pytest.importorskip("langchain.agents.middleware")
@@ -31,16 +31,6 @@ pytestmark = [
 ASK: Any = {"messages": [("user", "Hi")]}
 WORDS: Any = {"messages": [("user", f"word {n}") for n in range(5)]}
 MAIL: Any = {"messages": [("user", "I am ada@example.org")]}
-
-
-@tool
-def broken(a: int) -> int:
-    """Break."""
-    raise ValueError(f"broken by {a}")
-
-
-def call_of(name: str, number: int = 1, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args, "id": f"call_{number}"}
 
 
 def says(*steps: Any) -> ScriptedChatModel:
