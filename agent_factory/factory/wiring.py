@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,11 +19,10 @@ from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
-from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
-from agent_factory.runtime.step import Fusion, Stage
+from agent_factory.runtime.step import Fusion, Stage, Successors
 from agent_factory.runtime.tools_node import ToolsNode, ToolsStage, sending_state
 from agent_factory.state.channels import KeyedByName, is_ephemeral, is_known, is_persistent
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES, Schemas
@@ -89,8 +88,7 @@ def wire(
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known when its step is over
     successors = partial(successors_of, plan, spec.topology) if plan else dict
-    limit = RecursionLimit(spec, recorder, successors)
-    nodes, tools = _make_nodes(spec, graph, recorder, context_schema, limit)
+    nodes, tools = _make_nodes(spec, graph, recorder, context_schema, successors)
     graph.routes = _add_edges(spec, graph, recorder, tools)
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Of the hooks, only the loop's entry reads the signals of tools.
@@ -128,7 +126,7 @@ def _make_nodes(
     graph: AgentGraph,
     recorder: Recorder,
     context_schema: type[Any] | None,
-    limit: RecursionLimit,
+    successors: Callable[[], Mapping[str, Successors]],
 ) -> tuple[dict[str, Runnable[Any, Any]], ToolsNode | None]:
     """Return the nodes by their names, and the tools node among them."""
     plan = spec.topology
@@ -144,7 +142,7 @@ def _make_nodes(
         )
         for bound in spec.hooks
     }
-    nodes[plan.style.model] = ModelNode(spec, graph.channels, limit=limit, **options)
+    nodes[plan.style.model] = ModelNode(spec, graph.channels, successors=successors, **options)
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)

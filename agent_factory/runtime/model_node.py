@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -44,6 +44,7 @@ from agent_factory.runtime.limits import ENDED_KWARGS, REFUSAL_KWARGS, why_to_en
 from agent_factory.runtime.recursion_limit import RecursionLimit
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
+from agent_factory.runtime.step import RUN, Run, Successors
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.history import (
     ValidatedPrefix,
@@ -68,7 +69,7 @@ from agent_factory.structured_output.strategies import (
 from agent_factory.tools.registry import offered_names
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse
-from agent_factory.upstream import construct_prompt, run_identity
+from agent_factory.upstream import SCRATCHPAD, construct_prompt, run_identity, step_and_stop
 
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
@@ -90,10 +91,14 @@ class ModelNode(Runnable[Any, Any]):
         recorder: Recorder,
         copies: StateCopies,
         context_schema: type[Any] | None,
-        limit: RecursionLimit,
+        successors: Callable[[], Mapping[str, Successors]],
     ) -> None:
         self.name = spec.topology.style.model
-        self._limit = limit
+        nodes = spec.topology.nodes
+        # A step for each node: no path to an answer is longer. create_react_agent has another rule.
+        has_loop = spec.topology.style is AgentStyle.CREATE_AGENT and TOOLS in nodes
+        self._most_steps = 2 * len(nodes) if has_loop else 0
+        self._successors = successors
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
@@ -129,6 +134,10 @@ class ModelNode(Runnable[Any, Any]):
         # A tool layer may run tools that were unknown when the agent was built.
         client = self._spec.toolbox.client
         return _BoundModels(None if self._spec.tool_layers else client.keys())
+
+    @cached_property
+    def _limit(self) -> RecursionLimit:
+        return RecursionLimit(self._spec, self._recorder, self._successors)
 
     @cached_property
     def _prefix(self) -> ValidatedPrefix:
@@ -310,7 +319,13 @@ class ModelNode(Runnable[Any, Any]):
         response = outcome.response
         if self._layers:
             response = self._reader.finish(response, retries, outcome.refusals)
-        response = self._limit.applied(response, config)
+        # Inline, because nearly always many steps are left.
+        step, stop = step_and_stop(config["configurable"][SCRATCHPAD])
+        run: Run | None = config["configurable"].get(RUN)
+        left = stop - step - (run.skipped_steps if run else 0)
+        if left < self._most_steps:
+            limit = config["recursion_limit"]
+            response = self._limit.applied(response, left, limit, fused=run is not None)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
