@@ -56,15 +56,15 @@ def super_step(config: RunnableConfig) -> int:
     return step
 
 
-def remaining_steps(config: RunnableConfig) -> int:
-    """Return the super-steps that a run has left, with the one that a node of this config is in.
+SCRATCHPAD = "__pregel_scratchpad"
+"""Key of a node's `configurable`, from whose value `step_and_stop` reads.
 
-    langgraph/managed/is_last_step.py, 1.2: `RemainingSteps` computes it so. As a managed value it
-    would be a key of the state.
-    """
-    scratchpad: Any = config["configurable"]["__pregel_scratchpad"]
-    steps: int = scratchpad.stop - scratchpad.step
-    return steps
+langgraph/managed/is_last_step.py, 1.2: `RemainingSteps` is their difference, the steps that a run
+has left with the one that the node is in. As a managed value it would be a key of the state.
+"""
+
+step_and_stop: Callable[[Any], tuple[int, int]] = attrgetter("step", "stop")
+"""Returns the super-step that a node is in, and the one at which its run is out of steps."""
 
 
 def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:

@@ -34,7 +34,7 @@ def internal_call_metadata() -> dict[str, Any]:
 class InternalCallTransformer(StreamTransformer):
     """Keeps marked model calls out of `run.messages` and out of the events of the protocol "v3".
 
-    It changes events in its namespace alone. Streams of the mode "messages" are not changed: a
+    It changes events of one namespace. Streams of the mode "messages" are not changed: a
     call with the tag "nostream" is in neither.
 
     Args:

@@ -193,7 +193,7 @@ def _write(
     return Command(update={"todos": todos, "messages": [answer]})
 
 
-async def _awrite(
+async def awrite_todos(
     todos: list[Todo],
     tool_call_id: Annotated[str, InjectedToolCallId],
     messages: Annotated[Any, InjectedState("messages")] = None,
@@ -212,7 +212,7 @@ def _report_malformed(error: ValidationError) -> str:
 def _tool_with(description: str) -> StructuredTool:
     return StructuredTool.from_function(
         func=_write,
-        coroutine=_awrite,  # without it, an async run would call `func` in a thread
+        coroutine=awrite_todos,  # without it, an async run would call `func` in a thread
         name=_TOOL_NAME,
         description=description,
         handle_validation_error=_report_malformed,

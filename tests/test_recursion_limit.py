@@ -22,10 +22,7 @@ GO: Any = {"messages": [("user", "Go")]}
 EACH_WAY = pytest.mark.parametrize("fused", [False, True, "turn"])
 
 
-@tool(return_direct=True)
-def show(a: int, b: int) -> int:
-    """Show a number."""
-    return a + b
+show = tool("show", return_direct=True)(add)
 
 
 class Hooks(AgentMiddleware):

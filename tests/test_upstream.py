@@ -35,6 +35,7 @@ from agent_factory import DeltaMessages, upstream
 from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.upstream import (
+    SCRATCHPAD,
     SubagentTransformer,
     at_node,
     at_step,
@@ -61,12 +62,12 @@ from agent_factory.upstream import (
     read_channels,
     read_keys,
     reading_after,
-    remaining_steps,
     run_identity,
     run_in_place,
     run_without_graph,
     sent_writes,
     shows_subgraphs,
+    step_and_stop,
     streams_events,
     streams_message_events,
     streams_messages,
@@ -138,7 +139,8 @@ def test_a_tool_node_runs_outside_of_a_graph_once_it_may(call: Any) -> None:
 
 def test_remaining_steps_are_those_of_the_run_of_a_thread() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
-        return {"log": [remaining_steps(config)]}
+        step, stop = step_and_stop(config["configurable"][SCRATCHPAD])
+        return {"log": [stop - step]}
 
     graph = chain(node, node, checkpointer=InMemorySaver())
     config: Any = {**THREAD, "recursion_limit": 5}

@@ -297,19 +297,13 @@ def read_request(value: Any, response_schema: object = None) -> Request | None:
     if value.get("type") != "tool_approval" or not {"name", "args", "tool_call_id"} <= value.keys():
         return None
     keys = value.keys() & ActionRequest.__annotations__.keys()
-    config = value.get("review_config") or ReviewConfig(
-        action_name=value["name"], allowed_decisions=_decisions_in(response_schema)
-    )
+    if (config := value.get("review_config")) is None:
+        schema = json.dumps(response_schema, default=str)
+        named = [kind for kind in ALL if f'"const": "{kind}"' in schema]
+        config = ReviewConfig(action_name=value["name"], allowed_decisions=named or list(ALL))
     return Request(
         [(cast("ActionRequest", {key: value[key] for key in keys}), config)], batched=False
     )
-
-
-def _decisions_in(schema: Any) -> list[Allowed]:
-    """Return the types of decision that the JSON schema of an answer allows; all without one."""
-    text = json.dumps(schema, default=str)
-    named = [kind for kind in ALL if f'"const": "{kind}"' in text]
-    return named or list(ALL)
 
 
 def reviewed_call(

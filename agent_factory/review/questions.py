@@ -114,7 +114,7 @@ def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
         # Functional, because the types of the parts are values. mypy takes only literal names.
         make: Any = TypedDict
         name: Any = Literal[call.name]
-        action = make("EditedAction", {"name": name, "args": _arguments_of(tool)})
+        action = make("EditedAction", {"name": name, "args": arguments_of(tool)})
         parts = {**get_type_hints(EditDecision, include_extras=True), "edited_action": action}
         forms["edit"] = make("EditDecision", parts)
     chosen = [forms[kind] for kind in call.allowed]
@@ -123,7 +123,7 @@ def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
     return Annotated[Union[tuple(chosen)], Field(discriminator="type")]  # noqa: UP007
 
 
-def _arguments_of(tool: BaseTool | None) -> Any:
+def arguments_of(tool: BaseTool | None) -> Any:
     """Return a type whose JSON schema is that of the arguments of a tool."""
     schema: Any = {"type": "object"} if tool is None else tool.tool_call_schema
     if isinstance(schema, type) and issubclass(schema, BaseModel):

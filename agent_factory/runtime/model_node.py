@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
-from math import inf
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -71,7 +70,15 @@ from agent_factory.structured_output.strategies import (
 from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
-from agent_factory.upstream import bound_tools, configured, construct_prompt, run_identity, unbound
+from agent_factory.upstream import (
+    SCRATCHPAD,
+    bound_tools,
+    configured,
+    construct_prompt,
+    run_identity,
+    step_and_stop,
+    unbound,
+)
 
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
@@ -98,12 +105,11 @@ class ModelNode(Runnable[Any, Any]):
         guards: Guards | None = None,
     ) -> None:
         self.name = spec.topology.style.model
+        nodes = spec.topology.nodes
+        # A step for each node: no path to an answer is longer. create_react_agent has another rule.
+        has_loop = spec.topology.style is AgentStyle.CREATE_AGENT and TOOLS in nodes
+        self._most_steps = 2 * len(nodes) if has_loop else 0
         self._successors = successors
-        plan = spec.topology
-        # create_react_agent has a rule of its own, and an agent without tools has no loop.
-        has_loop = plan.style is AgentStyle.CREATE_AGENT and TOOLS in plan.nodes
-        # The model's calls, their results and an end take no more: each node is a step at most.
-        self._enough_steps = 2 * len(plan.nodes) if has_loop else -inf
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
@@ -143,12 +149,12 @@ class ModelNode(Runnable[Any, Any]):
         return _BoundModels(self._spec.toolbox, runs_others=bool(self._spec.tool_layers))
 
     @cached_property
-    def _prefix(self) -> ValidatedPrefix:
-        return ValidatedPrefix()
+    def _limit(self) -> RecursionLimit:
+        return RecursionLimit(self._spec, self._recorder, self._successors)
 
     @cached_property
-    def _limit(self) -> RecursionLimit:
-        return RecursionLimit(self._spec, self._recorder, self._successors())
+    def _prefix(self) -> ValidatedPrefix:
+        return ValidatedPrefix()
 
     @cached_property
     def _merge(self) -> UpdateMerger:
@@ -333,13 +339,13 @@ class ModelNode(Runnable[Any, Any]):
         response = outcome.response
         if self._layers:
             response = self._reader.finish(outcome, retries)
-        # LangGraph's number of the step counts earlier runs of the thread too, so at least as many
-        # steps are left as this says.
-        run: Run | None = config.get("configurable", {}).get(RUN)
-        step = config.get("metadata", {}).get("langgraph_step", 0)
-        steps = step + (run.skipped_steps if run else 0)
-        if config.get("recursion_limit", inf) - steps < self._enough_steps:
-            response = self._limit.applied(response, config)
+        # Inline, because nearly always many steps are left.
+        step, stop = step_and_stop(config["configurable"][SCRATCHPAD])
+        run: Run | None = config["configurable"].get(RUN)
+        left = stop - step - (run.skipped_steps if run else 0)
+        if left < self._most_steps:
+            limit = config["recursion_limit"]
+            response = self._limit.applied(response, left, limit, fused=run is not None)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")

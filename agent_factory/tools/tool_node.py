@@ -537,8 +537,8 @@ class _Execution:
         if checks and getattr(response, "tool_call_id", None) != call["id"]:
             check_results("", [call], response, self._request.state)
         # As LangGraph's ToolNode: providers take text or blocks, and tools return any object.
-        if not isinstance(response, ToolMessage) and _is_content(response):
-            # Of a class that overrides `invoke`, and with it BaseTool's form.
+        if not isinstance(response, ToolMessage | Command) and _is_content(response):
+            # Of a class that overrides `invoke`, and with it the form that BaseTool gives it.
             response = ToolMessage(response, name=call["name"], tool_call_id=call["id"])
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]

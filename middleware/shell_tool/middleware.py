@@ -26,7 +26,7 @@ from agent_factory.middleware.shell_tool.process import ShellProcess
 
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
 from .session import Job, Sessions
-from .supervisor import DESCRIPTION, ShellSettings, ShellSupervisor
+from .supervisor import DESCRIPTION, ShellSettings, ShellSupervisor, folder_at
 
 # Not a parameter of the model. None: the tool is called outside of a run.
 CallRuntime = Annotated[ToolRuntime[Any, Any] | None, InjectedToolArg]
@@ -252,19 +252,6 @@ def _thread_id(runtime: object) -> str | None:
     return info.thread_id if info else None
 
 
-def _folder_at(path: Path) -> Path:
-    """Return the absolute path of a folder, which need not exist yet."""
-    folder = path.resolve()
-    # It cannot be made below a file.
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
-    if not nearest.is_dir():
-        raise ValueError(
-            f"workspace_root must be the path of a folder, got {str(path)!r}, and {str(nearest)!r} "
-            "is a file. Pass another path, or leave it out for a temporary one."
-        )
-    return folder
-
-
 def _parse_settings(
     policy: object,
     root: object,
@@ -287,7 +274,7 @@ def _parse_settings(
                 "temporary one."
             )
         # A file system may be slow. An event loop leaves it to the thread in which a shell starts.
-        root = Path(root) if in_event_loop() else _folder_at(Path(root))
+        root = Path(root) if in_event_loop() else folder_at(Path(root))
     shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
     if not isinstance(shell, Sequence) or not shell:
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")

@@ -81,6 +81,19 @@ class ShellSettings:
     rules: tuple[RedactionRule, ...]
 
 
+def folder_at(path: Path) -> Path:
+    """Return the absolute path of a folder, which need not exist yet."""
+    folder = path.resolve()
+    # It cannot be made below a file.
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(
+            f"workspace_root must be the path of a folder, got {str(path)!r}, and {str(nearest)!r} "
+            "is a file. Pass another path, or leave it out for a temporary one."
+        )
+    return folder
+
+
 class ShellSupervisor:
     """Owner of a run's shell: starts it when needed, replaces it when lost. For one thread only."""
 

@@ -554,7 +554,7 @@ def test_per_call_the_answer_has_the_schema_of_the_tools_arguments(go: Go) -> No
 
 
 def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go) -> None:
-    """A tool of an MCP server has a dict, that has definitions."""
+    """A tool of an MCP server has a dict, with definitions."""
     place = {"type": "object", "properties": {"city": {"type": "string"}}}
     schema = {
         "type": "object",
