@@ -518,7 +518,9 @@ def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(
 ) -> None:
     models = pytest.importorskip("langchain.chat_models", reason="the extra peer is missing")
     package: Any = ModuleType("langchain_mistralai")
-    package.ChatMistralAI = type("ChatMistralAI", (ScriptedChatModel,), {"__annotations__": {"model": str}})
+    package.ChatMistralAI = type(
+        "ChatMistralAI", (ScriptedChatModel,), {"__annotations__": {"model": str}}
+    )
     monkeypatch.setitem(sys.modules, "langchain_mistralai", package)
     configurable = models.init_chat_model("mistralai:llama", configurable_fields="any")
     config: RunnableConfig = {"configurable": {"model": "mistralai:qwen"}}
@@ -528,6 +530,11 @@ def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(
         (package.ChatMistralAI, "llama"),
         (package.ChatMistralAI, "qwen"),
     ]
+    internal: RunnableConfig = {"configurable": {"thread_id": "1", "__pregel_send": print, "a": 1}}
+    arguments: list[Any] = []
+    with patch.object(package.ChatMistralAI, "__init__", lambda _, **kw: arguments.append(kw)):
+        initialized_chat_model(configurable, internal)
+    assert arguments == [{"model": "llama", "a": 1}]
     bound = initialized_chat_model(configurable.bind_tools([add]), config)
     assert (bound.bound.model, len(bound.kwargs["tools"])) == ("qwen", 1)
     assert initialized_chat_model(made[0]) is made[0]

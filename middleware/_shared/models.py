@@ -104,8 +104,9 @@ def given_model(argument: str, model: object) -> Any:
 
 
 def is_model(runnable: object) -> bool:
-    """Return True if it is a chat model, also with retries, fallbacks or bound arguments."""
-    if isinstance(runnable, BaseLanguageModel):
+    """Return True if it is a chat model, also with retries or fallbacks, bound or configurable."""
+    # A configurable model is of another class, and has the methods of its default.
+    if isinstance(runnable, BaseLanguageModel) or hasattr(runnable, "bind_tools"):
         return True
     inner = getattr(runnable, "bound", None) or getattr(runnable, "runnable", None)
     return isinstance(inner, Runnable) and is_model(inner)
