@@ -157,11 +157,15 @@ def initialized_chat_model(model: Any, config: RunnableConfig | None = None) -> 
 
     langchain 1.5.2, `chat_models/base.py`: the function returns a `_ConfigurableModel`, whose
     `_model(config)` makes the model, with the tools that were bound. No public method does, and
-    public attributes are those of the default model. Any other object is returned.
+    public attributes are those of the default model. With `configurable_fields="any"`, each key of
+    the config becomes an argument of the model, so those that LangGraph reads are left out. Any
+    other object is returned.
     """
     if type(model).__name__ != "_ConfigurableModel":
         return model
-    return model._model(ensure_config(config))
+    config = ensure_config(config)
+    arguments = {k: v for k, v in config.get("configurable", {}).items() if not is_reserved(k)}
+    return model._model({**config, "configurable": arguments})
 
 
 def configured(model: Any, config: RunnableConfig | None = None) -> Any:
@@ -181,7 +185,7 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
     >>> configured(slow) is configured(model) is model
     True
     """
-    if isinstance(model, BaseChatModel):  # nearly always, so the rest costs no other call
+    if isinstance(model, BaseChatModel) or not isinstance(model, Runnable):  # nearly always
         return model
     if isinstance(model, RunnableBinding):
         inner = configured(model.bound, merge_configs(ensure_config(config), model.config))

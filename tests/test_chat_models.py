@@ -165,6 +165,18 @@ def test_built_ins_ask_the_model_that_the_run_configures(
     assert [size for size, _ in log] == ["large", "small"]
 
 
+def test_a_configurable_summary_model_is_asked_with_the_prompt(call: Run) -> None:
+    """It is a model, and not a function of the messages."""
+    small, large = ScriptedChatModel([]), ScriptedChatModel(["S"])
+    writer: Any = small.configurable_alternatives(FIELD, default_key="small", large=large)
+    summaries = SummarizationMiddleware(writer, trigger=("messages", 2), keep=("messages", 1))
+    model = ScriptedChatModel(["ok"])
+    history: Any = {"messages": [HumanMessage("a"), HumanMessage("b")]}
+    call(create_agent(model, middleware=[summaries]), history, LARGE)
+    (prompt,) = large.requests[0].messages
+    assert "<conversation>\nUser: a\n</conversation>" in prompt.text
+
+
 def test_the_strategy_is_that_of_the_configured_model(call: Run) -> None:
     class Named(ScriptedChatModel):
         model_name: str = "gpt-5"

@@ -629,6 +629,11 @@ def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(
         (package.ChatMistralAI, "llama"),
         (package.ChatMistralAI, "qwen"),
     ]
+    internal: RunnableConfig = {"configurable": {"thread_id": "1", "__pregel_send": print, "a": 1}}
+    arguments: list[Any] = []
+    with patch.object(package.ChatMistralAI, "__init__", lambda _, **kw: arguments.append(kw)):
+        initialized_chat_model(configurable, internal)
+    assert arguments == [{"model": "llama", "a": 1}]
     bound = initialized_chat_model(configurable.bind_tools([add]), config)
     assert (bound.bound.model, len(bound.kwargs["tools"])) == ("qwen", 1)
     assert initialized_chat_model(made[0]) is made[0]

@@ -31,6 +31,7 @@ from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.types import Interrupt
 
 from agent_factory.errors import BadReturn, describe
+from agent_factory.upstream import configured
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -281,7 +282,8 @@ def perform(effect: object, sleep: Callable[[float], object], invoke: str) -> An
     if isinstance(effect, Sleep):
         return sleep(effect.seconds)
     if isinstance(effect, Invoke):
-        return getattr(effect.runnable, invoke)(effect.input, effect.config)
+        runnable = configured(effect.runnable, effect.config)
+        return getattr(runnable, invoke)(effect.input, effect.config)
     raise BadReturn(
         "a flow",
         f"yielded {describe(effect)}, but it has no inner layer to call.",

@@ -108,8 +108,10 @@ def given_model(
 
 
 def is_model(runnable: object) -> bool:
-    """Return True if it is a chat model, also with retries, fallbacks or bound arguments."""
-    return isinstance(_innermost(runnable), BaseLanguageModel)
+    """Return True if it is a chat model, also with retries or fallbacks, bound or configurable."""
+    # A configurable model is of another class, and has the methods of its default.
+    model = _innermost(runnable)
+    return isinstance(model, BaseLanguageModel) or hasattr(model, "bind_tools")
 
 
 def is_decision_model(runnable: object) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.chat_models import init_chat_model
 from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import (
     AnthropicPromptCachingMiddleware,
@@ -16,8 +17,9 @@ from langchain_anthropic.middleware import (
     StateClaudeTextEditorMiddleware,
     StateFileSearchMiddleware,
 )
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, OpenAIDecisions
+from langchain_openai import AzureChatOpenAI, ChatOpenAI, OpenAIDecisions
 from langchain_openai.decisions import ChoiceAnswer, DecisionResponse, PredicateAnswer
 from langchain_openai.middleware import (
     ModelChoice,
@@ -30,8 +32,12 @@ from openai.types import Moderation, ModerationCreateResponse
 from openai.types.moderation import Categories, CategoryScores
 from pydantic import BaseModel, PrivateAttr
 
-from agent_factory import create_agent
-from agent_factory.middleware import PromptCachingMiddleware
+from agent_factory import create_agent, wrap_model_call
+from agent_factory.middleware import (
+    ModelFallbackMiddleware,
+    PromptCachingMiddleware,
+    ProviderToolSearchMiddleware,
+)
 from foreign.stories import Library, RecordingModel, calls, lookup
 from samples import add_tool as add
 
@@ -67,6 +73,22 @@ class Gpt(Played, ChatOpenAI):  # type: ignore[misc]  # it may not be installed
 
 def gpt(script: RecordingModel) -> Any:
     return Gpt(model="gpt-5", api_key="none", disable_streaming=True).played_by(script)
+
+
+class Azure(Played, AzureChatOpenAI):  # type: ignore[misc]  # it may not be installed
+    """AzureChatOpenAI, played by a script."""
+
+
+def azure(script: RecordingModel) -> Any:
+    model = Azure(
+        model="gpt-5",
+        azure_deployment="shop",
+        azure_endpoint="https://shop.example.com",
+        api_key="none",
+        api_version="2025-01-01",
+        disable_streaming=True,
+    )
+    return model.played_by(script)
 
 
 LOOKUP = calls(("lookup", {"topic": "tea"}))
@@ -415,3 +437,53 @@ def test_our_key_reaches_the_payload_of_openai() -> None:
     messages, _, settings = script.seen[0]
     payload = model._get_request_payload(messages, **settings)
     assert len(payload["prompt_cache_key"]) == 32
+
+
+SETTINGS: Any = {
+    "prompt_cache_key": "k",
+    "extra_headers": {"X-Session-Affinity": "s", "A": "1"},
+    "temperature": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("make_first", "make_other", "sent"),
+    [
+        (gpt, azure, {**SETTINGS, "extra_headers": {"A": "1"}}),
+        (azure, gpt, {**SETTINGS, "extra_headers": {"A": "1"}}),
+        (gpt, gpt, {**SETTINGS, "extra_headers": {"A": "1"}}),
+        (gpt, claude, {"temperature": 1}),
+    ],
+)
+def test_a_fallback_gets_the_settings_of_its_family(
+    make_first: Any, make_other: Any, sent: dict[str, Any]
+) -> None:
+    @wrap_model_call
+    def settings(request: Any) -> Any:
+        return (yield request.override(model_settings=SETTINGS))
+
+    first, other = RecordingModel(steps=[ConnectionError("down")]), RecordingModel(steps=["Hi."])
+    stack = [settings, ModelFallbackMiddleware(make_other(other))]
+    create_agent(make_first(first), middleware=stack).invoke({"messages": "Hi"})
+    kwargs = other.requests[0].kwargs
+    assert {key: kwargs.get(key) for key in sent} == sent
+    assert "prompt_cache_key" not in kwargs or make_other is not claude
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5.5", "anthropic:claude-sonnet-4-5"])
+def test_the_provider_of_a_configurable_model_is_recognised(name: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    model: Any = init_chat_model("openai:gpt-5.5", configurable_fields="any")
+    seen: list[Any] = []
+
+    @wrap_model_call
+    def look(request: Any) -> Any:
+        seen.append([tool.get("type") for tool in request.tools if isinstance(tool, dict)])
+        yield from ()
+        return AIMessage("ok")
+
+    agent = create_agent(model, [lookup], middleware=[ProviderToolSearchMiddleware(), look])
+    agent.invoke({"messages": "Hi"}, {"configurable": {"model": name}})
+    (types,) = seen
+    assert types[0].startswith("tool_search_tool" if "claude" in name else "tool_search")
