@@ -74,8 +74,15 @@ def tested(choice: str, python: str, interpreter: str, arguments: Sequence[str])
     inside = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     tests = ["-n", "logical", "--maxprocesses=4", "-m", "not long", "-q"]
     # Without sources: those of old releases need old compilers. uv takes the next version.
-    install = ["--quiet", "--python", inside, "--only-binary", ":all:", *CHOICES[choice]]
-    commands = [
+    install: list[str | Path] = [
+        "--quiet",
+        "--python",
+        inside,
+        "--only-binary",
+        ":all:",
+        *CHOICES[choice],
+    ]
+    commands: list[list[str | Path]] = [
         [uv, "venv", "--quiet", "--clear", "--python", interpreter, folder],
         [uv, "pip", "install", *install],
         [inside, "-m", "pytest", *tests, *arguments],
