@@ -348,6 +348,8 @@ def test_a_path_that_is_patched_moves_with_what_it_names(call: str, old: str, ne
     assert done.text == f"with {call}('{new}', fake):\n    pass\n"
     assert not done.findings
     module, _, name = new.rpartition(".")
+    if module.startswith("langchain."):
+        pytest.importorskip("langchain", reason="the extra peer is not installed")
     assert hasattr(pkgutil.resolve_name(module), name)
 
 

@@ -116,7 +116,8 @@ def test_a_server_whose_port_is_taken_ends_its_service(sqlite_url: str, empty_fo
         place.listen()
         port = str(place.getsockname()[1])
         result = CliRunner().invoke(app, ["serve", "desk.py:service", "--port", port])
-    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code > 0
     starts(sqlite_url)
 
 
