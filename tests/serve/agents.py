@@ -105,7 +105,6 @@ def add_agents(service: Service) -> None:
         return ScriptedChatModel([step] * 1000)
 
     service.add("echo", create_agent(every(echo)))
-    service.add("guarded", create_agent(every(echo), middleware=[PIIMiddleware("email")]))
     service.add("payer", create_agent(caller("pay", euros=5), [pay]))
     desk = create_agent(
         caller("pay", euros=5), [pay], middleware=[review], checkpointer=InMemorySaver()
@@ -121,6 +120,7 @@ def add_agents(service: Service) -> None:
     service.add("contextual", create_agent(every(context_of)))
     service.add("shop", create_agent(caller("shop"), [shop], context_schema=Shop))
     service.add("boss", create_agent(caller("helper", question="Why?"), [helper]))
+    service.add("guarded", create_agent(every(echo), middleware=[PIIMiddleware("email")]))
 
 
 @contextmanager
