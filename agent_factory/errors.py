@@ -19,7 +19,6 @@ import copyreg
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
@@ -579,6 +578,8 @@ def example_of(kind: type[object]) -> str:
 
 def unknown_argument(name: str, owner: str, parameters: Sequence[str]) -> ArgumentError:
     """Return the error for a keyword that is not among the parameters of a function or a class."""
+    from difflib import get_close_matches  # only for errors: it loads slowly
+
     close = get_close_matches(name, parameters, n=1)
     hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(parameters)}."
     return ArgumentError(name, f"is not an argument of {owner}.", hint)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, Flow, create_agent, hook_config, plan_agent
@@ -71,6 +72,10 @@ class ReportingModel(FreeModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
+LOADED_ADD = StructuredTool.from_function(add, extras={"defer_loading": False})
+"""The tool with a mark that it is loaded always, so that no search for tools is added."""
+
+
 def built_ins(model: ReportingModel, folder: str) -> list[Member]:
     """Every built-in, in the recommended order, set up so that it finds nothing to do.
 
@@ -98,7 +103,7 @@ def built_ins(model: ReportingModel, folder: str) -> list[Member]:
         AnswerGuardMiddleware(),
         ModelRefusalMiddleware(model),
         ModelFallbackMiddleware(model),
-        ProviderToolSearchMiddleware(searchable_tools=["absent"], provider="anthropic"),
+        ProviderToolSearchMiddleware(searchable_tools=["add"], provider="anthropic"),
         PromptCachingMiddleware(),
         ModelRetryMiddleware(),
         ShellToolMiddleware(),
@@ -112,7 +117,7 @@ def bare_hooks(stack: list[Member]) -> list[Member]:
 
     A node that may jump has an edge that looks whether it did, so the bare one declares the same.
     """
-    hooks = plan_agent(tools=[add], middleware=stack, ignore=["AF210"]).hooks
+    hooks = plan_agent(tools=[LOADED_ADD], middleware=stack, ignore=["AF210"]).hooks
     bare = [
         _bare(member, [hook for hook in hooks if hook.owner == member.name]) for member in stack
     ]
@@ -188,7 +193,7 @@ def _run(
 ) -> Contender:
     saver = InMemorySaver()
     agent: Any = create_agent(
-        model, [add], middleware=stack, checkpointer=saver, fused=fused, ignore=["AF210"]
+        model, [LOADED_ADD], middleware=stack, checkpointer=saver, fused=fused, ignore=["AF210"]
     )
     asked = {"messages": [("user", "Count.")]}
     # Hook by hook, a turn takes ten steps.

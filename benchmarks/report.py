@@ -101,13 +101,13 @@ def table(figures: Iterable[Figure], former: Report | None = None) -> str:
     """The figures as a Markdown table, with a column for another version of langchain."""
     if former is None:
         return _columns(COLUMNS, map(_row, figures))
-    of_former = {_identity(figure): figure for figure in former.figures if _over_peer(figure)}
+    counterparts = {_identity(figure): figure for figure in former.figures if _over_peer(figure)}
     head = (*COLUMNS, f"CPU, langchain {former.versions['langchain']}")
-    return _columns(head, ([*_row(each), _former(each, of_former)] for each in figures))
+    return _columns(head, ([*_row(each), _former(each, counterparts)] for each in figures))
 
 
-def _former(figure: Figure, of_former: Mapping[tuple[str, str, str, str | None], Figure]) -> str:
-    counterpart = of_former.get(_identity(figure))
+def _former(figure: Figure, counterparts: Mapping[tuple[str, str, str, str | None], Figure]) -> str:
+    counterpart = counterparts.get(_identity(figure))
     return _said(counterpart, counterpart.cpu or counterpart.value) if counterpart else ""
 
 
@@ -152,8 +152,8 @@ def _saver(figure: Figure) -> str:
 
 
 def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
 def _row(figure: Figure) -> list[str]:

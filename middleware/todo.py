@@ -13,11 +13,12 @@ jump bypasses the check.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool
-from langgraph.prebuilt import InjectedState
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command
 from pydantic import ValidationError
 from typing_extensions import TypedDict
@@ -144,7 +145,7 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
             raise ValueError("tool_description must say what the tool does; it is empty.")
         self.system_prompt = system_prompt
         self.tool_description = tool_description
-        self.tools = [_tool_with(tool_description)]
+        self.tools = [_tool_with(tool_description, write_in_run, awrite_in_run)]
         self._cached: tuple[SystemMessage | None, str, SystemMessage | None] | None = None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
@@ -202,6 +203,16 @@ async def awrite_todos(
     return _write(todos, tool_call_id, messages)
 
 
+def write_in_run(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
+    """Write the list of a run."""
+    return _write(todos, str(runtime.tool_call_id), runtime.state.get("messages"))
+
+
+async def awrite_in_run(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
+    """Write the list of an asynchronous run."""
+    return write_in_run(todos, runtime)
+
+
 def _report_malformed(error: ValidationError) -> str:
     problems = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
     rest = len(problems) - _MAX_PROBLEMS
@@ -209,17 +220,19 @@ def _report_malformed(error: ValidationError) -> str:
     return _FORMAT_ERROR.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
 
 
-def _tool_with(description: str) -> StructuredTool:
+def _tool_with(
+    description: str, func: Callable[..., Any], coroutine: Callable[..., Awaitable[Any]]
+) -> StructuredTool:
     return StructuredTool.from_function(
-        func=_write,
-        coroutine=awrite_todos,  # without it, an async run would call `func` in a thread
+        func=func,
+        coroutine=coroutine,  # without it, an async run would call `func` in a thread
         name=_TOOL_NAME,
         description=description,
         handle_validation_error=_report_malformed,
     )
 
 
-write_todos = _tool_with(WRITE_TODOS_TOOL_DESCRIPTION)
+write_todos = _tool_with(WRITE_TODOS_TOOL_DESCRIPTION, _write, awrite_todos)
 """The tool with its usual description; outside of an agent as well: `write_todos.invoke(call)`."""
 
 

@@ -20,7 +20,7 @@ from agent_factory.errors import EXTRAS, MissingExtra, install, require, require
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NEEDS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-FOR_DEVELOPMENT = {"bench", "dev", "docs", "foreign", "foreign-full", "peer", "pyright"}
+FOR_DEVELOPMENT = {"bench", "dev", "docs", "foreign", "foreign-full", "peer", "pyright", "tests"}
 
 TEXTS = [
     ROOT / "README.md",

@@ -39,8 +39,7 @@ AF307 agent_factory.errors.UnknownTool
 AF308 agent_factory.HistoryError
     Pass a message, or set a system prompt.
 AF309 agent_factory.errors.UnknownStateKey
-    Declare the key in the middleware's `state_schema`; give the tool's parameter a default. For a
-    hook of LangChain's middleware it is a warning.
+    Declare the key in the middleware's `state_schema`; give the tool's parameter a default.
 AF310 agent_factory.OutputError
     Simplify the schema, describe its fields, or raise `max_retries`; `.ai_message` is the last
     answer.

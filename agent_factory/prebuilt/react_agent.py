@@ -126,6 +126,12 @@ def react_spec(
     )
 
 
+_CONFIG_SCHEMA_TEXT = (
+    "`config_schema` is deprecated and will be removed. Please use `context_schema` instead."
+)
+"""The text of langgraph."""
+
+
 def create_react_agent(
     model: str | Model | ModelChoice,
     tools: Sequence[BaseTool | Callable[..., object] | dict[str, Any]] | ToolNode,
@@ -211,12 +217,7 @@ def create_react_agent(
             error.add_note(f"{name}: {unknown_argument(name, '', names).hint}")
         raise error
     if "config_schema" in deprecated_kwargs:
-        warnings.warn(
-            "`config_schema` is deprecated and will be removed. Please use `context_schema` "
-            "instead.",
-            LangGraphDeprecatedSinceV10,
-            stacklevel=2,
-        )
+        warnings.warn(_CONFIG_SCHEMA_TEXT, LangGraphDeprecatedSinceV10, stacklevel=2)
         context_schema = context_schema or deprecated_kwargs["config_schema"]
     services = {"checkpointer": checkpointer, "store": store, "cache": None, "transformers": None}
     check_services(model, services, context_schema)

@@ -107,7 +107,8 @@ def test_a_start_does_not_take_the_engine_of_another_service(
 
 
 def test_a_server_whose_port_is_taken_ends_its_service(sqlite_url: str, empty_folder: None) -> None:
-    Path("desk.py").write_text(
+    # The name of no other test: the module stays in this process.
+    Path("served_desk.py").write_text(
         "from agent_factory.service import Service\n"
         f"service = Service({sqlite_url.replace('service.db', 'served.db')!r})\n"
     )
@@ -115,7 +116,7 @@ def test_a_server_whose_port_is_taken_ends_its_service(sqlite_url: str, empty_fo
         place.bind(("127.0.0.1", 0))
         place.listen()
         port = str(place.getsockname()[1])
-        result = CliRunner().invoke(app, ["serve", "desk.py:service", "--port", port])
+        result = CliRunner().invoke(app, ["serve", "served_desk.py:service", "--port", port])
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code > 0
     starts(sqlite_url)

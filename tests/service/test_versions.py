@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 import tomllib
@@ -15,6 +16,7 @@ from dbos import DBOS
 from packaging.requirements import Requirement
 from sqlalchemy import create_engine, make_url, text
 
+from agent_factory.errors import install
 from agent_factory.service import Service, ServiceError, sqlite_clock, versions
 from agent_factory.service.database import Database
 from agent_factory.service.sqlite_clock import with_clock
@@ -55,7 +57,7 @@ def test_a_store_that_is_not_installed_is_named(
     monkeypatch.setattr(versions, "version", version)
     with pytest.raises(ServiceError, match=r"langgraph-checkpoint-sqlite 3\.1\.1 or newer, which"):
         Service(sqlite_url)
-    with pytest.raises(ServiceError, match=r"pip install 'agent-factory\[postgres\]'"):
+    with pytest.raises(ServiceError, match=re.escape(install("postgres"))):
         Service(POSTGRES)
 
 
