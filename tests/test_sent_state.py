@@ -130,13 +130,13 @@ def test_tools_and_layers_see_what_they_would_read(
 @pytest.fixture
 def with_calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the state came with the calls, for each run of the tools node."""
-    known, read = [], ToolsNode._read
+    known, read = [], ToolsNode._readable
 
     def noted(self: ToolsNode, input: Any, **options: Any) -> Any:
         known.append(isinstance(input, CallsWithState))
         return read(self, input, **options)
 
-    monkeypatch.setattr(ToolsNode, "_read", noted)
+    monkeypatch.setattr(ToolsNode, "_readable", noted)
     return known
 
 
