@@ -13,12 +13,11 @@ jump bypasses the check.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool
-from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 from pydantic import ValidationError
 from typing_extensions import TypedDict
@@ -145,7 +144,15 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
             raise ValueError("tool_description must say what the tool does; it is empty.")
         self.system_prompt = system_prompt
         self.tool_description = tool_description
-        self.tools = [_tool_with(tool_description, write_in_run, awrite_in_run)]
+        self.tools = [
+            StructuredTool.from_function(
+                func=write_in_turn,
+                coroutine=awrite_in_turn,  # without it, an async run would use a thread
+                name=_TOOL_NAME,
+                description=tool_description,
+                handle_validation_error=_report_malformed,
+            )
+        ]
         self._cached: tuple[SystemMessage | None, str, SystemMessage | None] | None = None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
@@ -171,46 +178,36 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         return (yield request.override(system_message=cached[2], messages=messages))
 
 
-def _write(
-    todos: list[Todo],
-    tool_call_id: Annotated[str, InjectedToolCallId],
-    messages: Annotated[Any, InjectedState("messages")] = None,
-) -> Command[Any] | ToolMessage:
+def write_in_turn(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
     """Write the list, unless an earlier call of the same message does so."""
-
-    def result(text: str, status: Literal["success", "error"]) -> ToolMessage:
-        return ToolMessage(text, tool_call_id=tool_call_id, name=_TOOL_NAME, status=status)
-
-    calls = unanswered(*last_turn(messages or ()))
+    calls = unanswered(*last_turn(runtime.state.get("messages", ())))
     ids = [call["id"] for call in calls if call["name"] == _TOOL_NAME]
     # The calls run in parallel, so their order in the message decides.
-    if ids and tool_call_id != ids[0]:
-        return result(_SECOND_CALL, "error")
+    if ids and runtime.tool_call_id != ids[0]:
+        return _result(runtime.tool_call_id, _SECOND_CALL, "error")
+    return write_list(todos, str(runtime.tool_call_id))
+
+
+async def awrite_in_turn(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
+    """Write the list in an asynchronous run; `write_in_turn` waits for nothing."""
+    return write_in_turn(todos, runtime)
+
+
+def write_list(
+    todos: list[Todo], tool_call_id: Annotated[str, InjectedToolCallId]
+) -> Command[Any] | ToolMessage:
+    """Write the list, whatever other calls there are."""
     if empty := [index for index, todo in enumerate(todos) if not todo["content"].strip()]:
         problems = f"todos.{empty[0]}.content: it is empty"
-        return result(_FORMAT_ERROR.format(problems=problems), "error")
+        return _result(tool_call_id, _FORMAT_ERROR.format(problems=problems), "error")
     count = sum(todo["status"] == "completed" for todo in todos)
-    answer = result(f"The list is written: {count} of {len(todos)} completed.", "success")
+    text = f"The list is written: {count} of {len(todos)} completed."
+    answer = _result(tool_call_id, text, "success")
     return Command(update={"todos": todos, "messages": [answer]})
 
 
-async def awrite_todos(
-    todos: list[Todo],
-    tool_call_id: Annotated[str, InjectedToolCallId],
-    messages: Annotated[Any, InjectedState("messages")] = None,
-) -> Command[Any] | ToolMessage:
-    """Write the list in an asynchronous run; `_write` waits for nothing."""
-    return _write(todos, tool_call_id, messages)
-
-
-def write_in_run(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
-    """Write the list of a run."""
-    return _write(todos, str(runtime.tool_call_id), runtime.state.get("messages"))
-
-
-async def awrite_in_run(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
-    """Write the list of an asynchronous run."""
-    return write_in_run(todos, runtime)
+def _result(call_id: str | None, text: str, status: Literal["success", "error"]) -> ToolMessage:
+    return ToolMessage(text, tool_call_id=call_id, name=_TOOL_NAME, status=status)
 
 
 def _report_malformed(error: ValidationError) -> str:
@@ -220,20 +217,13 @@ def _report_malformed(error: ValidationError) -> str:
     return _FORMAT_ERROR.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
 
 
-def _tool_with(
-    description: str, func: Callable[..., Any], coroutine: Callable[..., Awaitable[Any]]
-) -> StructuredTool:
-    return StructuredTool.from_function(
-        func=func,
-        coroutine=coroutine,  # without it, an async run would call `func` in a thread
-        name=_TOOL_NAME,
-        description=description,
-        handle_validation_error=_report_malformed,
-    )
-
-
-write_todos = _tool_with(WRITE_TODOS_TOOL_DESCRIPTION, _write, awrite_todos)
-"""The tool with its usual description; outside of an agent as well: `write_todos.invoke(call)`."""
+write_todos = StructuredTool.from_function(
+    func=write_list,
+    name=_TOOL_NAME,
+    description=WRITE_TODOS_TOOL_DESCRIPTION,
+    handle_validation_error=_report_malformed,
+)
+"""The tool for use without an agent: `write_todos.invoke(call)`. It sees no other calls."""
 
 
 def _append(message: MessageT, text: str) -> MessageT:
