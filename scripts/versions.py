@@ -19,8 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The oldest without the extra `dev`: langchain, which tests run beside, has higher bounds than
-# agent_factory. Bounds are tested of direct dependencies; those have bounds themselves.
+# The oldest without the extra `dev`, which brings langchain: it has higher bounds than
+# agent_factory. The lowest of direct dependencies alone: the others are bounded by these.
 CHOICES = {
     "oldest": ["--resolution", "lowest-direct", "-e", ".[tests]"],
     "newest": ["--upgrade", "-e", ".[dev]"],
