@@ -87,7 +87,11 @@ def tested(choice: str, python: str, interpreter: str, arguments: Sequence[str])
         [uv, "pip", "install", *install],
         [inside, "-m", "pytest", *tests, *arguments],
     ]
-    return all(subprocess.run(command, cwd=ROOT).returncode == 0 for command in commands)
+    # In CI, a skipped test fails; those that need langchain are skipped here.
+    environment = {name: value for name, value in os.environ.items() if name != "REQUIRE_TOOLS"}
+    return all(
+        subprocess.run(command, cwd=ROOT, env=environment).returncode == 0 for command in commands
+    )
 
 
 if __name__ == "__main__":
