@@ -24,7 +24,7 @@ def set_clock(connection: sqlite3.Connection, _: object) -> None:
 
 
 def with_clock(url: URL) -> URL:
-    """The URL, whose engines set the clock of their connections, also those that DBOS creates."""
+    """The URL, whose engines set the clock of their connections, also if a library creates it."""
     return url.update_query_dict({"plugin": _PLUGIN}, append=True)
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from dbos import DBOS
@@ -24,10 +25,6 @@ def fail(*args: Any, **kwargs: Any) -> None:
     raise RuntimeError("It fails.")
 
 
-def interrupt(*args: Any, **kwargs: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def starts(url: str) -> None:
     """A service starts here, and runs a message."""
     with Service(url) as service:
@@ -41,7 +38,7 @@ ENGINE: dict[str, tuple[Any, str, Any]] = {
     "constructor": (DBOS, "__init__", fail),
     "queues": (DBOS, "listen_queues", fail),
     "launch": (DBOS, "launch", fail),
-    "interrupt": (DBOS, "launch", interrupt),
+    "interrupt": (DBOS, "launch", Mock(side_effect=KeyboardInterrupt)),
     "beats": (workers.Worker, "beat", None),
 }
 
