@@ -98,7 +98,8 @@ def built_ins(model: ReportingModel, folder: str) -> list[Member]:
         AnswerGuardMiddleware(),
         ModelRefusalMiddleware(model),
         ModelFallbackMiddleware(model),
-        ProviderToolSearchMiddleware(searchable_tools=["absent"], provider="anthropic"),
+        # It has to name a tool that there is: this one is marked in each request.
+        ProviderToolSearchMiddleware(searchable_tools=["write_todos"], provider="anthropic"),
         PromptCachingMiddleware(),
         ModelRetryMiddleware(),
         ShellToolMiddleware(),
