@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from langchain_core.exceptions import ModelError
+from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
 from langchain_core.messages import AIMessage
 
 from agent_factory import (
@@ -38,24 +38,13 @@ from ._shared.models import (
 )
 from ._shared.validation import check_choice, copied
 
-try:
-    from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
-except ImportError:  # langchain-core before 1.7.5
-
-    class CoreRefusalError(ModelError):  # type: ignore[no-redef]
-        """A model refused to answer."""
-
-        raw_message: Any = None
-
-
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
 
 
 class ModelRefusalError(TurnError, CoreRefusalError):
     """Every model refused to answer, and `on_refusal` is "error".
 
-    It is a `ModelRefusalError` of langchain-core (from 1.7.5 on), so whatever handles that one
-    handles it.
+    It is a `ModelRefusalError` of langchain-core, so whatever handles that one handles it.
 
     Attributes:
         ai_message: The first refusal; `raw_message` is the same, as in langchain-core.

@@ -116,10 +116,8 @@ def is_model(runnable: object) -> bool:
 
 def is_decision_model(runnable: object) -> bool:
     """Return True if it is a decision model, also with retries, fallbacks or bound arguments."""
-    try:
-        from langchain_core.decisions import BaseDecisionModel
-    except ImportError:  # langchain-core 1.7 has none
-        return False
+    from langchain_core.decisions import BaseDecisionModel  # only where one may be passed
+
     return isinstance(_innermost(runnable), BaseDecisionModel)
 
 

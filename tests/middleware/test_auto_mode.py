@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -453,14 +452,3 @@ def test_a_rule_may_have_a_decision_model_as_its_judge(call: Run) -> None:
     (denied,) = tool_messages(call(agent(review, checkpointer=InMemorySaver()), GO, ONE))
     assert "judged as 0.9." in denied.text
     assert denied.status == "error"
-
-
-def test_without_decision_models_in_langchain_core_chat_models_judge(
-    call: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with langchain-core 1.7."""
-    monkeypatch.setitem(sys.modules, "langchain_core.decisions", None)
-    _, auto = judged(judgement(0.9))
-    assert tool_messages(call(agent(auto), GO))[0].status == "error"
-    with pytest.raises(TypeError, match="classifier must be a chat model, 'provider:name' or a"):
-        decided(classifier=5)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import pytest
-from langchain_core import exceptions
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
 from langchain_core.messages import AIMessage, HumanMessage
@@ -170,22 +168,6 @@ def test_an_error_of_a_refusal_travels_between_processes() -> None:
     assert isinstance(error, ModelRefusalError)
     assert error.raw_message == error.ai_message
     assert error.ai_message.text == SORRY
-
-
-def test_with_an_older_langchain_core_the_error_has_a_base_of_ours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Before 1.7.5 it has no ModelRefusalError."""
-    monkeypatch.delattr(exceptions, "ModelRefusalError")
-    spec = find_spec("agent_factory.middleware.model_refusal")
-    assert spec is not None
-    assert spec.loader is not None
-    older = module_from_spec(spec)
-    spec.loader.exec_module(older)
-    error: Any = older.ModelRefusalError(refusing(), [])
-    assert exceptions.ModelError in type(error).__mro__
-    assert not isinstance(error, CoreRefusalError)
-    assert (error.raw_message.text, error.is_retryable) == (SORRY, False)
 
 
 @pytest.mark.parametrize(
