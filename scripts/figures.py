@@ -134,11 +134,13 @@ def details() -> Iterator[str]:
     files, tests = source.sources(), source.sources_of_tests()
     call = calls.tool_call(fused=True)
     yield "A tool call behind two layers enters:"
-    yield from (f"  {Path(name).relative_to(ROOT)}" for name in sorted(call.files))
+    yield from (f"  {Path(name).resolve().relative_to(ROOT)}" for name in sorted(call.files))
     yield "The traceback of a tool that raises:"
     yield from (f"  {frame}" for frame in calls.traceback_frames(fused=True))
     yield "Building an agent enters:"
-    yield from (f"  {Path(name).relative_to(ROOT)}" for name in sorted(calls.build().files))
+    yield from (
+        f"  {Path(name).resolve().relative_to(ROOT)}" for name in sorted(calls.build().files)
+    )
     yield "Import circles:"
     yield from (f"  {', '.join(sorted(circle))}" for circle in source.circles())
     yield "Unpublished behaviour:"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,12 @@ from agent_factory.testing import ScriptedChatModel
 from measures.source import FOLDERS, ROOT
 
 
+@cache
 def is_ours(filename: str) -> bool:
     """Return True if a frame's file belongs to the package; the test doubles do not count."""
-    return filename.startswith(tuple(f"{folder}/" for folder in FOLDERS)) and (
-        "/testing/" not in filename
-    )
+    # An editable install leads here by a link.
+    path = os.path.realpath(filename)
+    return path.startswith(tuple(f"{folder}/" for folder in FOLDERS)) and "/testing/" not in path
 
 
 @dataclass
@@ -120,7 +123,9 @@ def traceback_frames(*, fused: bool) -> list[str]:
     except ZeroDivisionError as error:
         frames = traceback.extract_tb(error.__traceback__)
         return [
-            f"{Path(f.filename).relative_to(ROOT)}:{f.name}" for f in frames if is_ours(f.filename)
+            f"{Path(f.filename).resolve().relative_to(ROOT)}:{f.name}"
+            for f in frames
+            if is_ours(f.filename)
         ]
     raise AssertionError("the tool did not raise")
 
