@@ -386,16 +386,20 @@ def _checked(url: str) -> str:
 
 def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     """Set up a connection of the driver."""
-    # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
-    # the first statement that writes.
-    connection.isolation_level = "IMMEDIATE"
-    # With this, readers do not wait for the writer. The first connection changes the file, and
-    # SQLite refuses the others at that moment, whatever their timeout.
-    for attempt in _attempts(retry_if_exception(_is_busy)):
-        with attempt:
-            connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
-    connection.execute("PRAGMA foreign_keys=ON")
+    try:
+        # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way,
+        # before the first statement that writes.
+        connection.isolation_level = "IMMEDIATE"
+        # With this, readers do not wait for the writer. The first connection changes the file, and
+        # SQLite refuses the others at that moment, whatever their timeout.
+        for attempt in _attempts(retry_if_exception(_is_busy)):
+            with attempt:
+                connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
+        connection.execute("PRAGMA foreign_keys=ON")
+    except BaseException:
+        connection.close()  # SQLAlchemy leaves it open if a listener fails, as for another file
+        raise
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import socket
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import uvicorn
 
 from agent_factory.service import Service
 from servers import served
 
 
+@pytest.mark.parametrize("end", [SystemExit(1), OSError("No socket."), [None]], ids=repr)
 def test_a_server_that_does_not_start_is_an_error_at_once(
-    tmp_path: Path,
+    end: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = Service(f"sqlite:///{tmp_path}/desk.db")
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        place.listen()
-        port = place.getsockname()[1]
-        with (
-            pytest.raises(RuntimeError, match=rf"port {port} has ended"),
-            served(service, port=port),
-        ):
-            pytest.fail("a server listens at a port that is taken")
-    service.close()
+    """uvicorn raises SystemExit if its port is taken, and returns if an application fails."""
+    monkeypatch.setattr(uvicorn.Server, "run", Mock(side_effect=end))
+    error = None if isinstance(end, list) else end
+    with closing(Service(f"sqlite:///{tmp_path}/desk.db")) as service:
+        with pytest.raises(RuntimeError, match="has ended") as raised, served(service):
+            pytest.fail("a server that has ended was used")
+        assert raised.value.__cause__ is error

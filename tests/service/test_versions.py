@@ -45,7 +45,8 @@ def test_a_store_that_keeps_tenants_apart_is_used(
     version: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "version", lambda package: version)
-    assert Service(sqlite_url).store("acme").search(()) == []
+    with closing(Service(sqlite_url)) as service:
+        assert service.store("acme").search(()) == []
 
 
 def test_a_store_that_is_not_installed_is_named(
