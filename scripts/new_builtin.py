@@ -89,11 +89,8 @@ class BuiltIn:
     def files(self) -> dict[str, str]:
         """Each file, below the root, with its new text."""
         fields = {"kind": self.kind, "title": f"{self.kind}.", "does": _DOES}
-        code = Skeleton(self.kind, "agent_factory.middleware", ["before_model"]).code
         return {
-            f"middleware/{self.module}.py": code.replace(
-                "\n\n\nclass ", f'\n\n__all__ = ["{self.kind}"]\n\n\nclass ', 1
-            ),
+            f"middleware/{self.module}.py": self._code(),
             f"tests/middleware/test_{self.module}.py": Template(_TESTS).substitute(fields),
             f"docs/middleware/{self.module}.md": Template(_PAGE).substitute(fields),
             "middleware/__init__.py": self._init(),
@@ -103,6 +100,21 @@ class BuiltIn:
             "mkdocs.yml": self._nav(),
             "CHANGELOG.md": self._changelog(),
         }
+
+    def _code(self) -> str:
+        """The module; its spans leave out the request, as those of built-ins do."""
+        code = Skeleton(self.kind, "agent_factory.middleware", ["before_model"]).code
+        policy = "trace_policy = TracePolicy(process_inputs=omit_payload)"
+        for before, after in (
+            ("    Runtime,\n)", "    Runtime,\n    TracePolicy,\n    omit_payload,\n)"),
+            ("\n\n\nclass ", f'\n\n__all__ = ["{self.kind}"]\n\n\nclass '),
+            (
+                "\n    def ",
+                "\n    trace_policy = TracePolicy(process_inputs=omit_payload)\n\n    def ",
+            ),
+        ):
+            code = code.replace(before, after, 1)
+        return code
 
     def _read(self, name: str) -> str:
         return (self.root / name).read_text(encoding="utf-8")

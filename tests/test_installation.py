@@ -131,6 +131,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("a checkout")
     for name in ("pyproject.toml", "README.md", "MANIFEST.in", "CHANGELOG.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
+    (folder / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "build_backend.py", folder / "scripts")
     for top in ("agent_factory", "middleware"):
         leave_out = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / top, folder / top, symlinks=True, ignore=leave_out)

@@ -101,7 +101,7 @@ def print_traceback(error: BaseException | None) -> None:
         return
 
     def is_ours(frame: traceback.FrameSummary) -> bool:
-        path = Path(frame.filename)
+        path = Path(frame.filename).resolve()  # an editable install is reached by a link
         importer = frame.filename.startswith("<frozen importlib") or path.parent.name == "importlib"
         return importer or PACKAGE / "cli" in path.parents
 

@@ -138,7 +138,9 @@ def find_raise(error: BaseException) -> SourceLocation | None:
     # The innermost frame is the last one.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        is_own = not frame.filename.startswith("<") and not libraries & {*file.parents}
+        # An editable install is reached by a link.
+        folders = {*file.parents, *file.resolve().parents}
+        is_own = not frame.filename.startswith("<") and not libraries & folders
         if is_own and frame.lineno:
             return SourceLocation(file, frame.lineno)
     return None
