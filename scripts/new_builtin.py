@@ -108,10 +108,7 @@ class BuiltIn:
         for before, after in (
             ("    Runtime,\n)", "    Runtime,\n    TracePolicy,\n    omit_payload,\n)"),
             ("\n\n\nclass ", f'\n\n__all__ = ["{self.kind}"]\n\n\nclass '),
-            (
-                "\n    def ",
-                "\n    trace_policy = TracePolicy(process_inputs=omit_payload)\n\n    def ",
-            ),
+            ("\n    def ", f"\n    {policy}\n\n    def "),
         ):
             code = code.replace(before, after, 1)
         return code

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import cleandoc
 from typing import Any
 from unittest.mock import patch
 
@@ -73,6 +74,18 @@ def libraries() -> tuple[Library, Library, Library]:
     return theirs, ours, by_hook
 
 
+def dedented(definition: Any) -> Any:
+    """The definition of a tool, with its descriptions as `inspect.getdoc` has them."""
+    if isinstance(definition, list):
+        return [dedented(part) for part in definition]
+    if not isinstance(definition, dict):
+        return definition
+    return {
+        key: cleandoc(part) if key == "description" and isinstance(part, str) else dedented(part)
+        for key, part in definition.items()
+    }
+
+
 class RecordingModel(ScriptedChatModel):
     """Scripted model that also keeps the definitions of the tools that it was offered."""
 
@@ -84,15 +97,16 @@ class RecordingModel(ScriptedChatModel):
 
     @property
     def seen(self) -> Any:
-        """What reached the model, except for two differences by design (docs/differences.md).
+        """What reached the model, except for three differences by design (docs/differences.md).
 
         Here the tools of the agent come before those of its middleware, so tools are sorted. And
         a model is never forced to call an output tool, which is `tool_choice="any"` in langchain.
+        Before Python 3.13, langchain sends the docstring of a class with its indentation.
         """
         return [
             (
                 request.messages,
-                sorted(tools, key=str),
+                sorted(map(dedented, tools), key=str),
                 {k: v for k, v in request.kwargs.items() if (k, v) != ("tool_choice", "any")},
             )
             for request, tools in zip(self.requests, self._definitions, strict=True)
