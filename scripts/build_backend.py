@@ -2,7 +2,7 @@
 
 The folder middleware/ is installed as agent_factory.middleware. For such a mapping, setuptools
 writes an import hook into an editable install, which mypy and pyright do not follow. Here it is a
-path instead: of the folder .editable, which holds a link to agent_factory and nothing else. The
+path instead: of the folder .editable, which holds only a link to agent_factory. The
 root of the repository would do for checkers, but would make `import middleware` find the folder.
 """
 
