@@ -85,7 +85,7 @@ class Claim:
         """What the job does.
 
         Raises:
-            ValueError: A newer version has stored it, in a form that this one does not know.
+            ServiceError: A newer version has stored it, in a form that this one does not know.
         """
         return read_job(self.run.decision or self.run.payload)
 
