@@ -236,8 +236,10 @@ class Runner:
         with self._ending(claim, {"status": "failed", "error": text}) as connection:
             if not self._may_end(connection, claim):
                 raise LeaseLost(text)
-            values = {"error": text, "usage": usage.added_to(run.usage)}
-            self._queue.settle(connection, run.thread_id, run.run_id, "failed", **values)
+            lines = usage.added_to(run.usage)
+            self._queue.settle(
+                connection, run.thread_id, run.run_id, "failed", error=text, usage=lines
+            )
         return "failed"
 
     def _take_back(self, what: str, claim: Claim, text: str) -> str:

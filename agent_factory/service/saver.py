@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
@@ -71,14 +71,12 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint of a config, or the latest one of its thread."""
-        place = config["configurable"]
-        key = tuple(place.get(name) for name in ("thread_id", "checkpoint_ns", "checkpoint_id"))
 
         def read() -> CheckpointTuple | None:
             with aborting(), self._database.read() as connection:
                 return self._on(connection).get_tuple(config)
 
-        found: CheckpointTuple | None = self._read(key, read)
+        found: CheckpointTuple | None = self._read(config, (), read)
         return None if found is None else _copied(found)
 
     def list(
@@ -98,23 +96,25 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """History from which LangGraph puts delta channels together."""
-        key = (*config["configurable"].values(), *channels)
 
         def read() -> Mapping[str, DeltaChannelHistory]:
             with aborting(), self._database.read() as connection:
                 saver = self._on(connection)
                 return saver.get_delta_channel_history(config=config, channels=channels)
 
-        history: Mapping[str, DeltaChannelHistory] = self._read(key, read)
+        history: Mapping[str, DeltaChannelHistory] = self._read(config, channels, read)
         return history
 
-    def _read(self, key: Hashable, read: Callable[[], T]) -> T:
+    def _read(self, config: RunnableConfig, channels: Sequence[str], read: Callable[[], T]) -> T:
         """Read something of the thread, once until something is written to it.
 
         Nobody else writes to it meanwhile: that takes the lease.
         """
         if self._soon is None:
             return read()
+        place = config["configurable"]
+        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+        key = (*(place.get(name) for name in names), *channels)
         with self._order:
             self.flush()
             if key not in self._known:
