@@ -247,7 +247,7 @@ def test_limits_keep_nobody_else_waiting(service: Service) -> None:
     service.limit("beta", per_minute=1)
     for tenant, number in (("acme", 5), ("beta", 3), ("", 3)):
         for at in range(number):
-            place = {"thread": f"{tenant}-{at}", "tenant": tenant}
+            place: dict[str, Any] = {"thread": f"{tenant}-{at}", "tenant": tenant}
             service.submit("echo", message="Hi", priority=9 if tenant else 0, **place)
     queue = service._backend.queue
 
