@@ -1,0 +1,199 @@
+"""Offer the model tools that the client of a run brings, and let the client run their calls.
+
+The tools come in `config["configurable"]`, so that each run has its own and none is stored in the
+state. A client that sends the result of a call may change them for the rest of the run: what it
+then asks for is the artifact of the result, which no model reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables.config import ensure_config
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ClientTool,
+    Flow,
+    ModelRequest,
+    ModelResponse,
+    Ordering,
+    ToolCallRequest,
+    client_tool,
+)
+from agent_factory.errors import ArgumentError, describe
+
+from ._shared.validation import check_count
+
+__all__ = ["CLIENT_TOOLS", "CLIENT_TOOL_CHOICE", "ClientToolsMiddleware", "client_request"]
+
+CLIENT_TOOLS: Final = "client_tools"
+"""Key of `config["configurable"]`: the tools of the client, each a dict with `name`,
+`description` and `parameters`, a JSON schema."""
+
+CLIENT_TOOL_CHOICE: Final = "client_tool_choice"
+"""Key of `config["configurable"]`: "required", or the name of the tool that the model has to call;
+"auto" or None leave the choice to the model."""
+
+_PARTS: Final = frozenset({"name", "description", "parameters"})
+
+
+class ClientToolsMiddleware(AgentMiddleware[AgentState, Any]):
+    """Offers the model tools that the client of a run brings, and lets the client run their calls.
+
+    For front ends that send tools with each request, as those of AG-UI and OpenAI's API do. A call
+    pauses the run until the client has sent its result, as a call of a `client_tool` does. In
+    Python, a run has such tools in its config:
+
+        config = {"configurable": {"client_tools": [{"name": "page_title"}]}}
+
+    The tools of the agent come first: a client cannot replace one, nor add one of the same name.
+    Names, descriptions and schemas come from the client, and the model reads them, so give this
+    middleware only to agents whose clients may talk to the model.
+
+    With "required" or a name as `client_tool_choice`, the first request to the model offers only
+    the tools of the client, or the one that is named. Later requests are free.
+
+    Args:
+        max_tools: The most tools that a client may bring.
+        name: The name of this instance, if a stack has several.
+
+    Raises:
+        ValueError: `max_tools` is not a positive number.
+
+    >>> ClientToolsMiddleware().tools_from([{"name": "page_title", "description": "Its title."}])
+    {'page_title': ClientTool(name='page_title', description='Its title.', \
+args_schema={'type': 'object', 'properties': {}})}
+    """
+
+    ordering = Ordering(extends=("tools",))
+    needs_checkpointer = True
+
+    def __init__(self, *, max_tools: int = 64, name: str | None = None) -> None:
+        super().__init__(name=name)
+        check_count("max_tools", max_tools, 1, required=True)
+        self.max_tools = max_tools
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
+        """Offer the tools of the client."""
+        settings, is_first = _settings(request.messages)
+        tools = self.tools_from(settings.get(CLIENT_TOOLS))
+        if tools:
+            own_tools = {getattr(tool, "name", None): tool for tool in request.tools}
+            others = [tool for name, tool in tools.items() if name not in own_tools]
+            choice = _choice(settings, tools) if is_first else None
+            if choice is None:
+                request = request.override(tools=[*request.tools, *others])
+            else:
+                # The client has asked for a call that it can see, and those of other tools are
+                # hidden from it.
+                offered = {**own_tools, **tools}
+                names = [*tools] if choice == "any" else [choice]
+                request = request.override(
+                    tools=[own_tools.get(name) or offered[name] for name in names],
+                    tool_choice=choice,
+                )
+        response: ModelResponse = yield request
+        return response
+
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
+        """Let the client run a call of its tool."""
+        if request.tool is None:
+            messages = request.state["messages"]
+            at = max(i for i, message in enumerate(messages) if isinstance(message, AIMessage))
+            # As they were when the model was asked: results of this turn may bring others.
+            settings, _ = _settings(messages[:at])
+            tool = self.tools_from(settings.get(CLIENT_TOOLS)).get(request.tool_call["name"])
+            if tool is not None:
+                request = request.override(tool=tool)
+        result: ToolMessage | Command[Any] = yield request
+        return result
+
+    def tools_from(self, definitions: object) -> dict[str, ClientTool]:
+        """Return the tools that a client describes, by name.
+
+        Args:
+            definitions: A list of dicts with `name`, `description` and `parameters`; None for none.
+
+        Raises:
+            ArgumentError: It has another form, too many tools, or two of one name; or a name, a
+                description or a schema cannot be used.
+        """
+        if definitions is None:
+            return {}
+        if not isinstance(definitions, list | tuple):
+            reason = f"must be a list of tools, got {describe(definitions)}."
+            raise ArgumentError(CLIENT_TOOLS, reason, 'Pass [{"name": "page_title"}].')
+        if len(definitions) > self.max_tools:
+            reason = f"has {len(definitions)} tools, and at most {self.max_tools} are allowed."
+            raise ArgumentError(CLIENT_TOOLS, reason, f"Send fewer, or set max_tools= of {self.name}.")
+        tools = {}
+        for definition in definitions:
+            if not isinstance(definition, Mapping) or not {"name"} <= definition.keys() <= _PARTS:
+                reason = f"a tool has name, description and parameters, got {describe(definition)}."
+                raise ArgumentError(CLIENT_TOOLS, reason)
+            tool = _tool(json.dumps(definition, sort_keys=True))
+            if tool.name in tools:
+                raise ArgumentError(CLIENT_TOOLS, f"two tools have the name {tool.name!r}.")
+            tools[tool.name] = tool
+        return tools
+
+
+@lru_cache(maxsize=256)
+def _tool(text: str) -> ClientTool:
+    """Return the tool of a definition: the same object each time, since models are bound by it."""
+    definition = json.loads(text)
+    return client_tool(
+        definition["name"], definition.get("description") or "", definition.get("parameters")
+    )
+
+
+def client_request(messages: Sequence[AnyMessage]) -> Mapping[str, Any] | None:
+    """Return what the client asks for since its last result in this turn; None if it did not say.
+
+    Args:
+        messages: The messages of the thread.
+    """
+    return next((settings for settings, _ in _requests(messages)), None)
+
+
+def _requests(messages: Sequence[AnyMessage]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield what results of the current turn ask for, the newest first, and whether they are new.
+
+    They are new if the model has not read them.
+    """
+    is_new = True
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return
+        is_new = is_new and not isinstance(message, AIMessage)
+        artifact = getattr(message, "artifact", None)
+        if isinstance(artifact, Mapping) and CLIENT_TOOLS in artifact:
+            yield artifact, is_new
+
+
+def _settings(messages: Sequence[AnyMessage]) -> tuple[Mapping[str, Any], bool]:
+    """Return what the client asks for, and whether the model is asked for the first time since."""
+    for settings in _requests(messages):
+        return settings
+    is_first = not messages or not isinstance(messages[-1], AIMessage | ToolMessage)
+    return ensure_config().get("configurable", {}), is_first
+
+
+def _choice(settings: Mapping[str, Any], tools: Mapping[str, ClientTool]) -> str | None:
+    """Return the choice that a model is bound with."""
+    choice = settings.get(CLIENT_TOOL_CHOICE)
+    if choice in (None, "auto"):
+        return None
+    if choice == "required":
+        return "any"  # the word that LangChain's models share
+    if choice not in tools:
+        reason = f"must be 'auto', 'required' or a tool of the client, got {describe(choice)}."
+        raise ArgumentError(CLIENT_TOOL_CHOICE, reason, f"Its tools are {', '.join(tools)}.")
+    return str(choice)
