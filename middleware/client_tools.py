@@ -85,33 +85,29 @@ args_schema={'type': 'object', 'properties': {}})}
         settings, is_first = _settings(request.messages)
         tools = self.tools_from(settings.get(CLIENT_TOOLS))
         if tools:
-            own_tools = {getattr(tool, "name", None): tool for tool in request.tools}
-            others = [tool for name, tool in tools.items() if name not in own_tools]
+            for tool in request.tools:
+                _refuse_collision(tool, tools)
             choice = _choice(settings, tools) if is_first else None
             if choice is None:
-                request = request.override(tools=[*request.tools, *others])
+                request = request.override(tools=[*request.tools, *tools.values()])
             else:
-                # The client has asked for a call that it can see, and those of other tools are
-                # hidden from it.
-                offered = {**own_tools, **tools}
-                names = [*tools] if choice == "any" else [choice]
-                request = request.override(
-                    tools=[own_tools.get(name) or offered[name] for name in names],
-                    tool_choice=choice,
-                )
+                # The client has asked for a call, and it cannot see those of other tools.
+                chosen = tools.values() if choice == "any" else [tools[choice]]
+                request = request.override(tools=[*chosen], tool_choice=choice)
         response: ModelResponse = yield request
         return response
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let the client run a call of its tool."""
-        if request.tool is None:
-            messages = request.state["messages"]
-            at = max(i for i, message in enumerate(messages) if isinstance(message, AIMessage))
-            # As they were when the model was asked: results of this turn may bring others.
-            settings, _ = _settings(messages[:at])
-            tool = self.tools_from(settings.get(CLIENT_TOOLS)).get(request.tool_call["name"])
-            if tool is not None:
-                request = request.override(tool=tool)
+        messages = request.state["messages"]
+        at = max(i for i, message in enumerate(messages) if isinstance(message, AIMessage))
+        # As they were when the model was asked: results of this turn may bring others.
+        settings, _ = _settings(messages[:at])
+        tools = self.tools_from(settings.get(CLIENT_TOOLS))
+        # Again: a layer may hide a tool of the agent, which a client must not offer anew.
+        _refuse_collision(request.tool, tools)
+        if request.tool is None and (tool := tools.get(request.tool_call["name"])) is not None:
+            request = request.override(tool=tool)
         result: ToolMessage | Command[Any] = yield request
         return result
 
@@ -152,6 +148,14 @@ def _tool(text: str) -> ClientTool:
     return client_tool(
         definition["name"], definition.get("description") or "", definition.get("parameters")
     )
+
+
+def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:
+    """Raise ArgumentError if the client brings a tool with the name of one of the agent."""
+    name = getattr(tool, "name", None)
+    if name in tools and tool is not tools[name]:
+        reason = f"{name!r} is the name of a tool of the agent."
+        raise ArgumentError(CLIENT_TOOLS, reason, "Rename the tool of the client.")
 
 
 def client_request(messages: Sequence[AnyMessage]) -> Mapping[str, Any] | None:
