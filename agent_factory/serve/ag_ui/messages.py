@@ -29,7 +29,8 @@ def new_messages(
 ) -> list[BaseMessage]:
     """The messages of a client that its thread does not have yet.
 
-    Only the service writes tool results, reasoning and activities.
+    Only the service writes tool results, reasoning and activities. A result of a call that the
+    client has run answers that call: see `call_results`.
 
     Args:
         messages: The messages of the client.
@@ -38,6 +39,30 @@ def new_messages(
     ids = {message.id for message in thread_messages}
     candidates = (_to_langchain(message) for message in messages if message.id not in ids)
     return [message for message in candidates if message is not None]
+
+
+def call_results(
+    messages: Iterable[types.Message], thread_messages: Iterable[BaseMessage]
+) -> dict[str, object]:
+    """Results of calls that a client sends and its thread does not have, by the ids of the calls.
+
+    Args:
+        messages: The messages of the client.
+        thread_messages: Those of the thread.
+    """
+    ids = {message.id for message in thread_messages}
+    results: dict[str, object] = {}
+    for message in messages:
+        if isinstance(message, types.AssistantMessage):
+            # Ids of calls may recur in a thread, and a result before the call is of another one.
+            for call in message.tool_calls or ():
+                results.pop(call.id, None)
+        elif isinstance(message, types.ToolMessage) and message.id not in ids:
+            content: object = message.content
+            if not isinstance(content, str):
+                content = [_block(part) for part in content] or ""
+            results[message.tool_call_id] = {"error": message.error} if message.error else content
+    return results
 
 
 def _to_langchain(message: types.Message) -> BaseMessage | None:

@@ -28,6 +28,7 @@ KINDS = {
     "result": "wants to return the result of",
     "question": "asks",
     "pause": "stopped before",
+    "client": "waits for its client to run",
 }
 """What an agent does that waits, by the kind of the wait."""
 

@@ -1,0 +1,147 @@
+"""Tools that a client sends with a request, and the results of the calls that it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from starlette.exceptions import HTTPException
+
+from agent_factory import ClientTool, tools_of
+from agent_factory.errors import ArgumentError
+from agent_factory.factory import middleware_of
+from agent_factory.middleware import (
+    CLIENT_TOOL_CHOICE,
+    CLIENT_TOOLS,
+    ClientToolsMiddleware,
+    client_request,
+)
+from agent_factory.service import Run, Wait
+from agent_factory.types import Graph
+
+DIGEST = "client_tools"
+"""Key in the metadata of a run: names the tools that its client has sent."""
+
+
+def client_settings(
+    graph: Graph, agent: str, tools: Sequence[Mapping[str, object]], choice: str | None = None
+) -> dict[str, object]:
+    """The part of a run's `configurable` for the tools of its client; empty for none.
+
+    Tools that the agent itself leaves to its client are not among them: a client says which tools
+    it can run, and the agent has these already.
+
+    Args:
+        graph: The agent.
+        agent: Its name.
+        tools: The tools that the client sends, with `name`, `description` and `parameters`.
+        choice: "required", or the name of the tool that the model has to call.
+
+    Raises:
+        HTTPException: 422 if the agent takes no tools from its clients, or not these.
+    """
+    own_tools = _tools_of(graph)
+    tools = [tool for tool in tools if not isinstance(own_tools.get(str(tool["name"])), ClientTool)]
+    if not tools:
+        return {}
+    member = next(_takers(graph), None)
+    names = ", ".join(str(tool["name"]) for tool in tools)
+    if member is None:
+        text = f"tools: agent {agent!r} takes no tools from its clients, got {names}. "
+        hint = "Add ClientToolsMiddleware() to the middleware of the agent."
+        raise HTTPException(422, text + hint)
+    for tool in tools:
+        if tool["name"] in own_tools:
+            text = f"tools: {tool['name']!r} is the name of a tool of agent {agent!r}. Rename it."
+            raise HTTPException(422, text)
+    try:
+        member.tools_from(tools)
+    except ArgumentError as error:
+        reason = error.subject.replace("client_tool ", "tools: ").replace(CLIENT_TOOLS, "tools")
+        raise HTTPException(422, f"{reason}: {error.reason} {error.hint}".rstrip()) from error
+    return {CLIENT_TOOLS: tools, **({CLIENT_TOOL_CHOICE: choice} if choice else {})}
+
+
+def takes_client_tools(graph: Graph) -> bool:
+    """Return True if an agent, or one that is a node of it, takes tools from its clients."""
+    return next(_takers(graph), None) is not None
+
+
+def _takers(graph: Graph) -> Iterator[ClientToolsMiddleware]:
+    for part in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
+        try:
+            members = middleware_of(part)  # type: ignore[arg-type]  # it raises for another graph
+        except ArgumentError:
+            continue
+        yield from (member for member in members if isinstance(member, ClientToolsMiddleware))
+
+
+def _tools_of(graph: Graph) -> Mapping[str, object]:
+    try:
+        return tools_of(graph)
+    except ArgumentError:  # another library has built the graph
+        return {}
+
+
+def digest_of(settings: Mapping[str, object]) -> dict[str, str]:
+    """The metadata of a run that name the tools of its client; empty for none."""
+    if not settings:
+        return {}
+    text = json.dumps(settings, sort_keys=True)
+    return {DIGEST: hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+
+def is_client_call(wait: Wait) -> bool:
+    """Return True if a thread waits for its client here, and not for a person who decides."""
+    return wait.kind == "client"
+
+
+def result_decisions(
+    waits: Iterable[Wait], results: Mapping[str, object]
+) -> dict[str, dict[str, object]]:
+    """Decisions by the ids of the waits: the results of calls that the client has run.
+
+    Args:
+        waits: What the thread waits for.
+        results: The results by the ids of the calls.
+    """
+    return {
+        wait.id: {"type": "respond", "message": results[wait.call_id]}
+        for wait in waits
+        if is_client_call(wait) and wait.call_id in results
+    }
+
+
+def with_settings(
+    decisions: Mapping[str, dict[str, Any]],
+    settings: Mapping[str, object],
+    run: Run,
+    messages: Sequence[BaseMessage],
+) -> dict[str, dict[str, Any]]:
+    """Decisions with what the client asks for now, if that is new to the run.
+
+    Args:
+        decisions: Results of calls, as `result_decisions` makes them.
+        settings: What the client asks for, as `client_settings` makes it.
+        run: The run that waits.
+        messages: The messages of the thread.
+    """
+    history: Sequence[Any] = messages
+    previous = client_request(history)
+    now = {CLIENT_TOOLS: [], **settings}
+    is_known = (
+        run.info.metadata.get(DIGEST) == digest_of(settings).get(DIGEST)
+        if previous is None
+        else previous == now
+    )
+    if is_known:
+        return dict(decisions)
+    complete = {}
+    for id, decision in decisions.items():
+        result = decision["message"]
+        parts = result if isinstance(result, Mapping) else {"content": result}
+        complete[id] = {**decision, "message": {**parts, "request": now}}
+    return complete
