@@ -94,7 +94,10 @@ _HOME = {
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"
     ),
-    ".client_tools": "CLIENT_TOOLS CLIENT_TOOL_CHOICE ClientToolsMiddleware client_request",
+    ".client_tools": (
+        "CLIENT_RESPONSE_FORMAT CLIENT_TOOLS CLIENT_TOOL_CHOICE ClientToolsMiddleware "
+        "client_request"
+    ),
     ".context_editing": (
         "ClearToolUsesEdit ContextEdit ContextEditingMiddleware ContextEditingState"
     ),

@@ -1,6 +1,6 @@
 """Offer the model tools that the client of a run brings, and let the client run their calls.
 
-The tools come in `config["configurable"]`, so that each run has its own and none is stored in the
+The tools, and the format that the client wants the answer in, come in `config["configurable"]`, so that each run has its own and none is stored in the
 state. A client that sends the result of a call may change them for the rest of the run: what it
 then asks for is the artifact of the result, which no model reads.
 """
@@ -28,10 +28,17 @@ from agent_factory import (
     client_tool,
 )
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.structured_output import AutoStrategy
 
 from ._shared.validation import check_count
 
-__all__ = ["CLIENT_TOOLS", "CLIENT_TOOL_CHOICE", "ClientToolsMiddleware", "client_request"]
+__all__ = [
+    "CLIENT_RESPONSE_FORMAT",
+    "CLIENT_TOOLS",
+    "CLIENT_TOOL_CHOICE",
+    "ClientToolsMiddleware",
+    "client_request",
+]
 
 CLIENT_TOOLS: Final = "client_tools"
 """Key of `config["configurable"]`: the tools of the client, each a dict with `name`,
@@ -40,6 +47,12 @@ CLIENT_TOOLS: Final = "client_tools"
 CLIENT_TOOL_CHOICE: Final = "client_tool_choice"
 """Key of `config["configurable"]`: "required", or the name of the tool that the model has to call;
 "auto" or None leave the choice to the model."""
+
+CLIENT_RESPONSE_FORMAT: Final = "client_response_format"
+"""Key of `config["configurable"]`: the JSON schema of the answer, as `response_format` takes it."""
+
+MOST_CHARACTERS: Final = 65_536
+"""The longest schema of an answer, as JSON; that of a tool is limited by `client_tool`."""
 
 _PARTS: Final = frozenset({"name", "description", "parameters"})
 
@@ -59,6 +72,9 @@ class ClientToolsMiddleware(AgentMiddleware[AgentState, Any]):
 
     With "required" or a name as `client_tool_choice`, the first request to the model offers only
     the tools of the client, or the one that is named. Later requests are free.
+
+    With a JSON schema as `client_response_format`, the run has a structured answer of that schema,
+    in place of the agent's own `response_format`.
 
     Args:
         max_tools: The most tools that a client may bring.
@@ -94,6 +110,12 @@ args_schema={'type': 'object', 'properties': {}})}
                 # The client has asked for a call, and it cannot see those of other tools.
                 chosen = tools.values() if choice == "any" else [tools[choice]]
                 request = request.override(tools=[*chosen], tool_choice=choice)
+        if (answer := self.format_from(settings.get(CLIENT_RESPONSE_FORMAT))) is not None:
+            (spec,) = answer.by_tool.schema_specs
+            if any(getattr(tool, "name", None) == spec.name for tool in request.tools):
+                reason = f"has the name of a tool, {spec.name!r}."
+                raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Give the schema another one.")
+            request = request.override(response_format=answer)
         response: ModelResponse = yield request
         return response
 
@@ -139,6 +161,35 @@ args_schema={'type': 'object', 'properties': {}})}
                 raise ArgumentError(CLIENT_TOOLS, f"two tools have the name {tool.name!r}.")
             tools[tool.name] = tool
         return tools
+
+    def format_from(self, schema: object) -> AutoStrategy[Any] | None:
+        """Return the strategy for the answer that a client wants; None for none.
+
+        Args:
+            schema: A JSON schema, perhaps in the envelope of OpenAI's API.
+
+        Raises:
+            ArgumentError: It is not a JSON schema, or has more than 65,536 characters.
+        """
+        if schema is None:
+            return None
+        if not isinstance(schema, Mapping):
+            reason = f"must be a JSON schema, got {describe(schema)}."
+            raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason)
+        text = json.dumps(schema)
+        if len(text) > MOST_CHARACTERS:
+            reason = f"has {len(text):,} characters, at most {MOST_CHARACTERS:,} are allowed."
+            raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Shorten it.")
+        return _format(text)
+
+
+@lru_cache(maxsize=256)
+def _format(text: str) -> AutoStrategy[Any]:
+    """Return the strategy for a schema: the same object each time, as `_tool` does."""
+    strategy: AutoStrategy[Any] = AutoStrategy(json.loads(text))
+    # Read for its error: the schema is refused before a model is asked.
+    _ = strategy.by_provider
+    return strategy
 
 
 @lru_cache(maxsize=256)

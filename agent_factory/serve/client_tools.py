@@ -14,6 +14,7 @@ from agent_factory import ClientTool, tools_of
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import middleware_of
 from agent_factory.middleware import (
+    CLIENT_RESPONSE_FORMAT,
     CLIENT_TOOL_CHOICE,
     CLIENT_TOOLS,
     ClientToolsMiddleware,
@@ -27,9 +28,13 @@ DIGEST = "client_tools"
 
 
 def client_settings(
-    graph: Graph, agent: str, tools: Sequence[Mapping[str, object]], choice: str | None = None
+    graph: Graph,
+    agent: str,
+    tools: Sequence[Mapping[str, object]],
+    choice: str | None = None,
+    response_format: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """The part of a run's `configurable` for the tools of its client; empty for none.
+    """The part of a run's `configurable` that its client asks for; empty for nothing.
 
     Tools that the agent itself leaves to its client are not among them: a client says which tools
     it can run, and the agent has these already.
@@ -39,18 +44,27 @@ def client_settings(
         agent: Its name.
         tools: The tools that the client sends, with `name`, `description` and `parameters`.
         choice: "required", or the name of the tool that the model has to call.
+        response_format: The JSON schema of the answer.
 
     Raises:
-        HTTPException: 422 if the agent takes no tools from its clients, or not these.
+        HTTPException: 422 if the agent takes nothing of it from its clients, or not these.
     """
     own_tools = _tools_of(graph)
     tools = [tool for tool in tools if not isinstance(own_tools.get(str(tool["name"])), ClientTool)]
-    if not tools:
+    parts = {
+        CLIENT_TOOLS: tools,
+        CLIENT_TOOL_CHOICE: choice,
+        CLIENT_RESPONSE_FORMAT: response_format,
+    }
+    settings = {name: part for name, part in parts.items() if part}
+    if not settings:
         return {}
+    fields = " and ".join(name.removeprefix("client_") for name in settings)
     member = next(_takers(graph), None)
-    names = ", ".join(str(tool["name"]) for tool in tools)
     if member is None:
-        text = f"tools: agent {agent!r} takes no tools from its clients, got {names}. "
+        names = ", ".join(str(tool["name"]) for tool in tools)
+        got = f", got {names}" if names else ""
+        text = f"{fields}: agent {agent!r} takes none from its clients{got}. "
         hint = "Add ClientToolsMiddleware() to the middleware of the agent."
         raise HTTPException(422, text + hint)
     for tool in tools:
@@ -58,11 +72,16 @@ def client_settings(
             text = f"tools: {tool['name']!r} is the name of a tool of agent {agent!r}. Rename it."
             raise HTTPException(422, text)
     try:
-        member.tools_from(tools)
+        known = member.tools_from(tools)
+        member.format_from(response_format)
     except ArgumentError as error:
-        reason = error.subject.replace("client_tool ", "tools: ").replace(CLIENT_TOOLS, "tools")
+        reason = error.subject.replace("client_tool ", "tools: ").removeprefix("client_")
         raise HTTPException(422, f"{reason}: {error.reason} {error.hint}".rstrip()) from error
-    return {CLIENT_TOOLS: tools, **({CLIENT_TOOL_CHOICE: choice} if choice else {})}
+    if choice not in (None, "required", *known):
+        names = ", ".join(known) or "none"
+        text = f"tool_choice must be a tool of the request, got {choice!r}. It has {names}."
+        raise HTTPException(422, text)
+    return settings
 
 
 def takes_client_tools(graph: Graph) -> bool:

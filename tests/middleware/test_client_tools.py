@@ -205,3 +205,36 @@ def test_a_client_tool_of_the_agent_stays_its_own(call: Any) -> None:
     result = call(agent, Command(resume="x"), config(TITLE))
     assert isinstance(result["messages"][1], AIMessage)
     assert last_text(result) == "Done."
+
+
+POINT = {"title": "point", "type": "object", "properties": {"x": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("profile", [None, {"structured_output": True}], ids=["tool", "provider"])
+def test_the_client_may_ask_for_a_format(call: Any, fused: bool, profile: Any) -> None:
+    answers = ['{"x": "a"}', '{"x": 1}'] if profile else [
+        [call_of("point", 1, x="a")], [call_of("point", 2, x=1)]
+    ]  # fmt: skip
+    agent, model = agent_of([*answers, "Hello."], fused=fused)
+    model.profile = profile
+    asked = {"configurable": {"thread_id": "1", "client_response_format": POINT}}
+    assert call(agent, HI, asked)["structured_response"] == {"x": 1}
+    assert call(agent, HI, config())["structured_response"] is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (5, "must be a JSON schema, got int"),
+        ({"type": "json_schema"}, "must hold a JSON schema in its envelope"),
+        ({"title": "a", "type": "nothing"}, "response_format"),
+        ({"title": "add", "type": "object"}, "has the name of a tool, 'add'"),
+        ({"title": "x" * 70_000, "type": "object"}, "at most 65,536 are allowed"),
+    ],
+)
+def test_a_format_that_cannot_be_used_is_refused(call: Any, schema: Any, text: str) -> None:
+    agent, model = agent_of(["Hi."], add)
+    asked = {"configurable": {"thread_id": "1", "client_response_format": schema}}
+    with pytest.raises(ArgumentError, match=text):
+        call(agent, HI, asked)
+    assert model.requests == []

@@ -208,7 +208,7 @@ def test_a_tool_that_the_agent_leaves_to_its_client(url: str) -> None:
 @pytest.mark.parametrize(
     ("agent", "tool", "text"),
     [
-        ("echo", TITLE, "tools: agent 'echo' takes no tools from its clients, got title. Add Client"),
+        ("echo", TITLE, "tools: agent 'echo' takes none from its clients, got title. Add Client"),
         ("own", TITLE, "Add ClientToolsMiddleware() to the middleware of the agent."),
         ("page", {**TITLE, "name": "pay"}, "'pay' is the name of a tool of agent 'page'"),
         ("page", {**TITLE, "name": "a b"}, "tools: 'a b': name: must have 1 to 64 letters"),
