@@ -156,7 +156,8 @@ def with_settings(
         if previous is None
         else previous == now
     )
-    if is_known:
+    # A choice holds for the next answer of the model alone, so it is new each time.
+    if is_known and CLIENT_TOOL_CHOICE not in settings:
         return dict(decisions)
     complete = {}
     for id, decision in decisions.items():
