@@ -1,8 +1,9 @@
 """Offer the model tools that the client of a run brings, and let the client run their calls.
 
-The tools, and the format that the client wants the answer in, come in `config["configurable"]`, so that each run has its own and none is stored in the
-state. A client that sends the result of a call may change them for the rest of the run: what it
-then asks for is the artifact of the result, which no model reads.
+The tools, and the format that the client wants the answer in, come in `config["configurable"]`, so
+that each run has its own and none is stored in the state. A client that sends the result of a call
+may change them for the rest of the run: what it then asks for is the artifact of the result, which
+no model reads.
 """
 
 from __future__ import annotations
@@ -126,10 +127,10 @@ args_schema={'type': 'object', 'properties': {}})}
         # As they were when the model was asked: results of this turn may bring others.
         settings, _ = _settings(messages[:at])
         tools = self.tools_from(settings.get(CLIENT_TOOLS))
-        # Again: a layer may hide a tool of the agent, which a client must not offer anew.
+        # Again: a layer may hide a tool of the agent, which a client must not offer again.
         _refuse_collision(request.tool, tools)
-        if request.tool is None and (tool := tools.get(request.tool_call["name"])) is not None:
-            request = request.override(tool=tool)
+        if request.tool is None and request.tool_call["name"] in tools:
+            request = request.override(tool=tools[request.tool_call["name"]])
         result: ToolMessage | Command[Any] = yield request
         return result
 
@@ -150,7 +151,9 @@ args_schema={'type': 'object', 'properties': {}})}
             raise ArgumentError(CLIENT_TOOLS, reason, 'Pass [{"name": "page_title"}].')
         if len(definitions) > self.max_tools:
             reason = f"has {len(definitions)} tools, and at most {self.max_tools} are allowed."
-            raise ArgumentError(CLIENT_TOOLS, reason, f"Send fewer, or set max_tools= of {self.name}.")
+            raise ArgumentError(
+                CLIENT_TOOLS, reason, f"Send fewer, or set max_tools= of {self.name}."
+            )
         tools = {}
         for definition in definitions:
             if not isinstance(definition, Mapping) or not {"name"} <= definition.keys() <= _PARTS:
@@ -203,7 +206,7 @@ def _tool(text: str) -> ClientTool:
 
 def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:
     """Raise ArgumentError if the client brings a tool with the name of one of the agent."""
-    name = getattr(tool, "name", None)
+    name = str(getattr(tool, "name", ""))
     if name in tools and tool is not tools[name]:
         reason = f"{name!r} is the name of a tool of the agent."
         raise ArgumentError(CLIENT_TOOLS, reason, "Rename the tool of the client.")

@@ -51,7 +51,7 @@ def client_settings(
     """
     own_tools = _tools_of(graph)
     tools = [tool for tool in tools if not isinstance(own_tools.get(str(tool["name"])), ClientTool)]
-    parts = {
+    parts: dict[str, object] = {
         CLIENT_TOOLS: tools,
         CLIENT_TOOL_CHOICE: choice,
         CLIENT_RESPONSE_FORMAT: response_format,

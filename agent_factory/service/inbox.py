@@ -536,7 +536,7 @@ class Inbox:
     def _check_right(self, wait: Wait, by: str) -> None:
         """Raise DecisionForbidden if this person may not decide about a call.
 
-        The result of a call that a client runs is no decision: who may write to the thread sends it.
+        A client that may write to the thread sends the result of a call that its client runs.
         """
         if wait.kind == "client":
             return

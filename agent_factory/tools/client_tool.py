@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from typing_extensions import Self, TypedDict
+from typing_extensions import TypedDict
 
 from agent_factory.errors import ArgumentError, InvalidAnswer, describe
 from agent_factory.structured_output.json_schema import JsonSchema
@@ -150,8 +150,9 @@ class ClientTool(BaseTool):
         except ValidationError as error:
             raise mark_invalid_resume(_refusal(self.name, error)) from None
         result = read_result(self.name, answer)
+        content: Any = result.content if result.error is None else result.error
         return ToolMessage(
-            result.content if result.error is None else result.error,
+            content,
             name=self.name,
             tool_call_id=call_id,
             status="success" if result.error is None else "error",

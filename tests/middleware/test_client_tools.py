@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -41,9 +42,7 @@ def agent_of(steps: Sequence[Any], *tools: Any, layers: Sequence[Any] = (), **op
 
 def offered(model: ScriptedChatModel) -> list[tuple[list[str], Any]]:
     """The names of the tools of each request, and its tool choice."""
-    return [
-        ([*request.tools], request.kwargs.get("tool_choice")) for request in model.requests
-    ]
+    return [([*request.tools], request.kwargs.get("tool_choice")) for request in model.requests]
 
 
 def results_of(result: Any) -> dict[str, tuple[str, str]]:
@@ -51,11 +50,7 @@ def results_of(result: Any) -> dict[str, tuple[str, str]]:
     return {message.tool_call_id: (message.text, message.status) for message in messages}
 
 
-@pytest.fixture(params=[True, False], ids=["fused", "hook by hook"])
-def fused(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
+@pytest.mark.parametrize("fused", [True, False])
 def test_tools_of_a_run_are_offered_and_the_client_runs_them(call: Any, fused: bool) -> None:
     calls = [call_of("title", 1), call_of("add", 2, a=1, b=2), call_of("scroll", 3, to=5)]
     agent, model = agent_of([calls, "Done.", "Hello."], add, fused=fused)
@@ -75,6 +70,7 @@ def test_tools_of_a_run_are_offered_and_the_client_runs_them(call: Any, fused: b
     assert "client_tools" not in result
 
 
+@pytest.mark.parametrize("fused", [True, False])
 def test_an_agent_without_tools_takes_those_of_its_client(call: Any, fused: bool) -> None:
     agent, _ = agent_of([[call_of("title")], "Done."], fused=fused)
     call(agent, HI, config(TITLE))
@@ -88,13 +84,14 @@ def test_a_call_of_a_tool_that_nobody_brings_is_answered(call: Any) -> None:
 
 
 @pytest.mark.parametrize("rule", ["ask", "deny"])
+@pytest.mark.parametrize("fused", [True, False])
 def test_a_policy_holds_for_tools_of_the_client(call: Any, fused: bool, rule: Any) -> None:
     review = HumanInTheLoopMiddleware(ToolPolicy(Rule("title", rule), Rule("*", "allow")))
     agent, _ = agent_of([[call_of("title")], "Done."], layers=[review], fused=fused)
     result = call(agent, HI, config(TITLE))
     if rule == "ask":
         assert result["__interrupt__"][0].value["action_requests"][0]["name"] == "title"
-        approval = Command(resume={"decisions": [{"type": "approve"}]})
+        approval: Any = Command(resume={"decisions": [{"type": "approve"}]})
         assert call(agent, approval, config(TITLE))["__interrupt__"][0].value["name"] == "title"
         result = call(agent, Command(resume="Orders"), config(TITLE))
     assert results_of(result)["call_1"][1] == ("error" if rule == "deny" else "success")
@@ -164,10 +161,8 @@ def test_agents_inside_take_the_tools_of_the_run(call: Any) -> None:
         """Ask another agent."""
         return last_text(inner.invoke({"messages": question}))
 
-    from langchain_core.tools import StructuredTool
-
     tool = StructuredTool.from_function(helper, ahelper, name="helper")
-    outer, model = agent_of([[call_of("helper", question="x")], "Outer."], tool)
+    outer, _ = agent_of([[call_of("helper", question="x")], "Outer."], tool)
     first = call(outer, HI, config(TITLE))
     assert first["__interrupt__"][0].value["name"] == "title"
     assert last_text(call(outer, Command(resume="Orders"), config(TITLE))) == "Outer."
@@ -211,6 +206,7 @@ POINT = {"title": "point", "type": "object", "properties": {"x": {"type": "integ
 
 
 @pytest.mark.parametrize("profile", [None, {"structured_output": True}], ids=["tool", "provider"])
+@pytest.mark.parametrize("fused", [True, False])
 def test_the_client_may_ask_for_a_format(call: Any, fused: bool, profile: Any) -> None:
     answers = ['{"x": "a"}', '{"x": 1}'] if profile else [
         [call_of("point", 1, x="a")], [call_of("point", 2, x=1)]

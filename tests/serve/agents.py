@@ -101,7 +101,7 @@ def shop(runtime: ToolRuntime[Shop, Any]) -> str:
 
 def page(messages: list[BaseMessage]) -> AIMessage:
     """Calls the tools that the user names; says what they have returned."""
-    results = []
+    results: list[str] = []
     for message in reversed(messages):
         if not isinstance(message, ToolMessage):
             break

@@ -124,7 +124,12 @@ def test_a_reload_loses_nothing(url: str, service: Service) -> None:
     read = run(url, "page", other)
     call = calls_in(read)["title"]
     (wait,) = service.inbox("acme").waits(thread=asked["threadId"])
-    assert (wait.kind, wait.tool, wait.call_id, wait.allowed) == ("client", "title", call, ("respond",))
+    assert (wait.kind, wait.tool, wait.call_id, wait.allowed) == (
+        "client",
+        "title",
+        call,
+        ("respond",),
+    )
     rest = run(url, "page", {**other, "messages": [result(call)], "runId": "r-3"})
     assert snapshot(rest)[-1]["content"] == "Done: title=Orders"
 

@@ -58,7 +58,7 @@ def call_results(
             for call in message.tool_calls or ():
                 results.pop(call.id, None)
         elif isinstance(message, types.ToolMessage) and message.id not in ids:
-            content: object = message.content
+            content: Any = message.content
             if not isinstance(content, str):
                 content = [_block(part) for part in content] or ""
             results[message.tool_call_id] = {"error": message.error} if message.error else content

@@ -183,7 +183,9 @@ class Chat:
             message.text for message in service.held(thread)
         }
         if not waits or (new and not is_held):
-            notes = {k: v for k, v in (body.metadata or {}).items() if k not in (DIGEST, _TEMPORARY)}
+            notes = {
+                k: v for k, v in (body.metadata or {}).items() if k not in (DIGEST, _TEMPORARY)
+            }
             user = {} if body.user is None else {"user": body.user}
             temporary = {} if self.keeps else {_TEMPORARY: True}
             try:

@@ -44,9 +44,7 @@ async def complete_chat(service: Service, request: Request) -> Response:
         choice, format_ = choice_of(body), format_of(body)
         if body.model not in service.agents:
             return no_model(request, body.model)
-        settings = client_settings(
-            service.agents[body.model], body.model, tools, choice, format_
-        )
+        settings = client_settings(service.agents[body.model], body.model, tools, choice, format_)
         begin = partial(Chat.begin, service, request, body, messages, settings)
         chat = await run_in_threadpool(begin)
     except Refused as error:

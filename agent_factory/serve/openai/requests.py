@@ -189,11 +189,11 @@ def messages_of(body: ChatRequest) -> list[BaseMessage]:
         raise Refused("messages", text) from error
     # A name in the history is that of the tool, which a client need not repeat.
     names: dict[str | None, str] = {}
-    for message in messages:
-        if isinstance(message, AIMessage):
-            names |= {call["id"]: call["name"] for call in message.tool_calls}
-        elif isinstance(message, ToolMessage) and message.name is None:
-            message.name = names.get(message.tool_call_id)
+    for item in messages:
+        if isinstance(item, AIMessage):
+            names |= {call["id"]: call["name"] for call in item.tool_calls}
+        elif isinstance(item, ToolMessage) and item.name is None:
+            item.name = names.get(item.tool_call_id)
     return messages
 
 

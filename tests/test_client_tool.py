@@ -19,16 +19,13 @@ from agent_factory.testing import ScriptedChatModel
 from samples import add, call_of, last_text
 
 HI: Any = {"messages": [("user", "Go")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
 TITLE = client_tool("title", "The title of the page.")
 GO = client_tool(
     "go",
     "Go to a page.",
     {"type": "object", "properties": {"page": {"type": "string"}}, "required": ["page"]},
 )
-
-
-def thread(name: str = "1") -> Any:
-    return {"configurable": {"thread_id": name}}
 
 
 def agent_of(steps: list[Any], *tools: Any, saver: Any = None, **options: Any) -> Any:
@@ -47,11 +44,6 @@ def results_of(result: Any) -> dict[str, tuple[Any, str]]:
     return {message.tool_call_id: (message.content, message.status) for message in messages}
 
 
-@pytest.fixture(params=[True, False], ids=["fused", "hook by hook"])
-def fused(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.mark.parametrize(
     ("answer", "content", "status"),
     [
@@ -62,14 +54,15 @@ def fused(request: pytest.FixtureRequest) -> bool:
         ({"content": "Orders"}, "Orders", "success"),
     ],
 )
+@pytest.mark.parametrize("fused", [True, False])
 def test_the_result_of_the_client_is_that_of_the_call(
     call: Any, fused: bool, answer: Any, content: Any, status: str
 ) -> None:
     agent = agent_of([[call_of("go", page="home")], "There."], GO, fused=fused)
-    first = call(agent, HI, thread())
+    first = call(agent, HI, THREAD)
     value = {"type": "client_tool_call", "id": "call_1", "name": "go", "args": {"page": "home"}}
     assert waiting(first) == [value]
-    result = call(agent, Command(resume=answer), thread())
+    result = call(agent, Command(resume=answer), THREAD)
     assert results_of(result) == {"call_1": (content, status)}
     assert last_text(result) == "There."
 
@@ -78,13 +71,14 @@ def test_the_result_of_the_client_is_that_of_the_call(
     {"content": "x", "error": "y"}, {"error": 5}, [{"text": "x"}]])  # fmt: skip
 def test_another_answer_is_refused_and_can_be_given_again(call: Any, answer: Any) -> None:
     agent = agent_of([[call_of("title")], "Done."], TITLE)
-    first = call(agent, HI, thread())
+    first = call(agent, HI, THREAD)
     (interrupt,) = first["__interrupt__"]
     with pytest.raises(InvalidAnswer, match="must be a text, content blocks or an error, got"):
-        call(agent, Command(resume={interrupt.id: answer}), thread())
-    assert last_text(call(agent, Command(resume="Orders"), thread())) == "Done."
+        call(agent, Command(resume={interrupt.id: answer}), THREAD)
+    assert last_text(call(agent, Command(resume="Orders"), THREAD)) == "Done."
 
 
+@pytest.mark.parametrize("fused", [True, False])
 def test_calls_with_server_tools_and_reviews(call: Any, fused: bool) -> None:
     calls = [
         call_of("title", 1),
@@ -93,16 +87,16 @@ def test_calls_with_server_tools_and_reviews(call: Any, fused: bool) -> None:
         call_of("add", 4, a=5, b=5),
     ]
     review = HumanInTheLoopMiddleware({"go": True}, interrupt_mode="per_call")
-    layers = [review, ToolErrorMiddleware(lambda error: "broken")]
+    layers = [review, ToolErrorMiddleware()]
     agent = agent_of([calls, "Done."], TITLE, GO, add, middleware=layers, fused=fused)
-    first = call(agent, HI, thread())
-    kinds = {call.name: call.kind for call in pending(agent, thread()).calls}
+    first = call(agent, HI, THREAD)
+    kinds = {call.name: call.kind for call in pending(agent, THREAD).calls}
     assert kinds == {"title": "client", "go": "review"}
     titles = {i.value["name"]: i.id for i in first["__interrupt__"]}
     resume = {titles["title"]: "Orders", titles["go"]: {"type": "approve"}}
-    second = call(agent, Command(resume=resume), thread())
+    second = call(agent, Command(resume=resume), THREAD)
     assert [value["name"] for value in waiting(second)] == ["go"]
-    result = call(agent, Command(resume={"error": "lost"}), thread())
+    result = call(agent, Command(resume={"error": "lost"}), THREAD)
     assert results_of(result) == {
         "call_1": ("Orders", "success"),
         "call_2": ("3", "success"),
@@ -111,14 +105,15 @@ def test_calls_with_server_tools_and_reviews(call: Any, fused: bool) -> None:
     }
 
 
+@pytest.mark.parametrize("fused", [True, False])
 def test_one_of_two_calls_may_be_answered_first(call: Any, fused: bool) -> None:
     calls = [call_of("title", 1), call_of("title", 2)]
     agent = agent_of([calls, "Done."], TITLE, fused=fused)
-    first = call(agent, HI, thread())
+    first = call(agent, HI, THREAD)
     ids = {i.value["id"]: i.id for i in first["__interrupt__"]}
-    second = call(agent, Command(resume={ids["call_2"]: "B"}), thread())
+    second = call(agent, Command(resume={ids["call_2"]: "B"}), THREAD)
     assert [value["id"] for value in waiting(second)] == ["call_1"]
-    result = call(agent, Command(resume={ids["call_1"]: "A"}), thread())
+    result = call(agent, Command(resume={ids["call_1"]: "A"}), THREAD)
     assert results_of(result) == {"call_1": ("A", "success"), "call_2": ("B", "success")}
 
 
@@ -134,37 +129,38 @@ def as_tool(inner: Any) -> Any:
 
 
 @pytest.mark.parametrize("around", [in_graph, as_tool])
+@pytest.mark.parametrize("fused", [True, False])
 def test_an_agent_inside(call: Any, fused: bool, around: Any) -> None:
     model = ScriptedChatModel([[call_of("title")], "Inner done."])
     outer = around(create_agent(model, [TITLE], name="inner", fused=fused))
-    assert [value["id"] for value in waiting(call(outer, HI, thread()))] == ["call_1"]
-    (wait,) = pending(outer, thread()).calls
+    assert [value["id"] for value in waiting(call(outer, HI, THREAD))] == ["call_1"]
+    (wait,) = pending(outer, THREAD).calls
     assert (wait.id, wait.name, wait.kind) == ("call_1", "title", "client")
-    result = call(outer, Command(resume="Orders"), thread())
+    result = call(outer, Command(resume="Orders"), THREAD)
     assert "done." in last_text(result)
     assert "__interrupt__" not in result
 
 
 def test_a_thread_goes_on_in_another_process(call: Any) -> None:
     saver = InMemorySaver()
-    call(agent_of([[call_of("title")]], TITLE, saver=saver), HI, thread())
+    call(agent_of([[call_of("title")]], TITLE, saver=saver), HI, THREAD)
     agent = agent_of(["Done."], TITLE, saver=saver)
-    (wait,) = pending(agent, thread()).calls
+    (wait,) = pending(agent, THREAD).calls
     assert (wait.id, wait.name, wait.args, wait.allowed) == ("call_1", "title", {}, ("respond",))
     with pytest.raises(DecisionNotAllowed, match="The client runs this call"):
-        approve(agent, thread())
+        approve(agent, THREAD)
     with pytest.raises(InvalidAnswer, match="must be a text"):
-        respond(agent, thread(), {"x": 1})
-    assert results_of(respond(agent, thread(), "Orders")) == {"call_1": ("Orders", "success")}
+        respond(agent, THREAD, {"x": 1})
+    assert results_of(respond(agent, THREAD, "Orders")) == {"call_1": ("Orders", "success")}
     with pytest.raises(NothingPending):
-        respond(agent, thread(), "Orders")
+        respond(agent, THREAD, "Orders")
     with pytest.raises(NothingPending):
-        call(agent, Command(resume="Orders"), thread())
+        call(agent, Command(resume="Orders"), THREAD)
 
 
 def test_arguments_that_do_not_fit_are_reported_to_the_model(call: Any) -> None:
     agent = agent_of([[call_of("go", page=5)], [call_of("go", 2, page="a")], "Done."], GO)
-    first = call(agent, HI, thread())
+    first = call(agent, HI, THREAD)
     assert [value["id"] for value in waiting(first)] == ["call_2"]
     (content, status) = results_of(first)["call_1"]
     assert "page: 5 is not of type 'string'" in content
@@ -177,7 +173,7 @@ def test_a_parameter_may_have_any_name(call: Any) -> None:
     tool = client_tool("any", "Takes any.", {"type": "object", "properties": properties})
     args = dict.fromkeys(names, "x")
     agent = agent_of([[{"name": "any", "args": args, "id": "call_1"}], "Done."], tool)
-    assert waiting(call(agent, HI, thread()))[0]["args"] == args
+    assert waiting(call(agent, HI, THREAD))[0]["args"] == args
 
 
 class Page(BaseModel):
