@@ -26,7 +26,9 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     ToolCallRequest,
+    TracePolicy,
     client_tool,
+    omit_payload,
 )
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.structured_output import AutoStrategy
@@ -89,8 +91,10 @@ class ClientToolsMiddleware(AgentMiddleware[AgentState, Any]):
 args_schema={'type': 'object', 'properties': {}})}
     """
 
-    ordering = Ordering(extends=("tools",))
+    # A review further in would find a tool that its hook did not know, and ask again.
+    ordering = Ordering(after=("HumanInTheLoopMiddleware",), extends=("tools",))
     needs_checkpointer = True
+    trace_policy = TracePolicy(process_inputs=omit_payload)
 
     def __init__(self, *, max_tools: int = 64, name: str | None = None) -> None:
         super().__init__(name=name)

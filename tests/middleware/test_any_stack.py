@@ -33,6 +33,7 @@ from agent_factory.middleware import (
     AutoModeMiddleware,
     BudgetMiddleware,
     ClearToolUsesEdit,
+    ClientToolsMiddleware,
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
     HumanInTheLoopMiddleware,
@@ -89,6 +90,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "clearing_thread": lambda: ContextEditingMiddleware(
         edits=[ClearToolUsesEdit(trigger=40, keep=1)], keep_thread=False, name="clears the thread"
     ),
+    "client_tools": lambda: ClientToolsMiddleware(),
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
     "fallback": lambda: ModelFallbackMiddleware(words()),
     "limit": lambda: ModelCallLimitMiddleware(run_limit=3),
