@@ -31,6 +31,9 @@ from agent_factory.upstream import mark_invalid_resume
 CLIENT_CALL: Literal["client_tool_call"] = "client_tool_call"
 """The `type` of an interrupt that waits for the result of a call which the client runs."""
 
+CLIENT_ID = "client_message_id"
+"""Key in the metadata of a result: the id that the client has given the message."""
+
 MOST_CHARACTERS = 65_536
 """The longest description and schema of a client tool together, as JSON."""
 
@@ -71,6 +74,8 @@ class ClientToolResult(BaseModel):
     Args:
         content: The result, as a text or as content blocks.
         error: In place of a result: why there is none. The model reads it.
+        id: The id that the client has given its message with the result. The message of the thread
+            has its own, and this one as `CLIENT_ID` in its metadata.
         request: What the client asks for from now on, as `ClientToolsMiddleware` reads it; None
             leaves it as it was.
     """
@@ -79,6 +84,7 @@ class ClientToolResult(BaseModel):
 
     content: str | Annotated[list[Block], Field(min_length=1)] | None = None
     error: str | None = None
+    id: str | None = None
     request: dict[str, Any] | None = None
 
     @model_validator(mode="after")
@@ -157,6 +163,7 @@ class ClientTool(BaseTool):
             tool_call_id=call_id,
             status="success" if result.error is None else "error",
             artifact=result.request,
+            response_metadata={} if result.id is None else {CLIENT_ID: result.id},
         )
 
     async def _arun(self, /, **args: Any) -> ToolMessage:

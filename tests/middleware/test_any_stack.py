@@ -153,6 +153,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
         {"thread": Limits(turns=4)},
         {"run": Limits(turns=4), "exit_behavior": "ask"},
     ],
+    ClientToolsMiddleware: [{}],
     HumanInTheLoopMiddleware: [
         {"interrupt_on": {"find": True}},
         {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},
@@ -165,7 +166,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
 
 NEED_NONE: list[Callable[[], Member]] = [
     lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
-    *(make for name, make in BUILT_INS.items() if name not in ("once", "review")),
+    *(make for name, make in BUILT_INS.items() if name not in ("client_tools", "once", "review")),
     ShellToolMiddleware,
     lambda: FilesystemFileSearchMiddleware(root_path="."),
 ]

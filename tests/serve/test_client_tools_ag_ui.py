@@ -76,6 +76,7 @@ def test_the_client_runs_the_call(url: str, more: Any, text: str) -> None:
     assert first[-1]["outcome"] == {"type": "success"}
     answer = after(asked, first, {**result(calls_in(first)["title"]), **more})
     second = run(url, "page", answer)
+    assert snapshot(second)[2]["id"] == answer["messages"][-1]["id"]
     # The client has its result, so it is not sent back.
     assert "TOOL_CALL_RESULT" not in types(second)
     assert snapshot(second)[-1]["content"] == f"Done: title={text}"

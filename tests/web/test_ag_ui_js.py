@@ -41,7 +41,10 @@ def client(url: str, flow: str) -> str:
 
 @pytest.mark.parametrize(
     "flow",
-    ["text", "twoRuns", "tools", "state", "reasoning", "interrupt", "abandon"],
+    [
+        *("text", "twoRuns", "tools", "clientTools", "clientToolsReload", "state"),
+        *("reasoning", "interrupt", "abandon"),
+    ],
 )
 def test_a_flow(url: str, flow: str) -> None:
     client(url, flow)

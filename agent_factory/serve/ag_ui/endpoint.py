@@ -18,7 +18,7 @@ from starlette.requests import Request
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
-from agent_factory.serve.ag_ui.messages import call_results, new_messages
+from agent_factory.serve.ag_ui.messages import call_results, id_of, new_messages
 from agent_factory.serve.body import read_body
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.client_tools import (
@@ -77,8 +77,6 @@ class _Exchange:
     usage_before: Counter[tuple[str, str]] = field(default_factory=Counter)
     has_ended: bool = False
     before: ChatThread = field(init=False)
-    # The ids of the calls whose results the client has sent.
-    results: set[str] = field(default_factory=set)
     new: list[BaseMessage] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -97,7 +95,6 @@ class _Exchange:
         if decisions and body.tools is not None and takes_client_tools(graph):
             run = service.run(waits[0].run, tenant=self.principal.tenant)
             decisions = with_settings(decisions, settings, run, before.messages)
-        self.results = {wait.call_id for wait in waits if wait.id in decisions}
         if body.resume or decisions:
             self.runs.append(self._resume(decisions))
             if not new:
@@ -197,8 +194,8 @@ class _Exchange:
         )
         before = {**self.before.values, "messages": [*self.before.messages, *self.new]}
         has = {message.id for message in body.messages}
-        stored_ids = {str(message.id) for message in before["messages"]}
-        events = Events(has | stored_ids, body.state, self._keys, self.results)
+        stored_ids = {id_of(message) for message in before["messages"]}
+        events = Events(has | stored_ids, body.state, self._keys)
         # A client that has a state gets what changes in it.
         if not body.state:
             for event in events.state(before):

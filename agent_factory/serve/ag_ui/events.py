@@ -9,7 +9,7 @@ from typing import Any
 from ag_ui.core import events as ag
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
-from agent_factory.serve.ag_ui.messages import reasoning_id, reasoning_of, to_ag_ui
+from agent_factory.serve.ag_ui.messages import id_of, reasoning_id, reasoning_of, to_ag_ui
 from agent_factory.serve.json_response import to_json
 
 
@@ -20,20 +20,12 @@ class Events:
         message_ids: The ids of messages that the client has: they are not streamed.
         state: The state that the client has.
         keys: The keys of the state that are shown.
-        results: The ids of calls whose results the client has sent: they are not streamed.
     """
 
-    def __init__(
-        self,
-        message_ids: Iterable[str],
-        state: object,
-        keys: Iterable[str],
-        results: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, message_ids: Iterable[str], state: object, keys: Iterable[str]) -> None:
         self._message_ids = {*message_ids}
         self._state: dict[str, object] = dict(state) if isinstance(state, Mapping) else {}
         self._keys = [*keys]
-        self._results = {*results}
         self._message = ""  # the message whose pieces come now
         self._speaks = self._reasons = False
         self._calls: dict[int | None, str] = {}  # its open tool calls, by their index
@@ -61,14 +53,12 @@ class Events:
 
     def _piece(self, message: BaseMessage) -> Iterator[ag.BaseEvent]:
         """The events of a message, or of a piece of one."""
-        id = str(message.id)
+        id = id_of(message)
         if id in self._message_ids:
             return
         if isinstance(message, ToolMessage):
             yield from self.close()
             self._message_ids.add(id)
-            if message.tool_call_id in self._results:
-                return
             yield ag.ToolCallResultEvent(
                 message_id=id,
                 tool_call_id=message.tool_call_id,
