@@ -99,6 +99,8 @@ def test_calls_of_the_client_beside_those_of_the_agent(url: str) -> None:
     half = run(url, "page", after(asked, first, result(ids["scroll"], "ok")))
     assert half[-1]["outcome"] == {"type": "success"}
     assert "TEXT_MESSAGE_CONTENT" not in types(half)
+    # Clients drop what is not in a snapshot.
+    assert [message["content"] for message in snapshot(half)[2:]] == ["Paid 5.", "ok"]
     rest = run(url, "page", after(asked, half, result(ids["title"])))
     assert snapshot(rest)[-1]["content"] == "Done: title=Orders, pay=Paid 5., scroll=ok"
 
