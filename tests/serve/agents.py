@@ -158,3 +158,11 @@ def chat_service(folder: Path) -> Iterator[Service]:
     with Service(f"sqlite:///{folder}/chat.db") as service:
         add_agents(service)
         yield service
+
+
+def wait_for_threads(service: Service, number: int) -> None:
+    """Wait until there are so many threads: one of a stream is deleted with its last piece."""
+    end = time.monotonic() + 10
+    while service.count_threads() != number:
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -19,7 +18,7 @@ from agent_factory import create_agent
 from agent_factory.middleware import ClientToolsMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
-from serve.agents import chat_service, pay
+from serve.agents import chat_service, pay, wait_for_threads
 from serve.test_openai_client import in_thread, user, who
 from servers import served
 
@@ -85,13 +84,6 @@ def result(call: Any, content: Any = "Orders") -> Any:
     return {"role": "tool", "tool_call_id": call["id"], "content": content}
 
 
-def no_threads(service: Service, before: int) -> None:
-    end = time.monotonic() + 10  # a stream's thread is deleted when its last piece is read
-    while service.count_threads() > before:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_the_client_runs_the_call(ask: Asked, service: Service) -> None:
     before = service.count_threads()
     talk = [user("title scroll")]
@@ -102,14 +94,14 @@ def test_the_client_runs_the_call(ask: Asked, service: Service) -> None:
     assert (one["type"], one["function"]) == ("function", {"name": "title", "arguments": "{}"})
     assert two["function"] == {"name": "scroll", "arguments": '{"to": 7}'}
     # The client has all of the conversation, so that nothing of it has to stay.
-    no_threads(service, before)
+    wait_for_threads(service, before)
     results = [result(one), result(two, [{"type": "text", "text": "ok"}])]
     talk += [message, *results]
     message, reason = ask(*talk, tools=[TITLE, SCROLL])
     assert (message["content"], reason) == ("Done: title=Orders, scroll=ok", "stop")
     message, _ = ask(*talk, message, user("title"), tools=[TITLE])
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["title"]
-    no_threads(service, before)
+    wait_for_threads(service, before)
 
 
 def test_a_thread_stays_while_it_knows_more_than_the_client(ask: Asked, service: Service) -> None:
@@ -122,7 +114,7 @@ def test_a_thread_stays_while_it_knows_more_than_the_client(ask: Asked, service:
     message, reason = ask(*talk, tools=[TITLE])
     # The call of the agent's own tool has run once, and its result is there.
     assert (message["content"], reason) == ("Done: pay=Paid 5., title=Orders", "stop")
-    no_threads(service, before)
+    wait_for_threads(service, before)
 
 
 def test_a_thread_of_the_client(ask: Asked, service: Service) -> None:
