@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -13,12 +14,12 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
+from serve.agents import chat_service, wait_for_threads
 
 from agent_factory import create_agent
 from agent_factory.middleware import ClientToolsMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
-from serve.agents import chat_service, wait_for_threads
 from servers import served
 
 
@@ -41,22 +42,18 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service) as url:
-        yield f"{url}/v1"
-
-
-def model_of(url: str, agent: str, **options: Any) -> ChatOpenAI:
-    here = httpx.Client(trust_env=False)  # this machine, without a proxy
-    return ChatOpenAI(
-        model=agent, base_url=url, api_key="none", max_retries=0, http_client=here, **options
-    )
+def model_of(service: Service) -> Iterator[Any]:
+    """Makes a model of an agent of the service."""
+    # On this machine, so without a proxy.
+    with served(service) as url, httpx.Client(trust_env=False) as here:
+        options = {"base_url": f"{url}/v1", "api_key": "none", "http_client": here}
+        yield partial(ChatOpenAI, **options, max_retries=0)
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_model_with_tools(url: str, service: Service, streaming: bool) -> None:
+def test_a_model_with_tools(model_of: Any, service: Service, streaming: bool) -> None:
     before = service.count_threads()
-    model = model_of(url, "page", streaming=streaming).bind_tools([title])
+    model = model_of(model="page", streaming=streaming).bind_tools([title])
     # The second call waits beside one of the agent's own tools.
     for text, result in (("title", "title=Orders"), ("pay title", "pay=Paid 5., title=Orders")):
         talk: list[Any] = [HumanMessage(text)]
@@ -69,25 +66,25 @@ def test_a_model_with_tools(url: str, service: Service, streaming: bool) -> None
     wait_for_threads(service, before)
 
 
-def test_an_agent_of_langgraph_has_an_agent_of_a_service_as_its_model(url: str) -> None:
-    agent = create_agent(model_of(url, "page"), [title])
+def test_an_agent_of_langgraph_has_an_agent_of_a_service_as_its_model(model_of: Any) -> None:
+    agent = create_agent(model_of(model="page"), [title])
     result = agent.invoke({"messages": "pay title"})
     assert result["messages"][-1].text == "Done: pay=Paid 5., title=Orders"
 
 
 @pytest.mark.parametrize("choice", ["any", "title", True, "auto"])
-def test_a_tool_choice(url: str, choice: Any) -> None:
-    model = model_of(url, "page").bind_tools([title], tool_choice=choice)
+def test_a_tool_choice(model_of: Any, choice: Any) -> None:
+    model = model_of(model="page").bind_tools([title], tool_choice=choice)
     assert [call["name"] for call in model.invoke("title").tool_calls] == ["title"]
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
-def test_a_structured_answer(url: str, service: Service, method: Any) -> None:
+def test_a_structured_answer(model_of: Any, service: Service, method: Any) -> None:
     before, name = service.count_threads(), uuid4().hex
     tool_name = "json_object" if method == "json_mode" else "Point"
     script = ScriptedChatModel([[{"name": tool_name, "args": {"x": 3}, "id": "1"}]])
     layers = [ClientToolsMiddleware()]
     service.add(name, create_agent(script, middleware=layers, checkpointer=InMemorySaver()))
-    model = model_of(url, name).with_structured_output(Point, method=method)
+    model = model_of(model=name).with_structured_output(Point, method=method)
     assert model.invoke("Where?") == Point(x=3)
     wait_for_threads(service, before)
