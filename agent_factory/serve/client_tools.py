@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from agent_factory import ClientTool, tools_of
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import middleware_of
-from agent_factory.middleware import (
+from agent_factory.middleware.client_tools import (
     CLIENT_RESPONSE_FORMAT,
     CLIENT_TOOL_CHOICE,
     CLIENT_TOOLS,

@@ -29,10 +29,10 @@ def title() -> str:
     return "Orders"
 
 
-class Point(BaseModel):
-    """A point."""
+class Line(BaseModel):
+    """A line of the page."""
 
-    x: int
+    number: int
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def model_of(service: Service) -> Iterator[Any]:
 def test_a_model_with_tools(model_of: Any, service: Service, streaming: bool) -> None:
     before = service.count_threads()
     model = model_of(model="page", streaming=streaming).bind_tools([title])
-    # The second call waits beside one of the agent's own tools.
+    # In the second message, the agent also calls a tool that the server runs.
     for text, result in (("title", "title=Orders"), ("pay title", "pay=Paid 5., title=Orders")):
         talk: list[Any] = [HumanMessage(text)]
         answer = model.invoke(talk)
@@ -81,10 +81,10 @@ def test_a_tool_choice(model_of: Any, choice: Any) -> None:
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
 def test_a_structured_answer(model_of: Any, service: Service, method: Any) -> None:
     before, name = service.count_threads(), uuid4().hex
-    tool_name = "json_object" if method == "json_mode" else "Point"
-    script = ScriptedChatModel([[{"name": tool_name, "args": {"x": 3}, "id": "1"}]])
+    tool_name = "json_object" if method == "json_mode" else "Line"
+    script = ScriptedChatModel([[{"name": tool_name, "args": {"number": 3}, "id": "1"}]])
     layers = [ClientToolsMiddleware()]
     service.add(name, create_agent(script, middleware=layers, checkpointer=InMemorySaver()))
-    model = model_of(model=name).with_structured_output(Point, method=method)
-    assert model.invoke("Where?") == Point(x=3)
+    model = model_of(model=name).with_structured_output(Line, method=method)
+    assert model.invoke("Where?") == Line(number=3)
     wait_for_threads(service, before)

@@ -18,8 +18,8 @@ from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     Rule,
     ToolPolicy,
-    client_request,
 )
+from agent_factory.middleware.client_tools import client_request
 from agent_factory.testing import ScriptedChatModel
 from samples import add, call_of, last_text
 

@@ -15,7 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from agent_factory import CLIENT_ID
+from agent_factory.review import CLIENT_ID
 
 _BLOCKS = {"image": "image", "audio": "audio", "video": "video", "document": "file"}
 _PARTS = {

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.middleware import CLIENT_RESPONSE_FORMAT, CLIENT_TOOLS
+from agent_factory.middleware.client_tools import CLIENT_RESPONSE_FORMAT, CLIENT_TOOLS
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.client_tools import (
     DIGEST,

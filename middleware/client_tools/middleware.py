@@ -1,20 +1,13 @@
-"""Offer the model tools that the client of a run brings, and let the client run their calls.
-
-The tools, and the format that the client wants the answer in, come in `config["configurable"]`, so
-that each run has its own and none is stored in the state. A client that sends the result of a call
-may change them for the rest of the run: what it then asks for is the artifact of the result, which
-no model reads.
-"""
+"""Offer the model tools that the client of a run brings, and let the client run their calls."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langchain_core.runnables.config import ensure_config
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.types import Command
 
 from agent_factory import (
@@ -33,26 +26,10 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.structured_output import AutoStrategy
 
-from ._shared.validation import check_count
+from .._shared.validation import check_count
+from .requests import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE, CLIENT_TOOLS, settings_of
 
-__all__ = [
-    "CLIENT_RESPONSE_FORMAT",
-    "CLIENT_TOOLS",
-    "CLIENT_TOOL_CHOICE",
-    "ClientToolsMiddleware",
-    "client_request",
-]
-
-CLIENT_TOOLS: Final = "client_tools"
-"""Key of `config["configurable"]`: the tools of the client, each a dict with `name`,
-`description` and `parameters`, a JSON schema."""
-
-CLIENT_TOOL_CHOICE: Final = "client_tool_choice"
-"""Key of `config["configurable"]`: "required", or the name of the tool that the model has to call;
-"auto" or None leave the choice to the model."""
-
-CLIENT_RESPONSE_FORMAT: Final = "client_response_format"
-"""Key of `config["configurable"]`: the JSON schema of the answer, as `response_format` takes it."""
+__all__ = ["ClientToolsMiddleware"]
 
 MOST_CHARACTERS: Final = 65_536
 """The longest schema of an answer, as JSON; that of a tool is limited by `client_tool`."""
@@ -103,7 +80,7 @@ args_schema={'type': 'object', 'properties': {}})}
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Offer the tools of the client."""
-        settings, is_first = _settings(request.messages)
+        settings, is_first = settings_of(request.messages)
         tools = self.tools_from(settings.get(CLIENT_TOOLS))
         if tools:
             for tool in request.tools:
@@ -129,7 +106,7 @@ args_schema={'type': 'object', 'properties': {}})}
         messages = request.state["messages"]
         at = max(i for i, message in enumerate(messages) if isinstance(message, AIMessage))
         # As they were when the model was asked: results of this turn may bring others.
-        settings, _ = _settings(messages[:at])
+        settings, _ = settings_of(messages[:at])
         tools = self.tools_from(settings.get(CLIENT_TOOLS))
         # Again: a layer may hide a tool of the agent, which a client must not offer again.
         _refuse_collision(request.tool, tools)
@@ -214,38 +191,6 @@ def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:
     if name in tools and tool is not tools[name]:
         reason = f"{name!r} is the name of a tool of the agent."
         raise ArgumentError(CLIENT_TOOLS, reason, "Rename the tool of the client.")
-
-
-def client_request(messages: Sequence[AnyMessage]) -> Mapping[str, Any] | None:
-    """Return what the client asks for since its last result in this turn; None if it did not say.
-
-    Args:
-        messages: The messages of the thread.
-    """
-    return next((settings for settings, _ in _requests(messages)), None)
-
-
-def _requests(messages: Sequence[AnyMessage]) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield what results of the current turn ask for, the newest first, and whether they are new.
-
-    They are new if the model has not read them.
-    """
-    is_new = True
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage):
-            return
-        is_new = is_new and not isinstance(message, AIMessage)
-        artifact = getattr(message, "artifact", None)
-        if isinstance(artifact, Mapping) and CLIENT_TOOLS in artifact:
-            yield artifact, is_new
-
-
-def _settings(messages: Sequence[AnyMessage]) -> tuple[Mapping[str, Any], bool]:
-    """Return what the client asks for, and whether the model is asked for the first time since."""
-    for settings in _requests(messages):
-        return settings
-    is_first = not messages or not isinstance(messages[-1], AIMessage | ToolMessage)
-    return ensure_config().get("configurable", {}), is_first
 
 
 def _choice(settings: Mapping[str, Any], tools: Mapping[str, ClientTool]) -> str | None:
