@@ -49,7 +49,10 @@ def client_settings(
     Raises:
         HTTPException: 422 if the agent takes nothing of it from its clients, or not these.
     """
-    own_tools = _tools_of(graph)
+    try:
+        own_tools = tools_of(graph)
+    except ArgumentError:  # another library has built the graph
+        own_tools = {}
     tools = [tool for tool in tools if not isinstance(own_tools.get(str(tool["name"])), ClientTool)]
     parts: dict[str, object] = {
         CLIENT_TOOLS: tools,
@@ -96,13 +99,6 @@ def _takers(graph: Graph) -> Iterator[ClientToolsMiddleware]:
         except ArgumentError:
             continue
         yield from (member for member in members if isinstance(member, ClientToolsMiddleware))
-
-
-def _tools_of(graph: Graph) -> Mapping[str, object]:
-    try:
-        return tools_of(graph)
-    except ArgumentError:  # another library has built the graph
-        return {}
 
 
 def digest_of(settings: Mapping[str, object]) -> dict[str, str]:

@@ -24,9 +24,9 @@ from agent_factory import (
     omit_payload,
 )
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.middleware._shared.validation import check_count
 from agent_factory.structured_output import AutoStrategy
 
-from .._shared.validation import check_count
 from .requests import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE, CLIENT_TOOLS, settings_of
 
 __all__ = ["ClientToolsMiddleware"]

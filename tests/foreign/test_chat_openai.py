@@ -13,13 +13,13 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
 from serve.agents import chat_service, wait_for_threads
 
 from agent_factory import create_agent
 from agent_factory.middleware import ClientToolsMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer
 from servers import served
 
 
@@ -27,12 +27,6 @@ from servers import served
 def title() -> str:
     """Title of the page."""
     return "Orders"
-
-
-class Line(BaseModel):
-    """A line of the page."""
-
-    number: int
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +75,10 @@ def test_a_tool_choice(model_of: Any, choice: Any) -> None:
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
 def test_a_structured_answer(model_of: Any, service: Service, method: Any) -> None:
     before, name = service.count_threads(), uuid4().hex
-    tool_name = "json_object" if method == "json_mode" else "Line"
+    tool_name = "json_object" if method == "json_mode" else "Answer"
     script = ScriptedChatModel([[{"name": tool_name, "args": {"number": 3}, "id": "1"}]])
     layers = [ClientToolsMiddleware()]
     service.add(name, create_agent(script, middleware=layers, checkpointer=InMemorySaver()))
-    model = model_of(model=name).with_structured_output(Line, method=method)
-    assert model.invoke("Where?") == Line(number=3)
+    model = model_of(model=name).with_structured_output(Answer, method=method)
+    assert model.invoke("Where?") == Answer(number=3)
     wait_for_threads(service, before)

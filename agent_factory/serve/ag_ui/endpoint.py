@@ -18,7 +18,7 @@ from starlette.requests import Request
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
-from agent_factory.serve.ag_ui.messages import call_results, id_of, new_messages, to_ag_ui
+from agent_factory.serve.ag_ui.messages import call_results, id_of, new_messages
 from agent_factory.serve.body import read_body
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.client_tools import (
@@ -97,11 +97,11 @@ class _Exchange:
         if decisions and body.tools is not None and takes_client_tools(graph):
             run = service.run(waits[0].run, tenant=self.principal.tenant)
             decisions = with_settings(decisions, settings, run, before.messages)
-        sent = {wait.call_id for wait in waits if wait.id in decisions}
+        call_ids = {wait.call_id for wait in waits if wait.id in decisions}
         self.results = [
             message
             for message in body.messages
-            if isinstance(message, types.ToolMessage) and message.tool_call_id in sent
+            if isinstance(message, types.ToolMessage) and message.tool_call_id in call_ids
         ]
         if body.resume or decisions:
             self.runs.append(self._resume(decisions))
@@ -240,8 +240,8 @@ class _Exchange:
         for event in events.state(after.values):
             yield event
         # As long as other calls wait, the thread does not have the results that have come.
-        shown = {message.id for message in to_ag_ui(after.messages)}
-        yield events.messages(after.values, [m for m in self.results if m.id not in shown])
+        ids = {id_of(message) for message in after.messages}
+        yield events.messages(after.values, [m for m in self.results if m.id not in ids])
         yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
 
     def _outcome(self, end: Mapping[str, object]) -> ag.RunFinishedOutcome | str:

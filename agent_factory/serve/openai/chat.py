@@ -155,12 +155,12 @@ class Chat:
         self.run = run = service.run(wait.run, tenant=principal.tenant)
         self.keeps = self.keeps or not run.info.metadata.get(_TEMPORARY)
         self.usage_before = _usage_of(run)
-        decisions: dict[str, dict[str, Any]] = {
-            wait.id: {"type": "respond", "message": result}
-            for wait, result in results
-            # A request that is sent again: what was asked for with it is known as well.
-            if wait.decision is None or _content(wait.decision) != result
-        }
+        decisions: dict[str, dict[str, Any]] = {}
+        for wait, result in results:
+            known = (wait.decision or {}).get("message")
+            # The same result again decides nothing, whatever has come with it.
+            if (known.get("content") if isinstance(known, Mapping) else known) != result:
+                decisions[wait.id] = {"type": "respond", "message": result}
         if takes_client_tools(service.agents[self.model]):
             messages = self.before.messages
             decisions = with_settings(decisions, self.settings, run, messages)
@@ -428,12 +428,6 @@ def _results_for(
         if is_client_call(wait):
             found.append((wait, result))
     return found
-
-
-def _content(decision: Mapping[str, Any]) -> object:
-    """The result that a decision holds."""
-    message = decision.get("message")
-    return message.get("content") if isinstance(message, Mapping) else message
 
 
 def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[str, object]]:
