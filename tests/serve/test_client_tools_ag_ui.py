@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -143,6 +144,20 @@ def test_no_reviewer_is_asked(url: str, service: Service) -> None:
     assert service.inbox().count() == before
     assert "scroll" not in service.inbox().tools()
     assert not any(wait.tool == "scroll" for wait in service.inbox().waits(limit=1000))
+
+
+def test_the_studio_shows_the_call_and_can_answer_it(url: str, service: Service) -> None:
+    thread = body(user("scroll"), tools=[SCROLL])
+    run(url, "page", thread)
+    headers = {"x-user": "ann@acme"}
+    page = httpx.get(f"{url}/studio/threads/{thread['threadId']}", headers=headers).text
+    assert "page waits for its client to run" in page
+    assert "Answer in place of the client" in page
+    assert "scroll" not in httpx.get(f"{url}/inbox", headers=headers).text
+    (wait,) = service.inbox("acme").waits(thread=thread["threadId"])
+    service.decide(wait.id, "respond", message="ok", by="operator").result(timeout=30)
+    page = httpx.get(f"{url}/studio/threads/{thread['threadId']}", headers=headers).text
+    assert "answered by operator" in page
 
 
 def test_a_user_who_writes_on_withdraws_the_call(url: str) -> None:

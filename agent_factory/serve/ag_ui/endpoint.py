@@ -240,8 +240,8 @@ class _Exchange:
         for event in events.state(after.values):
             yield event
         # As long as other calls wait, the thread does not have the results that have come.
-        ids = {id_of(message) for message in after.messages}
-        yield events.messages(after.values, [m for m in self.results if m.id not in ids])
+        stored_ids = {id_of(message) for message in after.messages}
+        yield events.messages(after.values, [m for m in self.results if m.id not in stored_ids])
         yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
 
     def _outcome(self, end: Mapping[str, object]) -> ag.RunFinishedOutcome | str:
