@@ -8,12 +8,24 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from agent_factory import agent_tool, client_tool, create_agent
+from agent_factory import (
+    ToolNode,
+    agent_tool,
+    client_tool,
+    create_agent,
+    create_react_agent,
+    tools_condition,
+)
 from agent_factory.errors import ArgumentError, NothingPending
-from agent_factory.middleware import HumanInTheLoopMiddleware, ToolErrorMiddleware
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer, approve, pending, respond
 from agent_factory.testing import ScriptedChatModel
 from samples import add, call_of, last_text
@@ -76,6 +88,51 @@ def test_another_answer_is_refused_and_can_be_given_again(call: Any, answer: Any
     with pytest.raises(InvalidAnswer, match="must be a text, content blocks or an error, got"):
         call(agent, Command(resume={interrupt.id: answer}), THREAD)
     assert last_text(call(agent, Command(resume="Orders"), THREAD)) == "Done."
+
+
+LAYERS: dict[str, dict[str, Any]] = {
+    "errors": {"handle_tool_errors": True},
+    "error layer": {"middleware": [ToolErrorMiddleware()]},
+    "retries": {"middleware": [ToolRetryMiddleware(max_retries=2, initial_delay=0)]},
+}
+
+
+@pytest.mark.parametrize("options", LAYERS)
+def test_no_handler_of_errors_takes_a_refusal(call: Any, options: str) -> None:
+    agent = agent_of([[call_of("title")], "Done."], TITLE, **LAYERS[options])
+    call(agent, HI, THREAD)
+    with pytest.raises(InvalidAnswer):
+        call(agent, Command(resume=5), THREAD)
+    result = call(agent, Command(resume={"error": "No page."}), THREAD)
+    assert results_of(result) == {"call_1": ("No page.", "error")}
+
+
+def react(model: Any, saver: Any) -> Any:
+    return create_react_agent(model, [TITLE], checkpointer=saver)
+
+
+def langgraphs(model: Any, saver: Any, node: Any = LangGraphToolNode) -> Any:
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node("tools", node([TITLE]))
+    graph.set_entry_point("model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    return graph.compile(checkpointer=saver)
+
+
+def with_our_node(model: Any, saver: Any) -> Any:
+    return langgraphs(model, saver, ToolNode)
+
+
+@pytest.mark.parametrize("build", [react, langgraphs, with_our_node])
+def test_other_graphs_with_a_client_tool(call: Any, build: Any) -> None:
+    graph = build(ScriptedChatModel([[call_of("title")], "Done."]), InMemorySaver())
+    assert waiting(call(graph, HI, THREAD))[0]["id"] == "call_1"
+    (wait,) = pending(graph, THREAD).calls
+    assert (wait.id, wait.kind) == ("call_1", "client")
+    result = call(graph, Command(resume="Orders"), THREAD)
+    assert results_of(result) == {"call_1": ("Orders", "success")}
 
 
 @pytest.mark.parametrize("fused", [True, False])

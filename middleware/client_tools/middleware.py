@@ -104,7 +104,7 @@ args_schema={'type': 'object', 'properties': {}})}
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let the client run a call of its tool."""
         messages = request.state["messages"]
-        at = max(i for i, message in enumerate(messages) if isinstance(message, AIMessage))
+        at = max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=0)
         # As they were when the model was asked: results of this turn may bring others.
         settings, _ = settings_of(messages[:at])
         tools = self.tools_from(settings.get(CLIENT_TOOLS))
