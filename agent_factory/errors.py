@@ -350,6 +350,12 @@ class ReviewError(TurnError):
     code = "AF330"
 
 
+class InvalidAnswer(ReviewError, ValueError):
+    """An answer to an interrupt does not have the form that is asked for. It can be given again."""
+
+    code = "AF336"
+
+
 class NothingPending(ReviewError):
     """The thread is not paused, or no tool call in it waits for a decision."""
 
