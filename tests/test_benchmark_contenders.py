@@ -47,6 +47,7 @@ TINY = Effort(
     floors=1,
     services=1,
     share=0.05,
+    servers=False,
 )
 
 
