@@ -193,6 +193,9 @@ def run_server(
     """Serve an application until it is stopped, then end the worker and the service."""
     import uvicorn
 
+    # uvicorn raises the signal again once it has stopped, and the default handler ends the process
+    # before the worker may end its runs.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         uvicorn.run(
             application,

@@ -196,7 +196,7 @@ def process(folder: Path, *arguments: str, **environment: str) -> Iterator[subpr
     try:
         yield running
     finally:
-        running.send_signal(signal.SIGTERM)
+        running.terminate()
         running.wait(WAIT)
         assert running.stdout is not None
         running.stdout.close()
@@ -273,6 +273,25 @@ def test_a_process_counts_what_it_did(tmp_path: Path, command: str) -> None:
     assert "process_resident_memory_bytes" in text
     assert "acme" not in text
     assert "t-9" not in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT], ids=lambda end: end.name)
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_process_that_is_stopped_ends_its_worker(
+    tmp_path: Path, command: str, end: signal.Signals
+) -> None:
+    """Containers are stopped with SIGTERM."""
+    port = free_port()
+    with (
+        process(tmp_path, command, "shop.service:service", "--port", str(port)) as running,
+        closing(Service(f"sqlite:///{tmp_path}/desk.db")) as client,
+    ):
+        ready(port)
+        assert len(client.workers()) == 1
+        running.send_signal(end)
+        assert running.wait(WAIT) == 0
+        assert client.workers() == []
 
 
 @pytest.mark.long
