@@ -106,15 +106,11 @@ def create_app(
         # Without methods, Starlette would let a function answer GET alone.
         return Route(route.path, serve, methods=list(route.methods or ()))
 
-    async def ok(_: Request) -> Response:
-        return JsonResponse({"ok": True})
-
     async def info(_: Request) -> Response:
         return JsonResponse({"version": version("agent-factory"), "flags": {"assistants": True}})
 
     return Starlette(
         routes=[
-            Route("/ok", ok),
             Route("/info", info),
             *health_routes(service, metrics_token),
             *pages.open_routes(),

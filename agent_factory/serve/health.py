@@ -1,4 +1,4 @@
-"""Health of a process for what watches it: `/live`, `/ready` and `/metrics`."""
+"""Health of a process for what watches it: `/ok`, `/live`, `/ready` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -60,6 +60,9 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
         raise ArgumentError("metrics_token", "must not be empty.", "Leave it out, or set it.")
     at_once = CapacityLimiter(_CHECKS_AT_ONCE)
 
+    async def ok(_: Request) -> Response:
+        return JsonResponse({"ok": True})
+
     async def live(_: Request) -> Response:
         return JsonResponse({"live": True})
 
@@ -82,7 +85,8 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
             raise HTTPException(501, str(error)) from error
         return Response(text, headers={"Content-Type": kind})
 
-    return [Route("/live", live), Route("/ready", ready), Route("/metrics", metrics)]
+    endpoints = {"/ok": ok, "/live": live, "/ready": ready, "/metrics": metrics}
+    return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
 
 def health_app(service: Service, metrics_token: str | None = None) -> Starlette:
