@@ -34,7 +34,7 @@ AT_ONCE = 16
 """Requests at once, and runs at once of each server that has such a setting."""
 
 _AGENT_NEEDS = ("jsonschema>=4.23,<5", "tenacity>=8.4.1,<10")
-"""What the agent of agent_factory needs that another server does not bring."""
+"""Packages of the agent that another server does not bring."""
 
 _START_SECONDS = 90.0
 
@@ -92,34 +92,34 @@ def _rate(number: int, seconds: float) -> float:
 @contextmanager
 def _opened(waits: Waits, others: bool) -> Iterator[Mapping[str, Timed | Absent]]:
     with ExitStack() as stack:
-        found: dict[str, Timed | Absent] = {}
+        contenders: dict[str, Timed | Absent] = {}
         for name, start in _servers(stack, others).items():
             folder = Path(stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True)))
             try:
                 url = stack.enter_context(start(folder))
             except Unavailable as error:
-                found[name] = Absent(str(error))
+                contenders[name] = Absent(str(error))
                 continue
             client = stack.enter_context(httpx.Client(base_url=url, timeout=60, trust_env=False))
             threads = stack.enter_context(ThreadPoolExecutor(waits.at_once))
-            found[name] = Contender(partial(_wait_for_all, client, threads, waits.number))
-        yield found
+            contenders[name] = Contender(partial(_wait_for_all, client, threads, waits.number))
+        yield contenders
 
 
 def _servers(stack: ExitStack, others: bool) -> dict[str, Start]:
-    """Those that take part, in the order of their start."""
+    """The servers that take part, in the order of their start."""
     postgres = None
     if Place.POSTGRES in places():
         postgres = stack.enter_context(database(Place.POSTGRES))
-    found: dict[str, Start] = {}
+    starts: dict[str, Start] = {}
     if Place.SQLITE in places():
-        found[our_name(Place.SQLITE)] = partial(ours, None)
+        starts[our_name(Place.SQLITE)] = partial(ours, None)
     if postgres is not None:
-        found[our_name(Place.POSTGRES)] = partial(ours, postgres)
+        starts[our_name(Place.POSTGRES)] = partial(ours, postgres)
     if others:
-        found[AEGRA] = partial(aegra, postgres)
-        found[DEV] = langgraph_dev
-    return found
+        starts[AEGRA] = partial(aegra, postgres)
+        starts[DEV] = langgraph_dev
+    return starts
 
 
 def _wait_for_all(client: httpx.Client, threads: ThreadPoolExecutor, number: int) -> None:
@@ -238,11 +238,11 @@ def _free_port() -> int:
         return port
 
 
-# What they need
+# Environments and databases
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
-    """The Python of an environment with these packages, which is made once.
+    """Return the Python of an environment with these packages, which is created once.
 
     Raises:
         Unavailable: They cannot be installed.
@@ -250,26 +250,26 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
     folder = ROOT / f".venv-bench-{name}"
     stamp = folder / ".installed"
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    wanted = "\n".join(requirements)
-    if stamp.exists() and stamp.read_text() == wanted:
+    content = "\n".join(requirements)
+    if stamp.exists() and stamp.read_text() == content:
         return python
     install = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
     for command in ([sys.executable, "-m", "venv", str(folder)], [*install, *requirements]):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise Unavailable(f"it cannot be installed: {_last_line(done.stderr)}")
-    stamp.write_text(wanted)
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode:
+            raise Unavailable(f"it cannot be installed: {_last_line(result.stderr)}")
+    stamp.write_text(content)
     return python
 
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # A row of a table is one line, and a bar would end a cell of it.
-    return re.sub(r"\x1b\[[\d;]*m|\|", " ", lines[-1])[:200] if lines else "it said nothing"
+    return re.sub(r"\x1b\[[\d;]*m|\|", " ", lines[-1])[:200] if lines else "without a message"
 
 
 def _new_database(server: str, name: str, extensions: Path | None = None) -> str:
-    """The URL of a new database; with a folder for extensions, it can have uuid-ossp."""
+    """Create a database, and return its URL; with a folder, it can have uuid-ossp."""
     import psycopg
 
     with psycopg.connect(server, autocommit=True) as connection:
@@ -281,7 +281,7 @@ def _new_database(server: str, name: str, extensions: Path | None = None) -> str
 
 
 def _provide_uuid_ossp(connection: Any, folder: Path) -> None:
-    """Let Postgres have uuid-ossp where it was built without: with its one function that is used.
+    """Give Postgres the one function of uuid-ossp that aegra calls, if it was built without it.
 
     Postgres has had `gen_random_uuid` since 13, and looks for extensions in other folders since 18.
     """

@@ -1,4 +1,4 @@
-"""What a message costs: commits, bytes and CPU; and what a worker costs that does nothing."""
+"""Costs of a message: commits, bytes and CPU; and those of a worker with nothing to do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOOK_MIDDLEWARE = 2
 FULL = f"{SERVICE}, hook by hook, full"
 
 _Use = Callable[[str, int], Usage]
-"""What was used for so many messages, or seconds."""
+"""Usage of so many messages, or seconds."""
 
 
 def costs(effort: Effort) -> Iterator[Tally]:
@@ -72,9 +72,9 @@ def _served(load: Load, options: Mapping[str, Any], url: str, messages: int) -> 
     """By a service that is opened and closed."""
     before = usage(url)
     members = ours().middleware(HOOKS, HOOK_MIDDLEWARE)
-    with new_service(url, load, middleware=members, **options) as made:
-        start(made)
-        submit_all(made, messages)
+    with new_service(url, load, middleware=members, **options) as service:
+        start(service)
+        submit_all(service, messages)
     return usage(url).less(before)
 
 
@@ -98,8 +98,8 @@ def _invoked(place: Place, load: Load, url: str, messages: int) -> Usage:
 def _idle(url: str, seconds: int) -> Usage:
     """By a worker to which nothing is submitted."""
     before = usage(url)
-    with new_service(url, Load(0, 0, 1)) as made:
-        start(made)
+    with new_service(url, Load(0, 0, 1)) as service:
+        start(service)
         time.sleep(seconds)
     return usage(url).less(before)
 
@@ -108,16 +108,18 @@ def _more(place: Place, use: _Use, number: int, rounds: int, each: str) -> dict[
     """The median of what one more of something costs: many less none."""
     with database(place) as url:
         use(url, number)  # creates the tables, and fills caches
-        found = [use(url, number).less(use(url, 0)) for _ in range(rounds)]
+        differences = [use(url, number).less(use(url, 0)) for _ in range(rounds)]
     scales = {"commits": 1, "wal": 1e-3, "stored": 1e-3, "worker": 1e3, "server": 1e3}
     return {
-        unit: median(getattr(used, field) for used in found) * scales[field] / number
+        unit: median(getattr(difference, field) for difference in differences)
+        * scales[field]
+        / number
         for unit, field in _units(place, each).items()
     }
 
 
 def _units(place: Place, each: str) -> dict[str, str]:
-    """What is counted on a database, and the field of its usage."""
+    """Units that are counted on a database, and the fields of its usage."""
     units = {f"commits a {each}": "commits", f"CPU ms a {each}": "worker"}
     if place is Place.POSTGRES:
         units |= {

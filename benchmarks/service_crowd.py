@@ -52,9 +52,9 @@ def service_crowd(effort: Effort) -> Iterator[Tally]:
 def _measured(place: Place, number: int) -> dict[str, float]:
     with database(place) as url:
         command = [sys.executable, "-m", "benchmarks.service_crowd", url, str(number)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    amounts: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    return amounts
 
 
 class Crowd:
@@ -102,15 +102,15 @@ def main(url: str, number: int) -> dict[str, float]:
 
     process = import_module("psutil").Process()
     crowd = Crowd()
-    with_all = Service(url)
-    with_all.add(OURS, create_agent(WaitingModel(crowd=crowd)), asynchronous=True)
+    service = Service(url)
+    service.add(OURS, create_agent(WaitingModel(crowd=crowd)), asynchronous=True)
     try:
-        with_all.start(slots=number)
-        with_all.submit(OURS, message="Hi").result(timeout=60)
+        service.start(slots=number)
+        service.submit(OURS, message="Hi").result(timeout=60)
         before = process.memory_info().rss
         crowd.present, crowd.is_open = 0, False
         begun = time.monotonic()
-        runs = [with_all.submit(OURS, message="Hi") for _ in range(number)]
+        runs = [service.submit(OURS, message="Hi") for _ in range(number)]
         while crowd.present < number and time.monotonic() < begun + _ARRIVE_SECONDS:
             time.sleep(0.1)
         seconds, present = time.monotonic() - begun, crowd.present
@@ -120,7 +120,7 @@ def main(url: str, number: int) -> dict[str, float]:
             run.result(timeout=_ARRIVE_SECONDS)
     finally:
         crowd.is_open = True
-        with_all.close()
+        service.close()
     # Fewer runs say nothing about all of them.
     share = 1.0 if present == number else math.inf
     return {

@@ -1,4 +1,4 @@
-"""What the service is measured with: loads of messages, an agent for them, and a service."""
+"""Loads of messages, an agent for them, and a service that runs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE = 300.0
 
 
 class Load(NamedTuple):
-    """What is submitted at once.
+    """Messages that are submitted at once.
 
     Args:
         calls: Tool calls of a message, one a turn; the model is called once more.
@@ -81,12 +81,12 @@ def new_service(url: str, load: Load, **options: Any) -> Iterator[Any]:
     """A service with such an agent; its worker is not started."""
     from agent_factory.service import Service
 
-    made = Service(url)
-    made.add(OURS, new_agent(load, **options))
+    service = Service(url)
+    service.add(OURS, new_agent(load, **options))
     try:
-        yield made
+        yield service
     finally:
-        made.close()
+        service.close()
 
 
 def start(service: Any) -> None:

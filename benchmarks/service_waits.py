@@ -25,7 +25,7 @@ _MESSAGES_A_ROUND = 2
 
 
 def waits(effort: Effort) -> Iterator[Match | Tally]:
-    """Milliseconds from `submit` to what a user sees, where nothing else is submitted."""
+    """Milliseconds from `submit` to an event or a result, where nothing else is submitted."""
     number = max(2, round(10 * effort.services * effort.share))
     for place in places():
         for calls in (0, 1):
@@ -59,11 +59,11 @@ def _latencies(place: Place, load: Load) -> dict[str, float]:
     taken: dict[str, list[float]] = {"first event": [], "result": []}
     with ExitStack() as stack:
         url = stack.enter_context(database(place))
-        made = stack.enter_context(new_service(url, load))
-        start(made)
+        service = stack.enter_context(new_service(url, load))
+        start(service)
         for _ in range(load.messages):
             begun = time.perf_counter()
-            run = made.submit(OURS, message="Pay.")
+            run = service.submit(OURS, message="Pay.")
             next(run.stream(timeout=PATIENCE))
             taken["first event"].append(time.perf_counter() - begun)
             run.result(timeout=PATIENCE)
@@ -75,7 +75,7 @@ def _latencies(place: Place, load: Load) -> dict[str, float]:
             reader.answer()
             passed = taken["event in another process"] = []
             for _ in range(load.messages):
-                reader.send(made.submit(OURS, message="Pay.").id)
+                reader.send(service.submit(OURS, message="Pay.").id)
                 passed.append(float(reader.answer()))
     return {
         f"ms to the {what}, {part}": 1000 * value
@@ -93,13 +93,14 @@ def _threads(place: Place, lengths: tuple[int, int]) -> Iterator[Mapping[str, Ti
     """Threads of these lengths in one service. They grow while they are measured, by a few."""
     with ExitStack() as stack:
         url = stack.enter_context(database(place))
-        made = stack.enter_context(new_service(url, Load(0, 0, 1)))
-        made.add(_BUILDER, new_agent(Load(_CALLS_OF_BUILDER, 0, 1)))
-        start(made)
+        service = stack.enter_context(new_service(url, Load(0, 0, 1)))
+        service.add(_BUILDER, new_agent(Load(_CALLS_OF_BUILDER, 0, 1)))
+        start(service)
         for length in lengths:
-            _lengthen(made, _thread(length), length)
+            _lengthen(service, _thread(length), length)
         yield {
-            name: Contender(partial(_submit_in_turn, made, name)) for name in map(_thread, lengths)
+            name: Contender(partial(_submit_in_turn, service, name))
+            for name in map(_thread, lengths)
         }
 
 
