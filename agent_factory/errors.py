@@ -450,6 +450,7 @@ EXTRAS = {
     "cost": "genai_prices",
     "draw": "pygraphviz",
     "local": "xllamacpp",
+    "metrics": "opentelemetry.exporter.prometheus opentelemetry.sdk.metrics prometheus_client",
     "otel": "opentelemetry.trace",
     "pii": "phonenumbers presidio_analyzer regex",
     "postgres": "langgraph.checkpoint.postgres psycopg",

@@ -8,9 +8,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from benchmarks.harness import now
@@ -77,9 +79,9 @@ class Usage(NamedTuple):
     """What was used so far.
 
     Args:
-        commits: Transactions of Postgres.
-        wal: Bytes of its write-ahead log.
-        stored: Bytes of the database, with its indexes.
+        commits: Transactions that were committed, also those that have only read.
+        wal: Bytes of the write-ahead log of Postgres.
+        stored: Bytes of a database of Postgres, with its indexes.
         worker: CPU seconds of this process.
         server: CPU seconds of all processes of Postgres.
     """
@@ -96,7 +98,17 @@ class Usage(NamedTuple):
 
 
 def usage(url: str) -> Usage:
-    """What a database of Postgres has used. Connections count what they did once they close."""
+    """What a database has used, and this process.
+
+    Connections of Postgres count what they did once they close; those of SQLite are counted in this
+    process, from the first call on.
+    """
+    if url.startswith("sqlite:"):
+        return Usage(_sqlite_commits(), 0.0, 0.0, now().cpu, 0.0)
+    return _postgres_usage(url)
+
+
+def _postgres_usage(url: str) -> Usage:
     import psycopg
 
     psutil: Any = import_module("psutil")  # the server's package brings it
@@ -117,3 +129,34 @@ def usage(url: str) -> Usage:
         ended = times[-1].children_user + times[-1].children_system
     worked = sum(one.user + one.system for one in times) + ended
     return Usage(float(row[0]), float(row[1]), float(row[2]), now().cpu, worked)
+
+
+_commits, _counting = [0], Lock()
+
+
+@cache
+def _count_commits() -> None:
+    """Count the commits of each connection of SQLite that this process opens from now on."""
+
+    def note(statement: str) -> None:
+        if statement.startswith("COMMIT"):
+            with _counting:
+                _commits[0] += 1
+
+    plain = sqlite3.connect
+
+    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = plain(*args, **options)
+        connection.set_trace_callback(note)
+        return connection
+
+    # SQLAlchemy looks it up in the second. The audit event of a connection comes too early.
+    modules: list[Any] = [sqlite3, import_module("sqlite3.dbapi2")]
+    for module in modules:
+        module.connect = connect
+
+
+def _sqlite_commits() -> float:
+    _count_commits()
+    with _counting:
+        return float(_commits[0])

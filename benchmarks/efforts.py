@@ -49,6 +49,7 @@ class Effort:
         floors: Rounds of the parts of a turn.
         services: Rounds of the service.
         share: The share of the service's messages and of its model's time.
+        servers: Whether servers of others take part, each in an environment that is made for it.
         pick: Chooses the ways that take part.
     """
 
@@ -73,6 +74,7 @@ class Effort:
     floors: int = 60
     services: int = 5
     share: float = 1.0
+    servers: bool = True
     pick: Callable[[Sequence[Transition]], list[Transition]] = there
 
     def transitions(self, transitions: Sequence[Transition] = WAYS) -> list[Transition]:

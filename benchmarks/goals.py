@@ -59,6 +59,90 @@ _FEW = {
 }
 """The goals with few middleware, without a saver: N, reach, then."""
 
+_SERVICE = (
+    Goal(
+        "served",
+        "`runs/wait` one after the other, over aegra on the same machine with the same agent",
+        "",
+        1 / 2,
+        None,
+        "twice as many a second; aegra waits for no poll of a queue, and neither need we",
+    ),
+    Goal(
+        "served at once",
+        "16 `runs/wait` at once, over aegra",
+        "",
+        1 / 1.5,
+        None,
+        "1.5 times as many a second",
+    ),
+    Goal(
+        "message commits",
+        "commits of a message without tool calls",
+        "",
+        6,
+        None,
+        "to accept it, to begin it, three of LangGraph's checkpoints and writes, and to end it",
+    ),
+    Goal(
+        "message CPU",
+        "CPU ms of a message without tool calls",
+        "",
+        9,
+        None,
+        "twice what LangGraph alone takes",
+    ),
+    Goal(
+        "message",
+        "CPU of a message without tool calls, over LangGraph alone with its saver",
+        "",
+        2,
+        None,
+        "the queue, the lease and the events may cost as much as the run",
+    ),
+    Goal(
+        "answer",
+        "ms to the result of a message where nothing else is there, the median",
+        "",
+        30,
+        None,
+        "a message of LangGraph alone takes 5, and no person notices 30",
+    ),
+    Goal(
+        "idle",
+        "commits a second of a worker with nothing to do",
+        "",
+        1,
+        None,
+        "a sign of life a second, and no polling",
+    ),
+    Goal(
+        "four workers",
+        "messages with model calls of half a second: four workers over one, on Postgres",
+        "",
+        1 / 3.9,
+        None,
+        "3.9 times as many a second",
+    ),
+    Goal(
+        "long service thread",
+        "a message in a thread of 1,000 messages over one in a thread of 10",
+        "",
+        1.5,
+        None,
+        "reading the thread is a small part of a message",
+    ),
+    Goal(
+        "service crowd",
+        "MB of a worker while 1,000 runs wait for their models at once",
+        "",
+        400,
+        None,
+        "a run that waits holds its state, and no thread",
+    ),
+)
+"""The goals of the service."""
+
 _ALL = (
     Goal(
         "watched",
@@ -286,6 +370,7 @@ _ALL = (
         None,
         "a service may take a tenth of what LangGraph alone carries out in a second",
     ),
+    *_SERVICE,
 )
 
 GOALS: Mapping[str, Goal] = {goal.key: goal for goal in _ALL}

@@ -75,6 +75,16 @@ class Contender:
         return Reading(end.wall - start.wall, end.cpu - start.cpu)
 
 
+class Absent(NamedTuple):
+    """A contender that cannot take part.
+
+    Args:
+        reason: Why, for the rows that it is missing from.
+    """
+
+    reason: str
+
+
 class Interval(NamedTuple):
     """A median, and the range that holds the true one in about 19 of 20 measurements.
 
@@ -196,6 +206,7 @@ class Figure:
         sides: The median of each contender of the pair.
         rounds: How often each was measured.
         goal: The key of its goal, or None.
+        reason: Why there is no value, or None.
     """
 
     group: str
@@ -208,6 +219,7 @@ class Figure:
     sides: Sequence[float]
     rounds: int
     goal: str | None
+    reason: str | None = None
 
     @property
     def aim(self) -> Goal | None:
@@ -216,7 +228,7 @@ class Figure:
 
     def outcome(self, limit: float | None) -> str:
         """Whether it is at most this: "yes", "within noise", "no", or "" without a limit."""
-        if limit is None:
+        if limit is None or self.reason is not None:
             return ""
         if self.value.middle <= limit:
             return "yes"
@@ -262,23 +274,50 @@ class Match:
         scale: How the times themselves are shown.
         warm: Call each once before the first round; False where a call is long, and its own start
             no matter.
+        inside: This process does the work; False where others do, whose CPU time it cannot see.
     """
 
     group: str
     name: str
-    open: Callable[[], AbstractContextManager[Mapping[str, Timed]]]
+    open: Callable[[], AbstractContextManager[Mapping[str, Timed | Absent]]]
     rounds: int
     pairs: Sequence[Pair]
     scale: Scale = MS
     warm: bool = True
+    inside: bool = True
 
     def figures(
         self, clock: Clock = now, after_round: Callable[[], None] = _nothing
     ) -> list[Figure]:
         """Time everyone, and compare."""
         with self.open() as contenders:
-            taken = measure(contenders, self.rounds, clock, after_round, self.warm)
-        return [self._figure(pair, taken) for pair in self.pairs]
+            present = {n: each for n, each in contenders.items() if not isinstance(each, Absent)}
+            taken = measure(present, self.rounds, clock, after_round, self.warm)
+        reasons = {n: each.reason for n, each in contenders.items() if isinstance(each, Absent)}
+        return [
+            self._without(pair, taken, reasons)
+            if {pair.of, pair.over} & reasons.keys()
+            else self._figure(pair, taken)
+            for pair in self.pairs
+        ]
+
+    def _without(self, pair: Pair, taken: Rounds, reasons: Mapping[str, str]) -> Figure:
+        """The figure of a pair that is not complete: the side that is there, and the reason."""
+        names = [name for name in (pair.of, pair.over) if name is not None]
+        present = [name for name in names if name not in reasons]
+        return Figure(
+            group=self.group,
+            name=self.name,
+            of=pair.of,
+            over=pair.over,
+            unit=self.scale.unit,
+            value=Interval(math.nan, math.nan, math.nan),
+            cpu=None,
+            sides=[self.scale.convert(median(r[name].wall for r in taken)) for name in present],
+            rounds=self.rounds,
+            goal=pair.goal,
+            reason="; ".join(f"{name}: {reasons[name]}" for name in names if name in reasons),
+        )
 
     def _figure(self, pair: Pair, taken: Rounds) -> Figure:
         names = [name for name in (pair.of, pair.over) if name is not None]
@@ -291,7 +330,7 @@ class Match:
             over=pair.over,
             unit=self.scale.unit,
             value=interval([self._ratio(*times) for times in walls]),
-            cpu=interval([self._ratio(*times) for times in works]),
+            cpu=interval([self._ratio(*times) for times in works]) if self.inside else None,
             sides=[self.scale.convert(median(side)) for side in zip(*walls, strict=True)],
             rounds=self.rounds,
             goal=pair.goal,

@@ -174,7 +174,9 @@ def _rivals(figure: Figure) -> str:
 
 
 def _said(figure: Figure, found: Interval) -> str:
-    if figure.cpu is None:
+    if figure.reason is not None:
+        return f"not measured: {figure.reason}"
+    if figure.cpu is None and found.low == found.high:
         return f"{found.middle:.4g}{_unit(figure)}"
     return f"{found.middle:.2f} ({found.low:.2f}-{found.high:.2f}){_unit(figure)}"
 
@@ -214,7 +216,7 @@ def _lines(figures: Iterable[Figure], outcome: str) -> list[str]:
 
 def unmeasured(figures: Iterable[Figure]) -> list[str]:
     """A line for each goal that no figure is about."""
-    seen = {figure.goal for figure in figures}
+    seen = {figure.goal for figure in figures if figure.reason is None}
     return [f"not measured: {goal.what}" for key, goal in GOALS.items() if key not in seen]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_factory.service import Service
 from benchmarks.contenders import OURS
-from benchmarks.service import Load, new_agent
+from benchmarks.service_load import Load, new_agent
 
 
 def main(role: str, url: str, calls: str, seconds: str, slots: str) -> None:

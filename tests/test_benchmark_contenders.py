@@ -47,6 +47,7 @@ TINY = Effort(
     floors=1,
     services=1,
     share=0.05,
+    servers=False,
 )
 
 
@@ -156,7 +157,7 @@ def test_a_wide_turn_in_a_long_conversation_is_one_turn(call: Callable[..., Any]
     [
         pytest.param(
             name,
-            marks=[pytest.mark.long, pytest.mark.timeout(400)] if name in SLOW_GROUPS else [],
+            marks=[pytest.mark.long, pytest.mark.timeout(900)] if name in SLOW_GROUPS else [],
         )
         for name in GROUPS
         if name != "imports"

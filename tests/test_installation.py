@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from agent_factory.errors import EXTRAS
+from environments import ROOT, Environment, ok, run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
-
-ROOT = Path(__file__).resolve().parent.parent
 
 PROMISES = {
     "": """
@@ -49,6 +47,16 @@ assert plan_agent().to_png().startswith(b"\\x89PNG")
 from agent_factory.errors import require
 require("local", "LocalChatModel")
 import xllamacpp
+""",
+    "metrics": """
+from agent_factory.serve import create_app
+from agent_factory.serve.metrics import export_metrics
+from agent_factory.service import Service
+from starlette.testclient import TestClient
+assert export_metrics()
+with Service("sqlite:///desk.db") as service:
+    client = TestClient(create_app(service), "http://127.0.0.1", client=("127.0.0.1", 1))
+    assert 'agent_factory_service_workers{draining="false"' in client.get("/metrics").text
 """,
     "otel": """
 from agent_factory import DecisionSpanEvents
@@ -111,20 +119,6 @@ assert pytest.main(["-q", "--snapshot-update", "test_plan.py"]) == 0
 """Code that runs what each extra is for; without an extra, the first example of the README."""
 
 
-def run(*command: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command outside of this environment."""
-    unset = ("PYTHON", "COV", "PYTEST", "HYPOTHESIS", "VIRTUAL_ENV")
-    env = {key: value for key, value in os.environ.items() if not key.startswith(unset)}
-    return subprocess.run(
-        [*map(str, command)], cwd=cwd, env={**env, **variables}, capture_output=True, text=True
-    )
-
-
-def ok(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what an installation needs: it writes into the folder that it is built from."""
@@ -137,24 +131,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         leave_out = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / top, folder / top, symlinks=True, ignore=leave_out)
     return folder
-
-
-class Environment:
-    """An empty environment, into which uv installs: it takes a tenth of the time of pip."""
-
-    def __init__(self, folder: Path) -> None:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        uv = shutil.which("uv", path=path)
-        assert uv, "uv is missing: pip install -e '.[dev]'"
-        self.uv, self.folder = uv, folder
-        self.bin = folder / ("Scripts" if os.name == "nt" else "bin")
-        ok(run(uv, "venv", "-q", "--python", sys.executable, folder, cwd=folder.parent))
-
-    def install(self, *words: str, cwd: Path) -> None:
-        ok(run(self.uv, "pip", "install", "-q", *words, cwd=cwd, VIRTUAL_ENV=str(self.folder)))
-
-    def python(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        return run(self.bin / "python", *words, cwd=cwd)
 
 
 @pytest.fixture

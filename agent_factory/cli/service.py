@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,6 +36,14 @@ Target = Annotated[
 Tenant = Annotated[str | None, typer.Option(help="Only threads of this tenant.")]
 Slots = Annotated[int, typer.Option(help="Runs at once; the same for all workers.")]
 Grace = Annotated[float, typer.Option(help="Seconds to wait for runs when it is stopped.")]
+
+MetricsToken = Annotated[
+    str | None,
+    typer.Option(
+        envvar="AGENT_FACTORY_METRICS_TOKEN",
+        help="Who sends this as a bearer token may read /metrics; without it, only this machine.",
+    ),
+]
 
 EXAMPLES = """Examples:
 
@@ -75,13 +83,24 @@ def _named(what: str, target: str) -> object:
 
 
 def worker(
-    service: Target, slots: Slots = 8, grace: Grace = 30.0, traceback: ShowTraceback = False
+    service: Target,
+    slots: Slots = 8,
+    grace: Grace = 30.0,
+    port: Annotated[
+        int | None, typer.Option(help="Answer /live, /ready and /metrics at this port.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address for that.")] = "127.0.0.1",
+    metrics_token: MetricsToken = None,
+    traceback: ShowTraceback = False,
 ) -> None:
     """Run jobs of a service until it is stopped (Ctrl-C, SIGTERM) or drained.
 
     It takes over the runs of workers that have died. On Postgres, start as many as you like.
     """
     loaded_service = load_service(service)
+    if port is not None:
+        # Before the worker takes jobs: the port may be taken.
+        serve_health(loaded_service, host, port, metrics_token)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
@@ -101,6 +120,24 @@ def worker(
     console.write("Stopping; runs that are under way may end.")
     loaded_service.stop(seconds=grace)
     loaded_service.close()
+
+
+def serve_health(service: Service, host: str, port: int, metrics_token: str | None) -> None:
+    """Answer what watches a worker, in a thread that ends with the process."""
+    from agent_factory.serve.health import health_app
+    from agent_factory.serve.metrics import export_metrics
+
+    # After agent_factory.serve, which names the extra that is missing.
+    import uvicorn  # isort: skip
+
+    export_metrics()
+    config = uvicorn.Config(
+        health_app(service, metrics_token), host=host, port=port, log_level="warning", ws="none"
+    )
+    server = uvicorn.Server(config)
+    sockets = [config.bind_socket()]
+    Thread(target=server.run, args=(sockets,), name="agent-factory-health", daemon=True).start()
+    console.write(f"Health at http://{host}:{port}/ready.")
 
 
 def serve(
@@ -123,6 +160,7 @@ def serve(
         ),
     ] = None,
     grace: Grace = 30.0,
+    metrics_token: MetricsToken = None,
     traceback: ShowTraceback = False,
 ) -> None:
     """Serve the agents of a service over HTTP, to clients of LangGraph's API.
@@ -130,10 +168,14 @@ def serve(
     A worker runs inside. Without --authenticate, only requests from this machine are served.
     """
     from agent_factory.serve import create_app
+    from agent_factory.serve.metrics import export_metrics
 
     loaded_service = load_service(service)
     who: Any = None if authenticate is None else _named("function", authenticate)
-    application = create_app(loaded_service, authenticate=who, origins=origin or ())
+    application = create_app(
+        loaded_service, authenticate=who, origins=origin or (), metrics_token=metrics_token
+    )
+    export_metrics()
     if not no_worker:
         loaded_service.start(slots=slots)
     if who is None and host not in ("127.0.0.1", "::1", "localhost"):
@@ -151,6 +193,9 @@ def run_server(
     """Serve an application until it is stopped, then end the worker and the service."""
     import uvicorn
 
+    # uvicorn raises the signal again once it has stopped, and the default handler ends the process
+    # before the worker may end its runs.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         uvicorn.run(
             application,

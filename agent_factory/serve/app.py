@@ -19,6 +19,7 @@ from starlette.routing import Route
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.serve import ag_ui, langgraph, openai, pages
 from agent_factory.serve.errors import error_response, status_of
+from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
 from agent_factory.serve.security import (
@@ -41,6 +42,7 @@ def create_app(
     rate_limit: RateLimit | None = RateLimit(),  # noqa: B008  it cannot change
     body_limit: int = 10_000_000,
     origins: Collection[str] = (),
+    metrics_token: str | None = None,
 ) -> Starlette:
     """An application that serves the agents of a service over HTTP.
 
@@ -61,12 +63,14 @@ def create_app(
         body_limit: The most bytes of a request's body.
         origins: Origins of other servers whose pages may make requests in a browser, such as
             "https://chat.example.com".
+        metrics_token: Who sends this as a bearer token may read `/metrics`. None lets only
+            requests from this machine read them.
 
     Returns:
         A Starlette application, for uvicorn or any other ASGI server.
 
     Raises:
-        ArgumentError: `origins` is not a list of origins.
+        ArgumentError: `origins` is not a list of origins, or the token is empty.
 
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
@@ -102,16 +106,13 @@ def create_app(
         # Without methods, Starlette would let a function answer GET alone.
         return Route(route.path, serve, methods=list(route.methods or ()))
 
-    async def ok(_: Request) -> Response:
-        return JsonResponse({"ok": True})
-
     async def info(_: Request) -> Response:
         return JsonResponse({"version": version("agent-factory"), "flags": {"assistants": True}})
 
     return Starlette(
         routes=[
-            Route("/ok", ok),
             Route("/info", info),
+            *health_routes(service, metrics_token),
             *pages.open_routes(),
             *map(with_principal, langgraph.routes(service)),
             *map(with_principal, ag_ui.routes(service)),

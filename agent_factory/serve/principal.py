@@ -47,22 +47,28 @@ LOCAL = Principal(tenant="", name="local")
 def local_principal(request: Request) -> Principal:
     """Return the principal of a request from this machine.
 
-    A page of another site can send a browser to this machine under another name, which is then
-    the host of the request: that is refused, too.
-
     Raises:
         HTTPException: 403 if it does not come from this machine.
     """
-    # A server that listens on a Unix socket gives no address, and nobody is served.
-    client = request.client.host if request.client else ""
-    is_forwarded = not _PROXY_HEADERS.isdisjoint(request.headers)
-    if is_forwarded or not all(map(_is_loopback, (client, request.url.hostname or ""))):
+    if not is_local(request):
         raise HTTPException(
             403,
             "Only requests from this machine are served. Pass authenticate= to create_app "
             "to serve others.",
         )
     return LOCAL
+
+
+def is_local(request: Request) -> bool:
+    """Return True if a request comes from this machine, and not by a proxy.
+
+    A page of another site can send a browser to this machine under another name, which is then
+    the host of the request: such a request is not local.
+    """
+    # A server that listens on a Unix socket gives no address, and nobody is served.
+    client = request.client.host if request.client else ""
+    is_forwarded = not _PROXY_HEADERS.isdisjoint(request.headers)
+    return not is_forwarded and all(map(_is_loopback, (client, request.url.hostname or "")))
 
 
 async def principal_of(request: Request, authenticate: Authenticate) -> Principal | Response:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, Table, func, select
+from sqlalchemy import Column, ColumnElement, func, select
 
 from agent_factory.service.database import Database
-from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.tables import threads, waits, workers
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
+
+logger = logging.getLogger("agent_factory.service")
+
+ThreadStatus = Literal["idle", "queued", "running", "waiting", "failed"]
+"""The statuses of threads."""
 
 Measure = Callable[["CallbackOptions"], Iterable["Observation"]]
 
@@ -20,14 +26,15 @@ Measure = Callable[["CallbackOptions"], Iterable["Observation"]]
 class Metrics:
     """Counts what a worker does, and lets OpenTelemetry observe the tables.
 
-    Without opentelemetry-api, or without an SDK, nothing is measured.
+    Without opentelemetry-api, or without an SDK, nothing is measured. No metric names a tenant, a
+    thread or a person.
 
     - `agent_factory.service.runs` (counter): jobs that have ended, by `agent` and `status`.
-    - `agent_factory.service.run.duration` (histogram, seconds): how long a job ran.
+    - `agent_factory.service.run.duration` (histogram, seconds): how long a job ran, by the same.
     - `agent_factory.service.takeovers` (counter): jobs taken over from dead workers.
     - `agent_factory.service.threads` (gauge): threads by `status`; "queued" is the queue.
     - `agent_factory.service.waits` (gauge): undecided waits, by `agent`.
-    - `agent_factory.service.workers` (gauge): workers that are alive.
+    - `agent_factory.service.workers` (gauge): workers that are alive, by `draining`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -42,18 +49,18 @@ class Metrics:
         name = "agent_factory.service"
         self._runs = otel_meter.create_counter(f"{name}.runs", "{run}", "Jobs that have ended")
         self._seconds = otel_meter.create_histogram(
-            f"{name}.run.duration", "s", "How long a job ran"
+            f"{name}.run.duration",
+            "s",
+            "How long a job ran",
+            explicit_bucket_boundaries_advisory=_BOUNDARIES,
         )
         self._takeovers = otel_meter.create_counter(
             f"{name}.takeovers", "{run}", "Jobs taken over from workers that have died"
         )
-        gauges = {
-            "threads": (threads, "status", threads.c.status, None),
-            "waits": (waits, "agent", waits.c.agent, waits.c.decided_at.is_(None)),
-            "workers": (workers, "draining", workers.c.draining, None),
-        }
-        for kind, arguments in gauges.items():
-            otel_meter.create_observable_gauge(f"{name}.{kind}", [self._counted(*arguments)], "1")
+        for gauge in _GAUGES:
+            otel_meter.create_observable_gauge(
+                f"{name}.{gauge.name}", [self._observer(gauge)], gauge.unit, gauge.description
+            )
 
     def ended(self, agent: str, status: str, seconds: float) -> None:
         """Count a job that has ended."""
@@ -67,29 +74,59 @@ class Metrics:
         if self._takeovers is not None:
             self._takeovers.add(jobs)
 
-    def _counted(
-        self,
-        table: Table,
-        label: str,
-        column: ColumnElement[str],
-        where: ColumnElement[bool] | None,
-    ) -> Measure:
+    def _observer(self, gauge: Gauge) -> Measure:
         from opentelemetry.metrics import Observation
 
-        query = select(column, func.count()).select_from(table).group_by(column)
-        if where is not None:
-            query = query.where(where)
+        query = select(gauge.column, func.count()).group_by(gauge.column)
+        if gauge.condition is not None:
+            query = query.where(gauge.condition)
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             try:
                 with self._database.read() as connection:
                     rows = connection.execute(query).all()
-            except DatabaseUnavailable:
-                # A gap in a gauge, rather than an error in the thread of the exporter.
+            except Exception as error:
+                # A gap in a gauge, rather than an error in the thread of the exporter. Creating the
+                # tables has errors of its drivers.
+                logger.warning("The %s cannot be counted: %s", gauge.name, error)
                 return []
-            return [Observation(number, {label: value}) for value, number in rows]
+            numbers = dict.fromkeys(gauge.values, 0) | {row[0]: row[1] for row in rows}
+            return [
+                Observation(number, {gauge.column.name: value}) for value, number in numbers.items()
+            ]
 
         return observe
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """Rows of a table that are counted by the values of a column, whose name is the attribute.
+
+    Args:
+        name: The last part of the metric's name.
+        unit: The unit.
+        description: The description.
+        column: The column.
+        values: Values that are observed as 0 if no row has them, so that their series stay.
+        condition: Which rows count; None counts all.
+    """
+
+    name: str
+    unit: str
+    description: str
+    column: Column[Any]
+    values: Sequence[object] = ()
+    condition: ColumnElement[bool] | None = None
+
+
+_GAUGES = (
+    Gauge("threads", "{thread}", "Threads", threads.c.status, get_args(ThreadStatus)),
+    Gauge("waits", "{wait}", "Undecided waits", waits.c.agent, (), waits.c.decided_at.is_(None)),
+    Gauge("workers", "{worker}", "Workers alive", workers.c.draining, (False, True)),
+)
+
+_BOUNDARIES = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600]
+"""Upper ends of the histogram's buckets, in seconds: a run may take an hour."""
 
 
 def traceparent() -> str | None:

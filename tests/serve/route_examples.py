@@ -21,8 +21,11 @@ from starlette.testclient import TestClient
 
 from agent_factory.serve.langgraph.refused import refused_routes
 
-PUBLIC = {"GET /ok", "GET /info", "GET /static/{name}"}
-"""What everybody may see."""
+PUBLIC = {
+    *("GET /ok", "GET /info", "GET /live", "GET /ready", "GET /static/{name}"),
+    "GET /metrics",  # to a token, which belongs to the process
+}
+"""Routes that answer without a principal."""
 
 ENDLESS = {
     "GET /studio/events",
@@ -76,6 +79,9 @@ AG_UI_ANSWER = {
 EXAMPLES: dict[str, list[Any]] = {
     "GET /ok": [None],
     "GET /info": [None],
+    "GET /live": [None],
+    "GET /ready": [None],
+    "GET /metrics": [Sent(None, {"Authorization": "Bearer metrics"})],
     "GET /": [None],
     "GET /static/{name}": [None],
     "GET /studio": [None, "?text=own"],

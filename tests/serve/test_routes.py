@@ -130,7 +130,7 @@ def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
         service.add("echo", create_agent(ScriptedChatModel([echo] * 100_000), checkpointer=saver))
         model = ScriptedChatModel([ask] * 100_000)
         service.add("desk", create_agent(model, [pay], middleware=asks, checkpointer=saver))
-        app = create_app(service, who)
+        app = create_app(service, who, metrics_token="metrics")
         client = TestClient(app, headers=BOB, cookies={"agent_factory_csrf": "token"})
         own, foreign = (things_of(service, tenant) for tenant in ("globex", "acme"))
         yield World(service, url, client, app, own, foreign)

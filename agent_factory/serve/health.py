@@ -1,0 +1,133 @@
+"""Health of a process for what watches it: `/ok`, `/live`, `/ready` and `/metrics`."""
+
+from __future__ import annotations
+
+import secrets
+
+from anyio import CapacityLimiter, move_on_after, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent_factory.errors import ArgumentError, MissingExtra
+from agent_factory.serve.json_response import JsonResponse
+from agent_factory.serve.metrics import exposition
+from agent_factory.serve.principal import is_local
+from agent_factory.serve.security import logger
+from agent_factory.service import Service
+
+_READY_WITHIN = 5.0
+"""Seconds after which a database that has not answered counts as not available."""
+
+_CHECKS_AT_ONCE = 2
+"""Checks of one process, so that those which hang do not take all threads of the server."""
+
+
+def problems(service: Service) -> list[str]:
+    """Return the reasons why this process cannot do its work now; an empty list if it can.
+
+    They name no host, no user and no tenant: everybody who reaches the server can read them.
+
+    Args:
+        service: The service of this process.
+    """
+    try:
+        workers = {worker["id"] for worker in service.workers()}
+    # Any error: the first connection also creates tables, which has errors of its drivers.
+    except Exception as error:
+        logger.warning("Not ready: %s", error)
+        return ["The database is not available; the log says why."]
+    # A worker deletes the row of another one that gives no sign of life.
+    if service.worker_id is not None and service.worker_id not in workers:
+        return ["The worker of this process has given no sign of life for too long."]
+    return []
+
+
+def health_routes(service: Service, metrics_token: str | None = None) -> list[Route]:
+    """Routes that say whether this process lives, whether it can work, and what it has measured.
+
+    Args:
+        service: The service of this process.
+        metrics_token: Who sends this as a bearer token may read the metrics. None lets only
+            requests from this machine read them.
+
+    Raises:
+        ArgumentError: The token is empty.
+    """
+    if metrics_token is not None and not metrics_token.strip():
+        raise ArgumentError("metrics_token", "must not be empty.", "Leave it out, or set it.")
+    at_once = CapacityLimiter(_CHECKS_AT_ONCE)
+
+    async def ok(_: Request) -> Response:
+        return JsonResponse({"ok": True})
+
+    async def live(_: Request) -> Response:
+        return JsonResponse({"live": True})
+
+    async def ready(_: Request) -> Response:
+        reasons = ["The database has not answered in time."]
+        with move_on_after(_READY_WITHIN):
+            reasons = await to_thread.run_sync(
+                problems, service, abandon_on_cancel=True, limiter=at_once
+            )
+        return JsonResponse(
+            {"ready": not reasons, "problems": reasons}, status_code=503 if reasons else 200
+        )
+
+    async def metrics(request: Request) -> Response:
+        _check_scraper(request, metrics_token)
+        try:
+            # In a thread: gauges ask the database.
+            text, kind = await to_thread.run_sync(exposition)
+        except MissingExtra as error:
+            raise HTTPException(501, str(error)) from error
+        return Response(text, headers={"Content-Type": kind})
+
+    endpoints = {"/ok": ok, "/live": live, "/ready": ready, "/metrics": metrics}
+    return [Route(path, endpoint) for path, endpoint in endpoints.items()]
+
+
+def health_app(service: Service, metrics_token: str | None = None) -> Starlette:
+    """Application with these routes alone, for a worker.
+
+    Args:
+        service: The service of the worker.
+        metrics_token: As in `create_app`.
+
+    >>> from tempfile import mkdtemp
+    >>> from starlette.testclient import TestClient
+    >>> service = Service(f"sqlite:///{mkdtemp()}/desk.db")
+    >>> TestClient(health_app(service)).get("/ready").json()
+    {'ready': True, 'problems': []}
+    """
+
+    async def failed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return JsonResponse(
+            {"detail": error.detail}, status_code=error.status_code, headers=error.headers
+        )
+
+    return Starlette(
+        routes=health_routes(service, metrics_token), exception_handlers={HTTPException: failed}
+    )
+
+
+def _check_scraper(request: Request, token: str | None) -> None:
+    if token is None:
+        if not is_local(request):
+            raise HTTPException(
+                403,
+                "Metrics are shown to requests from this machine alone. Set a token for others: "
+                "AGENT_FACTORY_METRICS_TOKEN.",
+            )
+        return
+    sent = request.headers.get("authorization", "")
+    # As bytes, because `compare_digest` takes no text beyond ASCII.
+    if not secrets.compare_digest(sent.encode(), f"Bearer {token}".encode()):
+        raise HTTPException(
+            401,
+            "Send the token of the metrics as `Authorization: Bearer ...`.",
+            {"WWW-Authenticate": "Bearer"},
+        )

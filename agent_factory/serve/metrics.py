@@ -1,0 +1,43 @@
+"""Metrics of this process in the text form of Prometheus."""
+
+from __future__ import annotations
+
+from agent_factory.errors import MissingExtra, require
+
+
+def export_metrics() -> bool:
+    """Let OpenTelemetry keep what this process measures, for `exposition`.
+
+    A provider of metrics that the product has set stays. To have its metrics here as well, give it
+    a `PrometheusMetricReader`.
+
+    Returns:
+        False if the extra `metrics` is not installed, without which nothing is kept.
+    """
+    try:
+        _require()
+    except MissingExtra:
+        return False
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+    from opentelemetry.metrics import get_meter_provider, set_meter_provider
+    from opentelemetry.sdk.metrics import MeterProvider
+
+    if not isinstance(get_meter_provider(), MeterProvider):
+        set_meter_provider(MeterProvider([PrometheusMetricReader()]))
+    return True
+
+
+def exposition() -> tuple[bytes, str]:
+    """Return the metrics of this process, and their content type.
+
+    Raises:
+        MissingExtra: The extra `metrics` is not installed.
+    """
+    _require()
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    return generate_latest(), CONTENT_TYPE_LATEST
+
+
+def _require() -> None:
+    require("metrics", "The route /metrics")

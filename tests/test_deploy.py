@@ -1,0 +1,219 @@
+"""`examples/deploy`: what can be run of it without Docker, and whether its files fit together."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatch
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from environments import ROOT, Environment, ok, outside, run
+from servers import free_port
+from service.databases import new_postgres, new_server
+
+DEPLOY = ROOT / "examples" / "deploy"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+BOARD = DEPLOY / "grafana" / "dashboards" / "agent_factory.json"
+
+
+def load(name: str) -> Any:
+    """A YAML file of the folder."""
+    yaml: Any = import_module("yaml")  # langchain-core brings it, without types
+    return yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
+
+
+COMPOSE = load("compose.yaml")
+
+HEALTH_CHECK: list[str] = json.loads(re.findall(r"HEALTHCHECK .*? CMD (\[.*\])", DOCKERFILE)[0])
+
+
+def instructions(name: str) -> list[str]:
+    """The instructions of the Dockerfile with this name, in order."""
+    return re.findall(rf"^\s*{name} +(.+)$", DOCKERFILE, flags=re.M)
+
+
+def option(service: str, name: str) -> str:
+    """The value of an option in the command of a service."""
+    (value,) = re.findall(rf"--{name}=(\S+)", " ".join(COMPOSE["services"][service]["command"]))
+    return str(value)
+
+
+# The files
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    assert instructions("USER") == ["10001"]
+
+
+def test_servers_workers_and_checks_use_one_port() -> None:
+    ports = {option("serve", "port"), option("worker", "port"), *instructions("EXPOSE")}
+    (scraped,) = load("prometheus.yml")["scrape_configs"]
+    (found,) = scraped["dns_sd_configs"]
+    assert ports == {"2024", str(found["port"])}
+    assert set(found["names"]) <= COMPOSE["services"].keys()
+    assert ":2024/ready" in HEALTH_CHECK[-1]
+
+
+def test_each_variable_that_compose_needs_is_in_the_example() -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    example = (DEPLOY / "env.example").read_text(encoding="utf-8")
+    needed = set(re.findall(r"\$\{(\w+):\?", text))
+    assert needed == set(re.findall(r"^(\w+)=$", example, flags=re.M))
+    # A value that is missing stops everything: none is used without the check.
+    assert not re.findall(r"\$\{\w+\}", text)
+
+
+def test_a_worker_has_longer_to_stop_than_its_runs() -> None:
+    for name in ("serve", "worker"):
+        assert COMPOSE["services"][name]["stop_grace_period"] == "40s"
+        assert not any("--grace" in word for word in COMPOSE["services"][name]["command"])
+
+
+EXPORTED = """
+from agent_factory.serve.metrics import export_metrics, exposition
+from agent_factory.service import Service
+export_metrics()
+service = Service("sqlite:///desk.db")
+metrics = service._backend.metrics
+metrics.ended("desk", "done", 1.0)
+metrics.taken_over(1)
+print(exposition()[0].decode())
+"""
+
+
+def test_each_metric_of_the_dashboard_is_exported(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EXPORTED], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    samples = re.findall(r"^(\w+)(?:\{(.*)\})? ", done.stdout, flags=re.M)
+    exported = {name for name, _ in samples}
+    labels = {label for _, text in samples for label in re.findall(r"(\w+)=", text)}
+    # `agent` of waits has no sample without a wait; Prometheus adds the last two.
+    labels |= {"agent", "job", "instance"}
+    board = json.loads(BOARD.read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len(queries) >= len(board["panels"]) > 10
+    queried = {
+        name for text in queries for name in re.findall(r"\b(?:agent_factory|process)_\w+", text)
+    }
+    assert "agent_factory_service_takeovers_total" in queried
+    assert queried - exported == {"agent_factory_service_waits"} - exported
+    by = {label for text in queries for label in re.findall(r"by \((\w+)\)", text)}
+    selected = {label for text in queries for label in re.findall(r"(\w+)=~?\"", text)}
+    assert (by | selected) - labels == set()
+
+
+def test_the_key_decides_who_makes_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    from starlette.requests import Request
+
+    monkeypatch.setenv("SHOP_API_KEY", "k-1")
+    monkeypatch.syspath_prepend(str(DEPLOY))
+    monkeypatch.delitem(sys.modules, "access", raising=False)
+    who: Any = import_module("access").who
+    for key, tenant in (
+        (b"k-1", "shop"),
+        (b"k-2", None),
+        (b"", None),
+        ("kü".encode("latin-1"), None),
+    ):
+        request = Request({"type": "http", "headers": [(b"x-api-key", key)]})
+        assert getattr(who(request), "tenant", None) == tenant
+    monkeypatch.delitem(sys.modules, "access")
+
+
+# The commands
+
+
+def context(folder: Path) -> None:
+    """Copy what Docker would send to the build."""
+    lines = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
+    left_out = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
+    for name in [line[1:] for line in lines if line.startswith("!")]:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_file():
+            shutil.copy(source, target)
+        else:
+            ignored = shutil.ignore_patterns(*left_out)
+            shutil.copytree(source, target, symlinks=True, ignore=ignored)
+
+
+def image(folder: Path) -> tuple[Environment, Path]:
+    """The environment and the folder that the image has, made by the lines of the Dockerfile."""
+    context(folder / "context")
+    environment = Environment(folder / "environment")
+    (requirement,) = re.findall(r"pip install --no-cache-dir '(\S+)'", DOCKERFILE)
+    environment.install(requirement, cwd=folder / "context")
+    app = folder / "app"
+    app.mkdir()
+    for line in instructions("COPY")[-2:]:
+        source, target = line.split()
+        path = folder / "context" / source
+        if path.is_dir():
+            shutil.copytree(path, app / target)
+        else:
+            shutil.copy(path, app)
+    return environment, app
+
+
+@contextmanager
+def container(
+    environment: Environment, app: Path, service: str, port: int, variables: dict[str, str]
+) -> Iterator[None]:
+    """The process of a service of compose.yaml, at another port, which stops on SIGTERM."""
+    assert instructions("ENTRYPOINT") == ['["agent-factory"]']
+    words = [word.replace("2024", str(port)) for word in COMPOSE["services"][service]["command"]]
+    process = subprocess.Popen(
+        [environment.bin / "agent-factory", *words], cwd=app, env=outside(**variables)
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_image_and_its_services_work_without_docker(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    environment, app = image(tmp_path)
+    given = COMPOSE["services"]["serve"]["environment"]
+    assert given == COMPOSE["services"]["worker"]["environment"]
+    with ExitStack() as stack:
+        server = stack.enter_context(new_server(tmp_path_factory.mktemp("runtime")))
+        values = {"SHOP_DATABASE": new_postgres(server), "SHOP_SECONDS": "0"}
+        variables = {**dict.fromkeys(given, "s-1"), **values}
+        ports = {"serve": free_port(), "worker": free_port()}
+        for service, port in ports.items():
+            stack.enter_context(container(environment, app, service, port, variables))
+        url = f"http://127.0.0.1:{ports['serve']}"
+        smoke = (str(DEPLOY / "smoke.py"), url)
+        sent = {"SHOP_API_KEY": "s-1", "METRICS_TOKEN": "s-1"}
+        assert "40 euros were paid back" in ok(run(sys.executable, *smoke, cwd=app, **sent))
+        # The check of the image holds for the worker, too, and fails where nothing listens.
+        for port, works in ((ports["worker"], True), (ports["serve"], True), (free_port(), False)):
+            here = [word.replace(":2024", f":{port}") for word in HEALTH_CHECK]
+            done = run(environment.bin / here[0], *here[1:], cwd=app)
+            assert (done.returncode == 0) is works, (shlex.join(here), done.stderr)
+        wrong = run(sys.executable, *smoke, cwd=app, **{**sent, "METRICS_TOKEN": "s-2"})
+        assert wrong.returncode != 0
+
+
+def test_the_context_has_no_secrets() -> None:
+    lines = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").split("\n")
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    assert patterns[0] == "*"
+    assert not any(fnmatch(".env", line.lstrip("!")) for line in patterns[1:])
