@@ -11,7 +11,7 @@ import pytest
 from agent_factory.service import DatabaseVersionError, Service
 from agent_factory.service.database import Database
 from agent_factory.service.migrations import MIGRATIONS
-from service.old_databases import COMMITS, SCHEMAS, load_postgres, load_sqlite, shape
+from service.old_databases import COMMITS, NEWEST, SCHEMAS, load_postgres, load_sqlite, shape
 from service.schemas import traffic
 
 Until = Callable[..., None]
@@ -33,6 +33,13 @@ def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if not kind:
         return load_sqlite(commit, tmp_path / "old.db")
     return load_postgres(commit, request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def asks_again(request: pytest.FixtureRequest) -> bool:
+    """True if the version named calls without the digest of the tool: such decisions are void."""
+    commit = request.node.callspec.params["old_url"].partition(" ")[0]
+    return commit not in ("e60b0f32", "a46c400a", NEWEST)
 
 
 @pytest.fixture
@@ -98,20 +105,26 @@ def url_of_its_kind(old_url: str, request: pytest.FixtureRequest, tmp_path: Path
 
 
 def test_an_upgraded_service_goes_on_where_the_old_one_was(
-    old_service: Service, until: Until
+    old_service: Service, asks_again: bool, until: Until
 ) -> None:
     service = old_service
     assert [*service.upgrade().steps] == [step.version for step in MIGRATIONS]
-    service.start(dead_after=1.0)
+    [*service.reindex()]
     review, held = (service.inbox("acme").waits(thread=name)[0] for name in ("review", "held"))
-    assert (review.claimed_by, review.args) == ("ann", {"euros": 12})
-    service.decide(review.id, "approve", by="ann", tenant="acme")
-    service.decide(held.id, "approve", by="bob", tenant="acme")
+    assert review.args == {"euros": 12}
+    assert review.claimed_by == (None if asks_again else "ann")
+    service.start(dead_after=1.0)
+    for wait in (review, held):
+        service.decide(wait.id, "approve", by="ann", tenant="acme")
+    if asks_again:
+        until(lambda: service.inbox("acme").waits(thread="decided"), WAIT)
+        (wait,) = service.inbox("acme").waits(thread="decided")
+        service.decide(wait.id, "approve", by="ann", tenant="acme")
 
     def left() -> list[str]:
         return [thread.id for thread in service.threads() if thread.status != "idle"]
 
-    until(lambda: left() in ([], ["later"]), 60)
+    until(lambda: left() in ([], ["later"]), WAIT)
     threads = {thread.id: contents(service, thread.id) for thread in service.threads()}
     assert threads["done"] == ["Hello", "Done: Hello"]
     for thread, euros in (("paid", 10), ("review", 12), ("decided", 13), ("held", 14)):
@@ -120,8 +133,21 @@ def test_an_upgraded_service_goes_on_where_the_old_one_was(
     assert threads["held"][4:] == ["Thanks", "Done: Thanks"]
     assert threads["running"] == ["Block", "Done: Block", "After", "Done: After"]
     assert threads["queued"] == ["First", "Done: First", "Second", "Done: Second"]
-    assert threads.get("passed") in (None, ["Hello", "Done: Hello"])
+    assert threads.get("passed", ["Hello"])[0] == "Hello"
     if "later" in threads:
+        assert threads["later"] == []
         assert service.thread("later").status == "queued"
-        (run,) = service.runs("later")
-        run.cancel()
+
+
+def test_an_upgrade_keeps_what_is_no_job(old_service: Service, old_commit: str) -> None:
+    service = old_service
+    service.upgrade()
+    assert service.verify_audit().startswith("4:")
+    entries = [(entry.who, entry.what, entry.thread_id) for entry in service.inbox().audit()]
+    assert entries == [
+        ("ann", "approve", "decided"),
+        ("ann", "claim", "review"),
+        ("ann", "approve", "paid"),
+    ][: len(entries)]
+    (run,) = service.runs("done")
+    assert run.status == "done"
