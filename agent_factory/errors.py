@@ -448,7 +448,7 @@ EXTRAS = {
     "pii": "phonenumbers presidio_analyzer regex",
     "postgres": "langgraph.checkpoint.postgres psycopg",
     "serve": "starlette sse_starlette uvicorn jinja2 markdown_it",
-    "service": "dbos sqlalchemy langgraph.checkpoint.sqlite",
+    "service": "croniter sqlalchemy langgraph.checkpoint.sqlite",
     "sqlite": "langgraph.checkpoint.sqlite",
     "testing": "pytest hypothesis syrupy",
 }

@@ -16,12 +16,13 @@ from agent_factory.factory import middleware_of
 from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.review import topology_or_none
 from agent_factory.service.database import Database
-from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
 from agent_factory.service.public_state import INTERRUPT, PublicState
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.schedules import Schedules
+from agent_factory.service.signals import Signals
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
@@ -95,13 +96,14 @@ class RegisteredAgent:
 
 
 class Backend:
-    """The database, the engine, the events and the agents of a service, in one process."""
+    """The database, the queue, the events and the agents of a service, in one process."""
 
     def __init__(self, database: Database, callbacks: Sequence[BaseCallbackHandler] = ()) -> None:
         self.database, self.callbacks = database, [*callbacks]
-        self.engine = Engine(database)
-        self.queue = ThreadQueue(database, self.engine)
-        self.log = EventLog(database)
+        self.signals = Signals(database)
+        self.queue = ThreadQueue(database, self.signals)
+        self.log = EventLog(database, self.signals)
+        self.schedules = Schedules(database)
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
 
@@ -156,7 +158,6 @@ class Backend:
 
     def close(self) -> None:
         """Write the events that were gathered, and close all connections."""
-        # In this order: the log still writes, and the engine uses the connections.
-        self.log.close()
-        self.engine.close()
+        self.log.close()  # first, since it still writes
+        self.signals.close()
         self.database.close()

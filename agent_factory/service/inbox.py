@@ -443,18 +443,18 @@ class Inbox:
         }
         self._queue.record(connection, row, by, decision["type"], detail)
 
-    def expire(self, late: Mapping[str, float]) -> int:
+    def expire(self, late: Mapping[str, float], *, most: int = 1000) -> int:
         """Decide about waits whose deadline has passed; return how many there were.
 
         Args:
             late: Seconds that an escalated wait gets, by agent.
+            most: How many are decided at most: each of them is a transaction.
         """
         query = select(waits.c.wait_id).where(
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
         )
         with self._database.read() as connection:
-            # The next call takes the rest: each of them is a transaction.
-            ids = connection.execute(query.limit(1000)).scalars().all()
+            ids = connection.execute(query.limit(most)).scalars().all()
         for wait_id in ids:
             with self._database.begin() as connection:
                 # Without a name: a claim does not keep a deadline from passing.

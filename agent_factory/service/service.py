@@ -20,7 +20,7 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.factory import with_decisions
+from agent_factory.factory import path_of, with_decisions
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
@@ -41,6 +41,7 @@ from agent_factory.service.metrics import traceparent
 from agent_factory.service.migrations import Upgrade
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
+from agent_factory.service.schedules import Schedule
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY
@@ -104,7 +105,7 @@ class Service(ThreadService):
         busy: Busy = "queue",
         waiting: Waiting = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
-        asynchronous: bool = False,
+        asynchronous: bool | None = None,
         decisions: bool = False,
         configurable: Collection[str] = (),
     ) -> None:
@@ -123,7 +124,9 @@ class Service(ThreadService):
             waiting: What happens to a message whose thread waits for a decision, unless `submit`
                 says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
-            asynchronous: Run it with `astream`, in one event loop per process.
+            asynchronous: Whether it is run with `astream`, in one event loop per process, where
+                many runs wait for their models at once. None does so if the agent cannot be run
+                otherwise: with tools that have only a coroutine function, as those of MCP have.
             decisions: Record what hooks, layers and routes decide, and all that the studio shows
                 of a run while it works. The agent must be one of `create_agent`.
             configurable: The keys of `config["configurable"]` that clients may set over HTTP. They
@@ -152,6 +155,13 @@ class Service(ThreadService):
         check_choice("late", late, get_args(Late))
         check_choice("busy", busy, get_args(Busy))
         check_choice("waiting", waiting, get_args(Waiting))
+        path = path_of(agent)
+        if asynchronous is not None and path == ("sync" if asynchronous else "async"):
+            raise ArgumentError(
+                "asynchronous",
+                f"is {asynchronous}, and this agent can only run {path}.",
+                "Leave it out.",
+            )
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
@@ -160,7 +170,7 @@ class Service(ThreadService):
             busy=busy,
             waiting=waiting,
             stream=modes_of(stream),
-            asynchronous=asynchronous,
+            asynchronous=path == "async" if asynchronous is None else asynchronous,
             decisions=decisions,
             configurable=keys,
         )
@@ -523,41 +533,52 @@ class Service(ThreadService):
             thread: The thread; None takes a new one each time.
             tenant: The tenant.
             timezone: Such as "Europe/Berlin"; None is UTC.
+
+        Raises:
+            NotFound: There is no such agent.
+            ArgumentError: The cron expression or the time zone cannot be read.
         """
         self._backend.agent(agent)
-        arguments = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
-        self._backend.engine.schedule(name, cron, timezone, json.dumps({**arguments, "name": name}))
+        what = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
+        self._backend.schedules.set(name, cron, timezone, what)
 
     def unschedule(self, name: str) -> None:
-        """Delete a schedule."""
-        self._backend.engine.unschedule(name)
+        """Delete a schedule.
 
-    def run_scheduled(self, payload: str, due: datetime) -> None:
-        """Submit the message of a schedule; workers call this."""
-        arguments = json.loads(payload)
-        name = arguments.pop("name")
-        # In a rolling update, only some workers have the agent.
-        if arguments["agent"] not in self._backend.agents:
-            self._backend.queue.pass_on(arguments["agent"], arguments["tenant"])
-            return
-        thread = arguments.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
-        # Two workers that fire a schedule at once submit one message.
-        message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
-        self.submit(**arguments, thread=thread, message_id=message_id, by=by)
+        Raises:
+            NotFound: There is no schedule of this name.
+        """
+        self._backend.schedules.delete(name)
+
+    def schedules(self) -> list[Schedule]:
+        """The schedules, by their names."""
+        return self._backend.schedules.list()
+
+    def _submit_due(self) -> None:
+        """Submit the messages of schedules whose time has come."""
+
+        def submit(schedule: Schedule, due: datetime) -> None:
+            what: dict[str, Any] = dict(schedule.message)
+            what["thread"] = what["thread"] or f"{schedule.name}-{due:%Y%m%dT%H%M%S}"
+            # Two workers that submit it at once submit one message.
+            message_id, by = f"{schedule.name}-{due.isoformat()}", f"schedule {schedule.name}"
+            self.submit(**what, message_id=message_id, by=by)
+
+        self._backend.schedules.submit_due(self._backend.agents, submit)
 
     # Workers
 
     def start(self, *, slots: int = 8, dead_after: float = DEAD_AFTER) -> None:
-        """Run jobs in threads of this process.
+        """Run jobs in this process.
 
         Args:
-            slots: How many runs at once; the same for all workers.
+            slots: How many runs at once. Those of async agents take no thread each.
             dead_after: Seconds without a sign of life after which the runs of another worker are
                 taken over.
         """
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
-        worker = Worker(self._backend, self.run_scheduled, slots=slots, dead_after=dead_after)
+        worker = Worker(self._backend, self._submit_due, slots=slots, dead_after=dead_after)
         worker.start()
         self._worker = worker
 

@@ -388,18 +388,16 @@ def delete_thread(
         row = locked_thread(connection, thread, tenant)
         if row.status in BUSY and not even_busy:
             return False
-        # While the row is locked, nobody adds a job: these are of this thread, and not of one that
-        # is made again under its id.
-        jobs = backend.engine.jobs_of(thread)
+        jobs = select(runs.c.job).where(runs.c.thread_id == thread)
+        earlier_jobs = select(waits.c.job).where(waits.c.thread_id == thread)
         FencedSaver(backend.database).erase(connection, thread)
         connection.execute(delete(effects).where(effects.c.run.in_(of_thread)))
-        connection.execute(delete(events).where(events.c.job.in_(jobs)))
+        of_thread_jobs = events.c.job.in_(jobs) | events.c.job.in_(earlier_jobs)
+        connection.execute(delete(events).where(of_thread_jobs))
         connection.execute(delete(approvals).where(approvals.c.thread == thread))
         if row.status in BUSY:
             backend.queue.end_runs(connection, row, by)
         backend.queue.record(connection, row, by, "delete")
         for table in (runs, waits, questions, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
-    # After the commit. A job that a crash leaves here finds no thread, and is lost.
-    backend.engine.forget(jobs)
     return True

@@ -144,10 +144,13 @@ def test_an_upgrade_keeps_what_is_no_job(old_service: Service, old_commit: str) 
     service.upgrade()
     assert service.verify_audit().startswith("4:")
     entries = [(entry.who, entry.what, entry.thread_id) for entry in service.inbox().audit()]
-    assert entries == [
-        ("ann", "approve", "decided"),
-        ("ann", "claim", "review"),
-        ("ann", "approve", "paid"),
-    ][: len(entries)]
+    assert (
+        entries
+        == [
+            ("ann", "approve", "decided"),
+            ("ann", "claim", "review"),
+            ("ann", "approve", "paid"),
+        ][: len(entries)]
+    )
     (run,) = service.runs("done")
     assert run.status == "done"

@@ -1,6 +1,6 @@
 """Reader of what waits in the tables of DBOS, which queued the jobs of services up to version 1.
 
-It needs no package of DBOS. Its tables stay as they are: other applications may use them, too.
+It needs no package of DBOS. Rows of other applications, which may use its tables, stay as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +31,26 @@ _SCHEDULES = """SELECT schedule_name AS name, schedule AS cron, cron_timezone AS
 _FIRES = """SELECT workflow_uuid AS id FROM {status}
     WHERE name = 'agent_factory.run_schedule' AND status IN ('ENQUEUED', 'PENDING', 'DELAYED')
     ORDER BY workflow_uuid"""
+
+_END = """UPDATE {table} SET status = 'CANCELLED' WHERE status IN ('ENQUEUED', 'PENDING', 'DELAYED')
+    AND name IN ('agent_factory.run_job', 'agent_factory.run_schedule')"""
+_IS_JOB = "NEW.name IN ('agent_factory.run_job', 'agent_factory.run_schedule')"
+_REFUSAL = "the tables of agent-factory are newer than this process: update and restart it"
+
+_REFUSE = {
+    "sqlite": (
+        _END,
+        f"""CREATE TRIGGER service_refuse_jobs BEFORE INSERT ON {{table}} WHEN {_IS_JOB}
+        BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END""",
+    ),
+    "postgresql": (
+        _END,
+        f"""CREATE FUNCTION service_refuse_jobs() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$""",
+        f"""CREATE TRIGGER service_refuse_jobs BEFORE INSERT ON {{table}}
+        FOR EACH ROW WHEN ({_IS_JOB}) EXECUTE FUNCTION service_refuse_jobs()""",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +106,17 @@ def stored_schedules(connection: Connection) -> list[StoredSchedule]:
     return schedules
 
 
+def refuse_jobs(connection: Connection) -> None:
+    """End the jobs, which were read, and refuse new ones: nobody would carry them out.
+
+    A process of an older version gets an error then, and its message is not lost in silence.
+    """
+    table = _table(connection, "workflow_status")
+    if table is not None:
+        for statement in _REFUSE[connection.dialect.name]:
+            connection.execute(text(statement.format(table=table)))
+
+
 def _time_of(fire: str, schedule: str) -> datetime | None:
     """The time that is in the id of a job of a schedule; None if it is of another schedule."""
     prefix = f"sched-{schedule}-"
@@ -98,15 +129,21 @@ def _time_of(fire: str, schedule: str) -> datetime | None:
 
 
 def _rows(connection: Connection, query: str) -> Iterable[RowMapping]:
-    schema = _SCHEMA[connection.dialect.name]
-    if not inspect(connection).has_table("workflow_status", schema=schema):
+    names = ("workflow_status", "workflow_input", "workflow_schedules")
+    tables = {name.removeprefix("workflow_"): _table(connection, name) for name in names}
+    if tables["status"] is None:
         return []
-    prefix = "" if schema is None else f"{schema}."
-    names = {"status": "workflow_status", "input": "workflow_input"}
-    names |= {"schedules": "workflow_schedules"}
-    statement = text(query.format(**{key: f"{prefix}{name}" for key, name in names.items()}))
     # Payloads are as large as messages: not all of them at once.
-    return connection.execute(statement, execution_options={"yield_per": 1000}).mappings()
+    rows = connection.execute(text(query.format(**tables)), execution_options={"yield_per": 1000})
+    return rows.mappings()
+
+
+def _table(connection: Connection, name: str) -> str | None:
+    """The name of a table with its schema; None if there is no such table."""
+    schema = _SCHEMA[connection.dialect.name]
+    if not inspect(connection).has_table(name, schema=schema):
+        return None
+    return name if schema is None else f"{schema}.{name}"
 
 
 class _Plain(pickle.Unpickler):

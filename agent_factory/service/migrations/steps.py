@@ -5,12 +5,19 @@ A step may run twice over the same tables: it adds what is missing.
 
 from __future__ import annotations
 
+import json
 from itertools import groupby
 
-from sqlalchemy import Column, Connection, Table, insert, inspect, text, update
+from sqlalchemy import Column, Connection, Table, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateColumn
 
-from agent_factory.service.migrations.dbos import pending_jobs
+from agent_factory.service.jobs import DecisionJob
+from agent_factory.service.migrations.dbos import (
+    PendingJob,
+    pending_jobs,
+    refuse_jobs,
+    stored_schedules,
+)
 from agent_factory.service.migrations.schema import Migration, Report
 from agent_factory.service.tables import (
     approvals,
@@ -21,11 +28,12 @@ from agent_factory.service.tables import (
     questions,
     reservations,
     runs,
+    schedules,
     threads,
     waits,
 )
 
-_ENTRIES_AT_ONCE = 1000
+_ROWS_AT_ONCE = 1000
 
 
 def _to_1(connection: Connection, report: Report) -> None:
@@ -60,6 +68,61 @@ _STATUS_OF_RUNS = """UPDATE service_runs SET status = CASE
 
 _JOB_OF_WAITS = """UPDATE service_waits SET job = coalesce(
     (SELECT job FROM service_runs WHERE run_id = service_waits.run), '')"""
+
+
+def _to_2(connection: Connection, report: Report) -> None:
+    """Rows of threads say what is to be done next, and no tables of a queue."""
+    columns = (threads.c.due, threads.c.priority)
+    for column in (*columns, runs.c.decision, runs.c.started_at, runs.c.ended_at):
+        _add_column(connection, column)
+    for index in (*threads.indexes, *runs.indexes):
+        index.create(connection, checkfirst=True)
+    schedules.create(connection, checkfirst=True)
+    now = connection.execute(text(_NOW[connection.dialect.name])).scalar_one()
+    connection.execute(text(_QUEUE_AGAIN), {"now": now})
+    for number, job in enumerate(pending_jobs(connection), 1):
+        _take_job(connection, job)
+        if number % _ROWS_AT_ONCE == 0:
+            report(number, number)
+    _take_schedules(connection, now)
+    refuse_jobs(connection)
+
+
+_NOW = {
+    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)",
+}
+
+# What a worker has that was killed begins once more, and what that worker writes is refused.
+_QUEUE_AGAIN = """UPDATE service_threads
+    SET status = 'queued', owner = NULL, epoch = epoch + 1, due = :now, priority = coalesce(
+        (SELECT priority FROM service_runs WHERE run_id = service_threads.run), 0)
+    WHERE status IN ('queued', 'running')"""
+
+
+def _take_job(connection: Connection, job: PendingJob) -> None:
+    """Write what a job has that is not in the rows of its run and of its thread."""
+    of_job = update(runs).where(runs.c.job == job.id)
+    if json.loads(job.payload)["kind"] == DecisionJob.kind:
+        connection.execute(of_job.values(decision=job.payload))
+    if job.begins_at is not None:
+        of_run = select(runs.c.run_id).where(runs.c.job == job.id).scalar_subquery()
+        delayed = update(threads).where(threads.c.run == of_run, threads.c.status == "queued")
+        connection.execute(delayed.values(due=job.begins_at))
+
+
+def _take_schedules(connection: Connection, now: float) -> None:
+    # Not at the top: schedules need the database, which needs the migrations.
+    from agent_factory.service.schedules import next_time, zone_of
+
+    for schedule in stored_schedules(connection):
+        message = json.loads(schedule.payload)
+        name = message.pop("name")
+        due = next_time(schedule.cron, zone_of(schedule.timezone), now)
+        if schedule.due is not None:
+            due = schedule.due.timestamp()
+        row = {"name": name, "cron": schedule.cron, "timezone": schedule.timezone, "due": due}
+        connection.execute(insert(schedules).values(**row, payload=json.dumps(message)))
 
 
 def _order_jobs(connection: Connection) -> None:
@@ -109,8 +172,8 @@ def _chain_audit(connection: Connection, report: Report) -> None:
         entry = {**row._mapping, "id": number}
         before = entry_hash(before, entry)
         entries.append({**entry, "hash": before})
-    for start in range(0, len(entries), _ENTRIES_AT_ONCE):
-        connection.execute(insert(audit), entries[start : start + _ENTRIES_AT_ONCE])
+    for start in range(0, len(entries), _ROWS_AT_ONCE):
+        connection.execute(insert(audit), entries[start : start + _ROWS_AT_ONCE])
         report(start, len(entries))
     connection.execute(text("DROP TABLE service_audit_0"))
 
@@ -142,5 +205,6 @@ def _add_column(connection: Connection, column: Column[object], default: str | N
 
 MIGRATIONS: list[Migration] = [
     Migration(1, 1, "Bring tables from before there was a version into their form", _to_1),
+    Migration(2, 2, "Take jobs and schedules from the tables of DBOS", _to_2),
 ]
 """The migrations. A database of the last one's version needs none."""
