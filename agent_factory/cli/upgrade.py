@@ -1,4 +1,4 @@
-"""`agent-factory upgrade`: brings the tables of a service into the form of the installed version."""
+"""`agent-factory upgrade`: gives the tables of a service the form of the installed version."""
 
 from __future__ import annotations
 

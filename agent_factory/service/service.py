@@ -605,7 +605,12 @@ class Service(ThreadService):
         return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that are alive: `id`, `host`, `process`, `slots`, `agents`, `draining`."""
+        """The workers that are alive.
+
+        Returns:
+            For each its `id`, `host`, `process`, `slots` and `agents`, whether it is `draining`,
+            and the version of the `tables` that its code has.
+        """
         return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:

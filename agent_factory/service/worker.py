@@ -19,6 +19,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.migrations import MIGRATIONS
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers
@@ -82,7 +83,11 @@ class Worker:
 
     def start(self) -> None:
         """Begin to carry out jobs."""
-        self._backend.database.retried(self._enter)
+        try:
+            self._backend.database.retried(self._enter)
+        except BaseException:  # the database has another version, for example
+            self._loop.close()
+            raise
         started: list[Thread] = []
         try:
             for thread in self._threads:
@@ -149,6 +154,8 @@ class Worker:
     def _detail(self) -> str:
         """Description of this worker for others, as JSON."""
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
+        # By its version, an upgrade knows whether the worker has to end before it.
+        detail["tables"] = MIGRATIONS[-1].version
         return json.dumps({**detail, "agents": sorted(self._backend.agents)})
 
     def _beat(self) -> None:
