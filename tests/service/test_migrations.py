@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from agent_factory.service import DatabaseVersionError, Service, ServiceError
@@ -115,9 +115,10 @@ def test_an_older_database_is_refused_by_name(old_url: str) -> None:
         for use in (service.start, *reads):
             with pytest.raises(DatabaseVersionError) as error:
                 use()
+    shown = make_url(old_url).render_as_string()  # without the password
     assert str(error.value) == (
-        f"[AF374] the database {old_url}: has version 0, this version of agent-factory needs "
-        f"{VERSION}. Run agent-factory upgrade {old_url}."
+        f"[AF374] the database {shown}: has version 0, this version of agent-factory needs "
+        f"{VERSION}. Run agent-factory upgrade {shown}."
     )
     assert error.value.version == 0
 
@@ -179,6 +180,18 @@ def test_an_upgraded_service_goes_on_where_the_old_one_was(
         "running": ["Block", "Done: Block", "After", "Done: After"],
         "queued": ["First", "Done: First", "Second", "Done: Second"],
     }
+
+
+def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(
+    last_url: str, until: Until
+) -> None:
+    with closing(Service(last_url)) as service:
+        service.add("desk", traffic.desk())
+        service.upgrade()
+        service.start(dead_after=1.0)
+        until(lambda: service.thread("decided").status == "idle")
+        decisions = [entry.what for entry in service.inbox().audit(thread="decided")]
+        assert decisions == ["approve"]
 
 
 def test_an_upgrade_keeps_all_rows(old_url: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
@@ -128,14 +128,15 @@ def _time_of(fire: str, schedule: str) -> datetime | None:
         return None
 
 
-def _rows(connection: Connection, query: str) -> Iterable[RowMapping]:
+def _rows(connection: Connection, query: str) -> Iterator[RowMapping]:
     names = ("workflow_status", "workflow_input", "workflow_schedules")
     tables = {name.removeprefix("workflow_"): _table(connection, name) for name in names}
     if tables["status"] is None:
-        return []
+        return
     # Payloads are as large as messages: not all of them at once.
-    rows = connection.execute(text(query.format(**tables)), execution_options={"yield_per": 1000})
-    return rows.mappings()
+    options = {"yield_per": 1000}
+    with connection.execute(text(query.format(**tables)), execution_options=options) as rows:
+        yield from rows.mappings()
 
 
 def _table(connection: Connection, name: str) -> str | None:
