@@ -69,10 +69,15 @@ def empty_url(url: str, request: pytest.FixtureRequest) -> str:
     return new_postgres(request.getfixturevalue("postgres_server"))
 
 
+@pytest.fixture(autouse=True)
+def end_of_the_block() -> None:
+    """Let the run end that was cut short."""
+    traffic.never.set()
+
+
 @pytest.fixture
 def old_service(old_url: str) -> Iterator[Service]:
-    """A service with the agents of that traffic; the run that was cut short can end now."""
-    traffic.never.set()
+    """A service with the agents of that traffic."""
     with closing(Service(old_url)) as service:
         for name in ("desk", "new"):
             service.add(name, traffic.desk())
