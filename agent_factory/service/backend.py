@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import middleware_of
@@ -29,6 +29,8 @@ from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.types import Graph
 
 T = TypeVar("T")
+
+_AGENT = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == bindparam("id"))
 
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
@@ -128,9 +130,8 @@ class Backend:
             NotFound: There is no such thread, it belongs to another tenant, it has no message yet,
                 or its agent was not added.
         """
-        query = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == thread)
         with self.database.read() as connection:
-            row = connection.execute(query).first()
+            row = connection.execute(_AGENT, {"id": thread}).first()
         # One text for both: a tenant must not learn which ids others use.
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"thread {thread!r}", "does not exist.")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from threading import Event, Lock, local
 from typing import Any, TypeVar
 
@@ -263,7 +263,7 @@ class Database:
         PostgresSaver(driver).setup()
         PostgresStore(driver).setup()
 
-    @property
+    @cached_property
     def now(self) -> ColumnElement[float]:
         """The time by the clock of the database, in seconds since 1970."""
         if self.is_sqlite:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
-from agent_factory.service.errors import DatabaseUnavailable
+from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.signals import Moment, Signals
 from agent_factory.service.tables import events
 
@@ -60,6 +60,7 @@ class EventLog:
         self._database, self.signals = database, signals
         self._lock, self._order = Lock(), Lock()
         self._waiting: dict[str, list[bytes]] = {}
+        self._calls: list[Callable[[], None]] = []
         self._stop, self._arrival = Event(), Event()
         self._writer: Thread | None = None
         self._insert = insert(events).values(at=database.now)
@@ -82,6 +83,16 @@ class EventLog:
         data = _dumped(part)
         with self._lock:
             self._waiting.setdefault(job, []).append(data)
+        self._wake_writer()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call a function when the next events are written, in the thread that writes them."""
+        with self._lock:
+            self._calls.append(call)
+        self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        with self._lock:
             if self._writer is None or not self._writer.is_alive():
                 self._writer = Thread(
                     target=self._write_all, name="agent-factory-events", daemon=True
@@ -108,6 +119,12 @@ class EventLog:
 
     def flush(self) -> None:
         """Write what was gathered. Events are dropped if the database is not available."""
+        with self._lock:
+            calls, self._calls = self._calls, []
+        for call in calls:
+            # A run that has lost its thread finds out by itself.
+            with suppress(LeaseLost, DatabaseLost):
+                call()
         with self._order:  # two writers could swap the parts of a run
             with self._lock:
                 waiting, self._waiting = self._waiting, {}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, bindparam, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
@@ -25,6 +25,8 @@ from agent_factory.service.signals import LOOK_SECONDS, Moment
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
+
+_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
 
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
@@ -343,7 +345,7 @@ class Run:
 
         def read() -> Row[Any] | None:
             with self._backend.database.read() as connection:
-                return connection.execute(select(runs).where(runs.c.run_id == self.id)).first()
+                return connection.execute(_ROW, {"id": self.id}).first()
 
         row = self._backend.call(read)
         if row is None:

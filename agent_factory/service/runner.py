@@ -188,17 +188,24 @@ class Runner:
     ) -> str:
         # Before the transaction: it reads the thread through other connections.
         waiting_for = attempt.pending() if attempt.is_paused else None
-        place: dict[str, object] = {"checkpoint_id": attempt.saver.latest}
-        plan = attempt.agent.plan
+        latest, plan = attempt.saver.latest, attempt.agent.plan
+        place = {"checkpoint_id": latest}
         status = "waiting" if waiting_for else "done"
         with self._ending(claim, {"status": status, **place}) as connection:
             attempt.lease.check(connection)
+            attempt.saver.flush_in(connection)
             if waiting_for:
                 stop = {"job": claim.job, **place, "usage": usage, "plan": plan}
                 write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
             else:
                 self._queue.settle(
-                    connection, work.thread, work.run, "done", plan, **place, usage=usage
+                    connection,
+                    work.thread,
+                    work.run,
+                    "done",
+                    plan,
+                    checkpoint_id=latest,
+                    usage=usage,
                 )
         return status
 
@@ -229,8 +236,10 @@ class Runner:
         with self._ending(claim, {"status": "failed", "error": text}) as connection:
             if not self._may_end(connection, claim):
                 raise LeaseLost(text)
-            values = {"error": text, "usage": usage.added_to(run.usage)}
-            self._queue.settle(connection, run.thread_id, run.run_id, "failed", **values)
+            lines = usage.added_to(run.usage)
+            self._queue.settle(
+                connection, run.thread_id, run.run_id, "failed", error=text, usage=lines
+            )
         return "failed"
 
     def _take_back(self, what: str, claim: Claim, text: str) -> str:
@@ -326,8 +335,13 @@ class _Following:
         backend, lease, run = self.backend, self.claim.lease, self.claim.run
         approvals = SharedApprovals(backend.database, backend.queue, lease, run.tenant, run.agent)
         effects = SharedEffects(backend.database, lease)
-        with effects_of_run(effects, run.run_id), approvals_of_run(approvals):
-            yield
+        try:
+            with effects_of_run(effects, run.run_id), approvals_of_run(approvals):
+                yield
+        except Exception:
+            # What the run has written before its error stays.
+            self.attempt.saver.flush()
+            raise
 
     def _note(self, part: Any) -> None:
         attempt = self.attempt
@@ -399,7 +413,7 @@ class _Attempt:
         # Recorded for the studio even if the client did not ask: `_follow` marks such parts.
         self.studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = message.context
-        self.saver = FencedSaver(backend.database, lease, job)
+        self.saver = FencedSaver(backend.database, lease, job, backend.log.soon)
         self.is_paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)

@@ -85,7 +85,7 @@ class Claim:
         """What the job does.
 
         Raises:
-            ValueError: A newer version has stored it, in a form that this one does not know.
+            ServiceError: A newer version has stored it, in a form that this one does not know.
         """
         return read_job(self.run.decision or self.run.payload)
 
@@ -129,6 +129,14 @@ class ThreadQueue:
             )
             .returning(threads.c.run, threads.c.thread_id, threads.c.epoch, threads.c.plan)
         )
+        self.insert_thread = (
+            database.insert(threads)
+            .values(agent="", status="idle", created_at=now, updated_at=now)
+            .on_conflict_do_nothing()
+        )
+        """Creates a thread that does not exist."""
+        self._insert_run = insert(runs).values(status="queued", created_at=now)
+        self._end_run = update(runs).where(runs.c.run_id == bindparam("id")).values(ended_at=now)
         self._begin = (
             update(runs)
             .where(runs.c.run_id.in_(bindparam("ids", expanding=True)))
@@ -189,19 +197,15 @@ class ThreadQueue:
 
     def add_run(self, connection: Connection, job: ThreadJob, **values: object) -> None:
         """Write the run of a job, whose turn comes later."""
-        connection.execute(
-            insert(runs).values(
-                run_id=job.run,
-                thread_id=job.thread,
-                tenant=job.tenant,
-                agent=job.agent,
-                priority=job.priority,
-                payload=job.to_text(),
-                status="queued",
-                created_at=self._database.now,
-                **values,
-            )
-        )
+        row = {
+            "run_id": job.run,
+            "thread_id": job.thread,
+            "tenant": job.tenant,
+            "agent": job.agent,
+            "priority": job.priority,
+            "payload": job.to_text(),
+        }
+        connection.execute(self._insert_run, row | values)
 
     def delay(self, agents: Collection[str]) -> float | None:
         """Seconds until the next job of these agents is due; None if none is queued.
@@ -322,11 +326,7 @@ class ThreadQueue:
         **values: object,
     ) -> None:
         """Write how a run has ended, and queue the next message of its thread."""
-        connection.execute(
-            update(runs)
-            .where(runs.c.run_id == run_id)
-            .values(status=status, ended_at=self._database.now, **values)
-        )
+        connection.execute(self._end_run, {"id": run_id, "status": status, **values})
         ended = {
             "id": thread_id,
             "its_status": "failed" if status == "failed" else "idle",

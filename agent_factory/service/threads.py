@@ -158,22 +158,17 @@ def insert_thread(
         raise ArgumentError(
             "thread", f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
         )
-    now = backend.database.now
-    new = backend.database.insert(threads).values(
-        thread_id=thread,
-        tenant=tenant,
-        agent="",
-        status="idle",
-        epoch=first_number(),
-        jobs=first_number(),
-        title=title,
-        metadata=dict(metadata or {}),
-        created_at=now,
-        updated_at=now,
-    )
+    new = {
+        "thread_id": thread,
+        "tenant": tenant,
+        "epoch": first_number(),
+        "jobs": first_number(),
+        "title": title,
+        "metadata": dict(metadata or {}),
+    }
     # Two messages may create a thread at once: one of them inserts nothing, and gets the row of the
     # other.
-    connection.execute(new.on_conflict_do_nothing())
+    connection.execute(backend.queue.insert_thread, new)
     return locked_thread(connection, thread, tenant)
 
 

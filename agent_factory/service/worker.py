@@ -76,8 +76,8 @@ class Worker:
             Thread(target=work, name=f"agent-factory-{name}", daemon=True)
             for name, work in works.items()
         ]
-        self._threads.append(
-            Thread(target=self._loop.run_forever, name="agent-factory-async", daemon=True)
+        self._loop_thread = Thread(
+            target=self._loop.run_forever, name="agent-factory-async", daemon=True
         )
         self.id = ""
 
@@ -88,13 +88,10 @@ class Worker:
         except BaseException:  # the database has another version, for example
             self._loop.close()
             raise
-        started: list[Thread] = []
         try:
-            for thread in self._threads:
+            for thread in (self._loop_thread, *self._threads):
                 thread.start()
-                started.append(thread)
         except BaseException:  # the limit of threads
-            self._threads = started
             self.stop(0)
             raise
 
@@ -107,9 +104,9 @@ class Worker:
         """
         self._stop.set()
         self._backend.signals.tell("jobs")
-        *others, loop = self._threads
-        for thread in others:
-            thread.join()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
         with self._change:
             self._change.wait_for(lambda: not self._held, seconds)
             still_running = len(self._held)
@@ -118,10 +115,10 @@ class Worker:
         with suppress(DatabaseUnavailable):
             self._backend.queue.give_back(self.id)
             self._leave(self.id)
-        if loop.ident is not None:
+        if self._loop_thread.is_alive():
             asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
-            loop.join()
+            self._loop_thread.join()
         self._loop.close()
 
     @property
@@ -132,7 +129,8 @@ class Worker:
     @property
     def ended_threads(self) -> list[str]:
         """The names of its threads that have ended, though they should run."""
-        return [thread.name for thread in self._threads if not thread.is_alive()]
+        threads = (self._loop_thread, *self._threads)
+        return [thread.name for thread in threads if not thread.is_alive()]
 
     # Signs of life
 

@@ -18,6 +18,9 @@ from sqlalchemy import Connection, RowMapping, inspect, text
 _SCHEMA = {"postgresql": "dbos", "sqlite": None}
 _PASSED_ON = "~2"  # follows the id of a job that another worker had passed on
 
+_NUMBER = """SELECT count(*) AS number FROM {status} WHERE name = 'agent_factory.run_job'
+    AND status IN ('ENQUEUED', 'PENDING', 'DELAYED')"""
+
 _JOBS = """SELECT s.workflow_uuid AS id, coalesce(i.inputs, s.inputs) AS inputs,
     s.delay_until_epoch_ms AS begins_at
     FROM {status} s LEFT JOIN {input} i ON i.workflow_uuid = s.workflow_uuid
@@ -85,6 +88,11 @@ class StoredSchedule:
     timezone: str | None
     payload: str
     due: datetime | None = None
+
+
+def count_jobs(connection: Connection) -> int:
+    """How many jobs there are."""
+    return sum(row["number"] for row in _rows(connection, _NUMBER))
 
 
 def pending_jobs(connection: Connection) -> Iterator[PendingJob]:

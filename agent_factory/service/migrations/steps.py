@@ -14,6 +14,7 @@ from sqlalchemy.schema import CreateColumn
 from agent_factory.service.jobs import DecisionJob
 from agent_factory.service.migrations.dbos import (
     PendingJob,
+    count_jobs,
     pending_jobs,
     refuse_jobs,
     stored_schedules,
@@ -75,15 +76,16 @@ def _to_2(connection: Connection, report: Report) -> None:
     columns = (threads.c.due, threads.c.priority)
     for column in (*columns, runs.c.decision, runs.c.started_at, runs.c.ended_at):
         _add_column(connection, column)
-    for index in (*threads.indexes, *runs.indexes):
-        index.create(connection, checkfirst=True)
+    for table, index in ((threads, "service_threads_due"), (runs, "service_runs_started")):
+        _add_index(connection, table, index)
     schedules.create(connection, checkfirst=True)
     now = connection.execute(text(_NOW[connection.dialect.name])).scalar_one()
     connection.execute(text(_QUEUE_AGAIN), {"now": now})
+    total = count_jobs(connection)
     for number, job in enumerate(pending_jobs(connection), 1):
         _take_job(connection, job)
         if number % _ROWS_AT_ONCE == 0:
-            report(number, number)
+            report(number, total)
     _take_schedules(connection, now)
     refuse_jobs(connection)
 
@@ -102,12 +104,15 @@ _QUEUE_AGAIN = """UPDATE service_threads
 
 def _take_job(connection: Connection, job: PendingJob) -> None:
     """Write what a job has that is not in the rows of its run and of its thread."""
-    of_job = update(runs).where(runs.c.job == job.id)
-    if json.loads(job.payload)["kind"] == DecisionJob.kind:
-        connection.execute(of_job.values(decision=job.payload))
+    data = json.loads(job.payload)
+    # Another job, if there is one, has come after this one was cancelled.
+    is_newest = (runs.c.run_id == data["run"], runs.c.job == job.id)
+    if data["kind"] == DecisionJob.kind:
+        connection.execute(update(runs).where(*is_newest).values(decision=job.payload))
     if job.begins_at is not None:
-        of_run = select(runs.c.run_id).where(runs.c.job == job.id).scalar_subquery()
-        delayed = update(threads).where(threads.c.run == of_run, threads.c.status == "queued")
+        of_thread = (threads.c.thread_id == data["thread"], threads.c.status == "queued")
+        of_run = select(runs.c.run_id).where(*is_newest).scalar_subquery()
+        delayed = update(threads).where(*of_thread, threads.c.run == of_run)
         connection.execute(delayed.values(due=job.begins_at))
 
 
@@ -184,6 +189,11 @@ def _columns(connection: Connection, table: Table) -> set[str]:
     if not inspector.has_table(table.name):
         return set()
     return {column["name"] for column in inspector.get_columns(table.name)}
+
+
+def _add_index(connection: Connection, table: Table, name: str) -> None:
+    (index,) = (index for index in table.indexes if index.name == name)
+    index.create(connection, checkfirst=True)
 
 
 def _add_column(connection: Connection, column: Column[object], default: str | None = None) -> bool:
