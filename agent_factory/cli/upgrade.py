@@ -11,9 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.service import load_service
-from agent_factory.errors import AgentFactoryError
 
 if TYPE_CHECKING:
     from agent_factory.service import Service, Upgrade
@@ -50,50 +49,36 @@ def upgrade(
     Workers may run meanwhile, unless it says otherwise. Behind PgBouncer, give the URL of Postgres
     itself.
     """
-    with closing(_service(service)) as loaded_service:
-        try:
-            pending = loaded_service.pending_upgrade()
-            if not json:
-                _show(pending)
-            taken = bool(pending.steps) and not dry_run
-            if taken or (pending.before is None and not dry_run):
-                _take(loaded_service, pending)
-        except AgentFactoryError as error:
-            raise CommandError(str(error), error) from error
+    from agent_factory.service import Service
+
+    loaded_service = Service(service) if "://" in service else load_service(service)
+    with closing(loaded_service):
+        pending = loaded_service.pending_upgrade()
+        upgraded = bool(pending.steps) and not dry_run
+        if not json:
+            has = f"The database has version {pending.before}"
+            if pending.before is None:
+                line = f"The database is empty: it gets the tables of version {pending.after}."
+            elif not pending.steps:
+                line = f"{has}: there is nothing to do."
+            else:
+                line = f"{has}, {pending.after} is needed:"
+            console.write(line)
+            for version, title in pending.steps.items():
+                console.write(f"  {version}  {title}.")
+        if not dry_run:
+            _upgrade(loaded_service, pending)
     if json:
         steps = [{"version": version, "title": title} for version, title in pending.steps.items()]
         numbers = {"before": pending.before, "after": pending.after}
-        console.write_json({**numbers, "steps": steps, "upgraded": taken})
-    elif taken:
+        console.write_json({**numbers, "steps": steps, "upgraded": upgraded})
+    elif upgraded:
         console.write(f"The database has version {pending.after} now.")
     if dry_run and pending.steps:
         raise typer.Exit(EXIT_LEFT)
 
 
-def _service(target: str) -> Service:
-    """The service of a target, or one without agents on the database of a URL."""
-    if "://" not in target:
-        return load_service(target)
-    from agent_factory.service import Service
-
-    try:
-        return Service(target)
-    except AgentFactoryError as error:
-        raise CommandError(str(error), error) from error
-
-
-def _show(pending: Upgrade) -> None:
-    if pending.before is None:
-        console.write(f"The database is empty: it gets the tables of version {pending.after}.")
-    elif not pending.steps:
-        console.write(f"The database has version {pending.before}: there is nothing to do.")
-    else:
-        console.write(f"The database has version {pending.before}, {pending.after} is needed:")
-    for version, title in pending.steps.items():
-        console.write(f"  {version}  {title}.")
-
-
-def _take(service: Service, pending: Upgrade) -> None:
+def _upgrade(service: Service, pending: Upgrade) -> None:
     """Take the steps, with a progress bar on a terminal."""
     errors = Console(stderr=True)
     columns = (

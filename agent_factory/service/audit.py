@@ -7,10 +7,7 @@ stands for all entries up to it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +16,8 @@ from sqlalchemy import Connection, func, insert, select
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database, number_of
 from agent_factory.service.errors import AuditTampered
+from agent_factory.service.hash_chain import NO_ENTRY, entry_hash
 from agent_factory.service.tables import audit
-
-NO_ENTRY = "0" * 64
-"""What stands for the hash before the first entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +72,6 @@ def append_entry(database: Database, connection: Connection, **columns: object) 
     ).one()
     entry = {**columns, "id": (number or 0) + 1, "at": now}
     connection.execute(insert(audit).values(**entry, hash=entry_hash(before or NO_ENTRY, entry)))
-
-
-def entry_hash(before: str, entry: Mapping[str, object]) -> str:
-    """The hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.
-
-    Args:
-        before: The hash of the entry before it.
-        entry: The columns of the entry without its hash.
-    """
-    # SQLite stores values of any type in a column, and a change of the type is a change.
-    text = json.dumps(
-        {**entry, "before": before},
-        sort_keys=True,
-        separators=(",", ":"),
-        default=lambda value: [type(value).__name__, repr(value)],
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def verify_entries(database: Database, head: str | None) -> str:

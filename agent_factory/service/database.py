@@ -180,7 +180,22 @@ class Database:
             # Not `begin`, which waits for this.
             with explained(), self.writing.begin() as connection:
                 create_tables(connection, self.shown_url, self.now)
-            self._create_upstream(driver)
+            if self.is_sqlite:
+                from langgraph.checkpoint.sqlite import SqliteSaver
+                from langgraph.store.sqlite import SqliteStore
+
+                SqliteSaver(driver).setup()
+                driver.isolation_level = None
+                # Of two processes that add a column at once, one fails.
+                for attempt in _attempts(retry_if_exception_type(sqlite3.Error)):
+                    with attempt:
+                        SqliteStore(driver).setup()
+                return
+            from langgraph.checkpoint.postgres import PostgresSaver
+            from langgraph.store.postgres import PostgresStore
+
+            PostgresSaver(driver).setup()
+            PostgresStore(driver).setup()
 
     def upgrade(self, report: Callable[[int, int, int], None] = lambda *_: None) -> Upgrade:
         """Take the steps from the version of the tables to that of this code.
@@ -243,25 +258,6 @@ class Database:
                         reason = f"gets its tables from another process for {seconds:g} s."
                         raise DatabaseUnavailable("the database", reason)
             yield direct
-
-    def _create_upstream(self, driver: Any) -> None:
-        """Create the tables of LangGraph, or add what its new versions have."""
-        if self.is_sqlite:
-            from langgraph.checkpoint.sqlite import SqliteSaver
-            from langgraph.store.sqlite import SqliteStore
-
-            SqliteSaver(driver).setup()
-            driver.isolation_level = None
-            # Of two processes that add a column at once, one fails.
-            for attempt in _attempts(retry_if_exception_type(sqlite3.Error)):
-                with attempt:
-                    SqliteStore(driver).setup()
-            return
-        from langgraph.checkpoint.postgres import PostgresSaver
-        from langgraph.store.postgres import PostgresStore
-
-        PostgresSaver(driver).setup()
-        PostgresStore(driver).setup()
 
     @cached_property
     def now(self) -> ColumnElement[float]:

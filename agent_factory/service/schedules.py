@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import datetime
 
-from croniter import CroniterError, croniter
 from sqlalchemy import delete, select, update
 
-from agent_factory.errors import ArgumentError
+from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.tables import schedules
@@ -116,33 +114,3 @@ class Schedules:
                 unchanged = (schedules.c.name == schedule.name) & (schedules.c.due == schedule.due)
                 following = next_time(schedule.cron, zone, now)
                 connection.execute(update(schedules).where(unchanged).values(due=following))
-
-
-def zone_of(name: str | None) -> tzinfo:
-    """The time zone of a name.
-
-    Raises:
-        ArgumentError: It is not known.
-    """
-    try:
-        return UTC if name is None else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise ArgumentError(
-            "timezone", f"is not known: {name!r}.", "Pass a name such as 'Europe/Berlin'."
-        ) from None
-
-
-def next_time(cron: str, zone: tzinfo, now: float) -> float:
-    """The first time of a cron expression after now, in seconds since 1970.
-
-    Raises:
-        ArgumentError: It is not a cron expression.
-    """
-    try:
-        times = croniter(cron, datetime.fromtimestamp(now, zone), second_at_beginning=True)
-        following: datetime = times.get_next(datetime)
-    except (CroniterError, AttributeError, TypeError, ValueError):
-        raise ArgumentError(
-            "cron", f"is not a cron expression: {cron!r}.", "Pass '0 3 * * *', for example."
-        ) from None
-    return following.timestamp()

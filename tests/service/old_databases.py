@@ -44,8 +44,8 @@ def shape(connection: Connection) -> dict[tuple[str, str], object]:
             parts[table, f"column {column['name']}"] = kind
         for index in inspector.get_indexes(table):
             options = {name: str(text) for name, text in index.get("dialect_options", {}).items()}
-            kind = (index["column_names"], index["unique"], options)
-            parts[table, f"index {index['name']}"] = kind
+            place = (index["column_names"], index["unique"], options)
+            parts[table, f"index {index['name']}"] = place
         for unique in inspector.get_unique_constraints(table):
             parts[table, f"unique {unique['column_names']}"] = True
         parts[table, "key"] = inspector.get_pk_constraint(table)["constrained_columns"]

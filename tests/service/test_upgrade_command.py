@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def old_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["url", "service"])
-def target(request: pytest.FixtureRequest, old_url: str, tmp_path: Path) -> Iterator[str]:
+def target(request: pytest.FixtureRequest, old_url: str, tmp_path: Path) -> str:
     """Each way to name a service."""
     if request.param == "url":
         return old_url

@@ -58,7 +58,7 @@ def leave_the_fence_out() -> None:
 class WorkerProcess:
     """A worker in another process."""
 
-    MODULE = ("service.worker_process",)
+    MODULE: tuple[str, ...] = ("service.worker_process",)
 
     def __init__(
         self,

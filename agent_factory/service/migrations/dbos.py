@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
@@ -108,7 +109,10 @@ def stored_schedules(connection: Connection) -> list[StoredSchedule]:
     fires = [row["id"].removesuffix(_PASSED_ON) for row in _rows(connection, _FIRES)]
     schedules = []
     for row in _rows(connection, _SCHEDULES):
-        due = next(filter(None, (_time_of(fire, row["name"]) for fire in fires)), None)
+        due = None
+        for fire in reversed(fires):
+            with suppress(ValueError):  # it is of another schedule, and stays as it is
+                due = datetime.fromisoformat(fire.removeprefix(f"sched-{row['name']}-"))
         place = (row["name"], row["cron"], row["timezone"])
         schedules.append(StoredSchedule(*place, _value(row["context"]), due))
     return schedules
@@ -117,23 +121,12 @@ def stored_schedules(connection: Connection) -> list[StoredSchedule]:
 def refuse_jobs(connection: Connection) -> None:
     """End the jobs, which were read, and refuse new ones: nobody would carry them out.
 
-    A process of an older version gets an error then, and its message is not lost in silence.
+    A process of an older version gets an error then, and its message is not lost unnoticed.
     """
     table = _table(connection, "workflow_status")
     if table is not None:
         for statement in _REFUSE[connection.dialect.name]:
             connection.execute(text(statement.format(table=table)))
-
-
-def _time_of(fire: str, schedule: str) -> datetime | None:
-    """The time that is in the id of a job of a schedule; None if it is of another schedule."""
-    prefix = f"sched-{schedule}-"
-    try:
-        return (
-            datetime.fromisoformat(fire.removeprefix(prefix)) if fire.startswith(prefix) else None
-        )
-    except ValueError:  # the schedule "a" is not "a-b"
-        return None
 
 
 def _rows(connection: Connection, query: str) -> Iterator[RowMapping]:

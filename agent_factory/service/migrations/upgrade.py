@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, text
 from sqlalchemy.sql import ColumnElement
 
 from agent_factory.service.errors import DatabaseVersionError, ServiceError
-from agent_factory.service.migrations.schema import Migration, Report, version_of, write_version
+from agent_factory.service.migrations.schema import Report, version_of, write_version
 from agent_factory.service.migrations.steps import MIGRATIONS
 from agent_factory.service.tables import metadata, workers
 
@@ -73,8 +72,11 @@ def create_tables(connection: Connection, url: str, now: ColumnElement[float]) -
 def upgrade_of(connection: Connection) -> Upgrade:
     """The upgrade that a database needs."""
     version = version_of(connection)
-    steps = {step.version: step.title for step in _steps_after(version and version.number)}
-    return Upgrade(version and version.number, MIGRATIONS[-1].version, steps)
+    after = MIGRATIONS[-1].version
+    if version is None:
+        return Upgrade(None, after, {})
+    steps = {step.version: step.title for step in MIGRATIONS if step.version > version.number}
+    return Upgrade(version.number, after, steps)
 
 
 def take_step(
@@ -91,16 +93,6 @@ def take_step(
     version = version_of(connection)
     if version is None or version.number >= number:
         return
-    _check_workers(connection, step, now)
-    step.migrate(connection, report)
-    write_version(connection, step, now)
-
-
-def _steps_after(version: int | None) -> Sequence[Migration]:
-    return [] if version is None else [step for step in MIGRATIONS if step.version > version]
-
-
-def _check_workers(connection: Connection, step: Migration, now: ColumnElement[float]) -> None:
     alive = select(workers.c.id, workers.c.detail).where(workers.c.beat > now - _ALIVE_SECONDS)
     older = [
         row.id
@@ -115,3 +107,5 @@ def _check_workers(connection: Connection, step: Migration, now: ColumnElement[f
             "Run agent-factory drain with their version, or stop them. One that was killed counts "
             f"as alive for {_ALIVE_SECONDS:g} seconds.",
         )
+    step.migrate(connection, report)
+    write_version(connection, step, now)

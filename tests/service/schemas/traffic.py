@@ -117,7 +117,8 @@ class Traffic:
         service.limit("acme", concurrency=1)
         if hasattr(service, "store"):
             service.store("acme").put(("users", "ann"), "likes", {"food": "pizza"})
-        passes_on = hasattr(service._backend.engine, "pass_on")
+        engine = getattr(service._backend, "engine", None)
+        passes_on = hasattr(engine, "pass_on")
         if passes_on:  # a job that the worker puts into the queue of an agent that it lacks
             self.submit("new", "passed", "Hello")
             agent = service._backend.agents.pop("new")
