@@ -99,15 +99,20 @@ class Database:
             # A connection of the pool is used by one thread after the other.
             arguments: dict[str, object] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
         else:
-            # PgBouncer in transaction mode loses prepared statements.
-            arguments = {"prepare_threshold": None, "application_name": "agent_factory"}
+            arguments = {"application_name": "agent_factory"}
+            if direct_url is not None:
+                # PgBouncer in transaction mode loses prepared statements.
+                arguments["prepare_threshold"] = None
         self.engine: Engine = create_engine(self.url, connect_args=arguments, **options)
         if self.is_sqlite:
             event.listen(self.engine, "connect", set_up_sqlite)
             event.listen(self.engine, "begin", begin_sqlite)
         # The same pool of connections. Options of a connection cost more than those of an engine.
         writing = self.engine.execution_options(**_WRITES)
-        self._reading = self.engine.execution_options(**_READS)
+        # In Postgres each statement sees what was committed before it, also within a transaction: to
+        # begin one and to end it would only cost two more round trips.
+        reads = _READS if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        self._reading = self.engine.execution_options(**reads)
         self.writing = SharedTransactions(writing) if self.is_sqlite else writing
         """What begins transactions that may write."""
         self.setups: list[Callable[[], None]] = [self.create]
@@ -165,7 +170,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only reads; in SQLite it does not wait for writers."""
+        """A connection that only reads; in SQLite it does not wait for writers."""
         self.set_up()
         with explained(), self._reading.connect() as connection:
             yield connection

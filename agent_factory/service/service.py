@@ -582,17 +582,22 @@ class Service(ThreadService):
         worker.start()
         self._worker = worker
 
-    def stop(self, *, seconds: float = 30.0) -> None:
+    def stop(self, *, seconds: float = 30.0) -> bool:
         """Take no more jobs in this process, and wait for those that run.
 
         Args:
             seconds: The longest time to wait. Other workers take over what still runs then.
+
+        Returns:
+            Whether all of them have ended. Python waits at its end for threads of the others; a
+            process that has to end now calls `os._exit`.
         """
-        if self._worker is not None:
-            try:
-                self._worker.stop(seconds)
-            finally:
-                self._worker = None
+        if self._worker is None:
+            return True
+        try:
+            return self._worker.stop(seconds)
+        finally:
+            self._worker = None
 
     @property
     def worker_id(self) -> str | None:

@@ -36,6 +36,7 @@ DEAD_AFTER = 10.0
 LOOK_SECONDS = 2.0
 """How often a worker looks for jobs without a signal, and looks after the service."""
 
+_AT_ONCE = 50  # jobs that are taken at once: the event loop has other runs meanwhile
 _HOUR = 3600.0
 _DEADLINES = 50  # carried out before the worker looks whether it has to stop
 
@@ -70,24 +71,19 @@ class Worker:
         self._change = Condition()  # of what is held
         self._lost_track = False  # a claim may have been written without an answer
         self._beats_seen: dict[str, tuple[float, float]] = {}
-        self._loop = asyncio.new_event_loop()
         works = {"jobs": self._take_jobs, "beat": self._beat, "upkeep": self._look_after}
         self._threads = [
             Thread(target=work, name=f"agent-factory-{name}", daemon=True)
             for name, work in works.items()
         ]
-        self._loop_thread = Thread(
-            target=self._loop.run_forever, name="agent-factory-async", daemon=True
-        )
         self.id = ""
 
     def start(self) -> None:
         """Begin to carry out jobs."""
-        try:
-            self._backend.database.retried(self._enter)
-        except BaseException:  # the database has another version, for example
-            self._loop.close()
-            raise
+        self._backend.database.retried(self._enter)
+        self._loop = asyncio.new_event_loop()
+        run = self._loop.run_forever
+        self._loop_thread = Thread(target=run, name="agent-factory-async", daemon=True)
         try:
             for thread in (self._loop_thread, *self._threads):
                 thread.start()
@@ -95,8 +91,8 @@ class Worker:
             self.stop(0)
             raise
 
-    def stop(self, seconds: float) -> None:
-        """Take no more jobs, and wait for those that run.
+    def stop(self, seconds: float) -> bool:
+        """Take no more jobs, and wait for those that run; return whether they have ended.
 
         Args:
             seconds: The longest time to wait. Other workers take over what still runs then: it can
@@ -120,6 +116,7 @@ class Worker:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop_thread.join()
         self._loop.close()
+        return not still_running
 
     @property
     def is_drained(self) -> bool:
@@ -198,7 +195,7 @@ class Worker:
             with self._change:
                 held = [*self._held]
             queue.give_back(self.id, held)
-        room = self._slots - len(self._held)
+        room = min(self._slots - len(self._held), _AT_ONCE)
         if self._drain.is_set() or room <= 0 or not agents:
             return LOOK_SECONDS
         delay = queue.delay(agents)
