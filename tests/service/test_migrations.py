@@ -473,7 +473,7 @@ def test_a_step_does_not_hold_up_others_while_a_table_is_locked(
         database.set_up()
         next_step()
         upgrade = Thread(target=database.upgrade)
-        with database.read() as backup:
+        with database.engine.begin() as backup:
             backup.execute(text("select * from service_threads"))
             upgrade.start()
             for _ in range(20):  # none of them waits until the backup has ended

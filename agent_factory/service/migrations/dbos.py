@@ -99,6 +99,7 @@ def count_jobs(connection: Connection) -> int:
 def pending_jobs(connection: Connection) -> Iterator[PendingJob]:
     """The jobs that wait or that a worker has begun, in the order in which they were queued."""
     for row in _rows(connection, _JOBS):
+        # The last one: the first commits passed the thread, too.
         payload = _value(row["inputs"])["args"][-1]
         begins_at = None if row["begins_at"] is None else row["begins_at"] / 1000
         yield PendingJob(row["id"].removesuffix(_PASSED_ON), payload, begins_at)
@@ -110,6 +111,7 @@ def stored_schedules(connection: Connection) -> list[StoredSchedule]:
     schedules = []
     for row in _rows(connection, _SCHEDULES):
         due = None
+        # The earliest in the end: a schedule submits all that it has missed as one message.
         for fire in reversed(fires):
             with suppress(ValueError):  # it is of another schedule, and stays as it is
                 due = datetime.fromisoformat(fire.removeprefix(f"sched-{row['name']}-"))

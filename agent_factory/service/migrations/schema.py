@@ -71,6 +71,7 @@ def version_of(connection: Connection) -> Version | None:
         row = connection.execute(newest.limit(1)).first()
         if row is not None:
             return Version(row.version, row.oldest)
+    # The first versions noted none.
     return Version(0, 0) if inspector.has_table("service_threads") else None
 
 

@@ -18,7 +18,7 @@ _ALIVE_SECONDS = 30.0
 leave their row."""
 
 _LOCK_TIMEOUT = "5s"
-"""How long a step waits for a table of Postgres. Statements of others wait behind it."""
+"""How long a step waits for a table of Postgres that others use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ def create_tables(connection: Connection, url: str, now: ColumnElement[float]) -
     """
     newest, version = MIGRATIONS[-1], version_of(connection)
     if version is None:
+        # In one transaction: a process that is killed here leaves neither tables nor a version.
         metadata.create_all(connection)
         write_version(connection, newest, now)
     elif version.number < newest.version:
@@ -89,7 +90,9 @@ def take_step(
     """
     (step,) = [step for step in MIGRATIONS if step.version == number]
     if connection.dialect.name == "postgresql":
+        # A backup reads each table for long, and what waits behind a step is the whole service.
         connection.execute(text(f"set local lock_timeout = '{_LOCK_TIMEOUT}'"))
+    # Again: another process may have taken it since the steps were listed.
     version = version_of(connection)
     if version is None or version.number >= number:
         return
@@ -97,6 +100,7 @@ def take_step(
     older = [
         row.id
         for row in connection.execute(alive.order_by(workers.c.id))
+        # Before version 2, workers did not say which tables their code has.
         if json.loads(row.detail or "{}").get("tables", 0) < step.oldest
     ]
     if older:

@@ -85,10 +85,11 @@ def _order_jobs(connection: Connection) -> None:
 
 def _chain_audit(connection: Connection, report: Report) -> None:
     """Write the entries of the audit again, with numbers without a gap and with hashes."""
+    # An index keeps its name when its table is renamed, and the new table needs that name.
     for index in audit.indexes:
         index.drop(connection)
     connection.execute(text("ALTER TABLE service_audit RENAME TO service_audit_0"))
-    if connection.dialect.name == "postgresql":  # the new table has an index of this name
+    if connection.dialect.name == "postgresql":
         connection.execute(text("ALTER INDEX service_audit_pkey RENAME TO service_audit_0_pkey"))
     audit.create(connection)
     names = [column.name for column in audit.columns if column.name not in ("id", "hash")]

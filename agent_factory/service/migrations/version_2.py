@@ -34,6 +34,8 @@ _ROWS_AT_ONCE = 1000
 
 def migrate(connection: Connection, report: Report) -> None:
     """Take jobs and schedules from the tables of DBOS."""
+    # This locks service_threads. Processes of older versions write there before they queue a job:
+    # they wait until this transaction has ended, and are refused then.
     columns = (threads.c.due, threads.c.priority)
     for column in (*columns, runs.c.decision, runs.c.started_at, runs.c.ended_at):
         add_column(connection, column)

@@ -40,7 +40,8 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
 
 def pay(euros: int) -> str:
     """Pay a bill."""
-    return f"Paid {euros}."
+    receipt = f"Paid {euros}."
+    return receipt
 
 
 def desk() -> Any:
