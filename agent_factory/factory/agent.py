@@ -32,7 +32,6 @@ from agent_factory.factory.settings import settings_of
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
-from agent_factory.tools.tool_node import has_only_coroutine
 from agent_factory.topology.model import AgentStyle
 from agent_factory.topology.topology import Topology
 from agent_factory.types import Graph
@@ -484,9 +483,8 @@ def path_of(agent: Graph) -> Literal["sync", "async"] | None:
         only_sync += [bound.definition.owner for bound in layers if bound.afunc is None]
         only_async += [bound.definition.owner for bound in layers if bound.func is None]
         only_async += [bound.definition.owner for bound in spec.hooks if bound.func is None]
-        only_async += [
-            name for name, tool in spec.toolbox.client.items() if has_only_coroutine(tool)
-        ]
+        tools = spec.toolbox.client.items()
+        only_async += [name for name, tool in tools if getattr(tool, "func", tool) is None]
     if only_sync and only_async:
         raise ArgumentError(
             "agent",

@@ -117,7 +117,7 @@ class Signals:
                 self._listener.start()
 
     def _look(self) -> None:
-        """Tell of commits of other connections to the file."""
+        """Report commits of other connections to the file."""
         path = make_url(self._database.url).database
         assert path is not None
         seen = None
@@ -132,7 +132,7 @@ class Signals:
                         self.tell("jobs", "events")
 
     def _hear(self) -> None:
-        """Tell of notifications of Postgres."""
+        """Report notifications of Postgres."""
         # An installation for SQLite alone does not have it.
         import psycopg
 

@@ -382,7 +382,7 @@ class ToolNode(LangGraphToolNode):
         with self._scope(), _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
                 # The error handler would report langchain-core's NotImplementedError to the model.
-                if has_only_coroutine(tool):
+                if isinstance(tool, StructuredTool | Tool) and tool.func is None:
                     raise PathNotSupported(
                         tool.name,
                         "does not support sync invocation, as it has only a coroutine function.",
@@ -654,11 +654,6 @@ def layered_tool_node(
     if acompose is not None:
         node._acall = acompose(node._aexecute)
     return node
-
-
-def has_only_coroutine(tool: BaseTool) -> bool:
-    """Return True if a tool cannot be called in a sync run."""
-    return isinstance(tool, StructuredTool | Tool) and tool.func is None
 
 
 def can_run_inline() -> bool:

@@ -441,7 +441,7 @@ def test_an_agent_that_no_run_can_use_is_refused(service: Service) -> None:
 
 
 def test_a_thread_that_was_given_back_is_fenced(service: Service) -> None:
-    """A worker that comes back can write no more, whoever has the thread now."""
+    """A worker that comes back can write no more, also if nobody has taken the thread since."""
     service.add("echo", echo())
     service.submit("echo", thread="t", message="Hi")
     queue, database = service._backend.queue, service._backend.database
