@@ -22,6 +22,7 @@ from agent_factory.cli import (
     service,
     show,
     studio,
+    upgrade,
 )
 from agent_factory.cli.error_reports import installed_version, reporting_errors
 
@@ -84,6 +85,7 @@ _add(app, audit.audit, rich_help_panel=SERVICE)
 _add(app, service.approvals, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
+_add(app, upgrade.upgrade, epilog=upgrade.EXAMPLES, rich_help_panel=SERVICE)
 _add(_new, new.middleware, epilog=new.EXAMPLES)
 _add(_new, new_agent.agent, epilog=new_agent.EXAMPLES)
 app.add_typer(_new, name="new")

@@ -145,6 +145,8 @@ AF371 agent_factory.service.MessageHeld
     Decide about what the thread waits for, or submit with `waiting="interrupt"`.
 AF373 agent_factory.service.ConfigNotAllowed
     Leave the key out, or name it in `Service.add(configurable=...)`.
+AF374 agent_factory.service.DatabaseVersionError
+    Run `agent-factory upgrade URL`, or install the newer version.
 """
 
 ERROR_CODES: Final = {

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agent_factory.demo.interrupt import STOPPED
-from agent_factory.errors import MissingExtra
+from agent_factory.errors import AgentFactoryError, MissingExtra
 from agent_factory.topology.model import printable
 
 EXIT_FAILED: Final = 2
@@ -55,7 +55,8 @@ def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
             error: BaseException | None = raised
             if isinstance(raised, CommandError):
                 error, message = raised.error, str(raised)
-            elif isinstance(raised, MissingExtra):
+            # Also those of a service: its database is away, or has another version.
+            elif isinstance(raised, AgentFactoryError | MissingExtra):
                 message = str(raised)
             elif isinstance(raised, OSError):  # reading or printing failed
                 message = f"{raised}."

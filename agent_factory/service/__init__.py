@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agent_factory.service.errors import ClaimedByOther as ClaimedByOther
     from agent_factory.service.errors import ConfigNotAllowed as ConfigNotAllowed
     from agent_factory.service.errors import DatabaseUnavailable as DatabaseUnavailable
+    from agent_factory.service.errors import DatabaseVersionError as DatabaseVersionError
     from agent_factory.service.errors import DecisionForbidden as DecisionForbidden
     from agent_factory.service.errors import MessageHeld as MessageHeld
     from agent_factory.service.errors import NotFound as NotFound
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from agent_factory.service.ledger import SharedLedger as SharedLedger
     from agent_factory.service.ledger import SpentBy as SpentBy
     from agent_factory.service.messages import HeldMessage as HeldMessage
+    from agent_factory.service.migrations import Upgrade as Upgrade
     from agent_factory.service.run import Run as Run
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
@@ -39,12 +41,13 @@ _HOME = {
     ".audit": "AuditEntry",
     ".errors": (
         "AlreadyDecided AuditTampered ClaimedByOther ConfigNotAllowed DatabaseUnavailable "
-        "DecisionForbidden MessageHeld NotFound NoWorker RunCancelled RunFailed ServiceError "
-        "ThreadBusy"
+        "DatabaseVersionError DecisionForbidden MessageHeld NotFound NoWorker RunCancelled "
+        "RunFailed ServiceError ThreadBusy"
     ),
     ".inbox": "Inbox Wait",
     ".ledger": "SharedLedger SpentBy",
     ".messages": "HeldMessage",
+    ".migrations": "Upgrade",
     ".run": "Run RunInfo",
     ".service": "Service",
     ".threads": "ThreadInfo",

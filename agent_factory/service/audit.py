@@ -7,22 +7,18 @@ stands for all entries up to it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database, number_of
 from agent_factory.service.errors import AuditTampered
+from agent_factory.service.hash_chain import NO_ENTRY, entry_hash
 from agent_factory.service.tables import audit
-
-NO_ENTRY = "0" * 64
-"""What stands for the hash before the first entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +75,6 @@ def append_entry(database: Database, connection: Connection, **columns: object) 
     connection.execute(insert(audit).values(**entry, hash=entry_hash(before or NO_ENTRY, entry)))
 
 
-def entry_hash(before: str, entry: Mapping[str, object]) -> str:
-    """The hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.
-
-    Args:
-        before: The hash of the entry before it.
-        entry: The columns of the entry without its hash.
-    """
-    # SQLite stores values of any type in a column, and a change of the type is a change.
-    text = json.dumps(
-        {**entry, "before": before},
-        sort_keys=True,
-        separators=(",", ":"),
-        default=lambda value: [type(value).__name__, repr(value)],
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def verify_entries(database: Database, head: str | None) -> str:
     """Check the whole chain, entry by entry, and return its head.
 
@@ -119,10 +98,8 @@ def verify_entries(database: Database, head: str | None) -> str:
             )
         head_number, head_hash = int(match[1]), match[2]
     number, before = 0, NO_ENTRY
-    # A page at a time: the audit only grows.
-    query = select(audit).order_by(audit.c.id).execution_options(yield_per=1000)
-    with database.read() as connection, connection.execute(query) as rows:
-        for row in rows:
+    with database.read() as connection:
+        for row in _entries(connection):
             number += 1
             entry = {**row._mapping}
             stored_hash = entry.pop("hash")
@@ -136,3 +113,12 @@ def verify_entries(database: Database, head: str | None) -> str:
     if number < head_number:
         raise AuditTampered(number + 1, f"is missing, and all up to {head_number}.")
     return f"{number}:{before}"
+
+
+def _entries(connection: Connection) -> Iterator[Row[Any]]:
+    # A page at a time, since the audit only grows. A cursor would need a transaction.
+    page = select(audit).order_by(audit.c.id).limit(1000)
+    rows = connection.execute(page).all()
+    while rows:
+        yield from rows
+        rows = connection.execute(page.where(audit.c.id > rows[-1].id)).all()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Event, Lock, local
 from typing import Any, TypeVar
 
@@ -41,7 +41,13 @@ from tenacity.retry import retry_base
 
 from agent_factory.errors import ArgumentError, require
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
-from agent_factory.service.tables import metadata
+from agent_factory.service.migrations import (
+    Report,
+    Upgrade,
+    create_tables,
+    take_step,
+    upgrade_of,
+)
 from agent_factory.service.versions import check_versions
 
 T = TypeVar("T")
@@ -115,6 +121,11 @@ class Database:
         self._local = local()
 
     @property
+    def shown_url(self) -> str:
+        """The URL for messages: without the password."""
+        return make_url(self.direct_url).render_as_string()
+
+    @property
     def direct_url(self) -> str:
         """The URL for the driver alone."""
         return self._direct_url or self.url.replace("postgresql+psycopg://", "postgresql://", 1)
@@ -165,27 +176,78 @@ class Database:
             yield connection
 
     def create(self) -> None:
-        """Create the tables that are missing: of the service, of checkpoints and of the store."""
-        if self.is_sqlite:
-            from langgraph.checkpoint.sqlite import SqliteSaver
-            from langgraph.store.sqlite import SqliteStore
+        """Create the tables of an empty database: of the service, of checkpoints and of the store.
 
+        Raises:
+            DatabaseVersionError: The tables have a version that this code does not work with.
+        """
+        with self._tables_alone() as driver:
             # Not `begin`, which waits for this.
             with explained(), self.writing.begin() as connection:
-                metadata.create_all(connection)
-            path = make_url(self.url).database
-            assert path is not None
-            with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as plain:
-                SqliteSaver(plain).setup()
-                plain.isolation_level = None
+                create_tables(connection, self.shown_url, self.now)
+            if self.is_sqlite:
+                from langgraph.checkpoint.sqlite import SqliteSaver
+                from langgraph.store.sqlite import SqliteStore
+
+                SqliteSaver(driver).setup()
+                driver.isolation_level = None
                 # Of two processes that add a column at once, one fails.
                 for attempt in _attempts(retry_if_exception_type(sqlite3.Error)):
                     with attempt:
-                        SqliteStore(plain).setup()
+                        SqliteStore(driver).setup()
+                return
+            from langgraph.checkpoint.postgres import PostgresSaver
+            from langgraph.store.postgres import PostgresStore
+
+            PostgresSaver(driver).setup()
+            PostgresStore(driver).setup()
+
+    def upgrade(self, report: Callable[[int, int, int], None] = lambda *_: None) -> Upgrade:
+        """Take the steps from the version of the tables to that of this code.
+
+        A step that is cut short leaves nothing. Two processes that do this at once take each step
+        once. An empty database gets its tables.
+
+        Args:
+            report: Gets the progress of a step: its version, how much is done, and of how much.
+
+        Returns:
+            The steps that were missing when it began.
+
+        Raises:
+            ServiceError: Workers run that do not work with the new tables.
+            DatabaseVersionError: The tables are newer than this code.
+        """
+        upgrade = self.pending_upgrade()
+        with self._tables_alone(RETRY_SECONDS):  # large tables take their time
+            for version in upgrade.steps:
+                self.retried(partial(self._take_step, version, partial(report, version)))
+        self.set_up()
+        return upgrade
+
+    def pending_upgrade(self) -> Upgrade:
+        """The steps from the version of the tables to that of this code."""
+        with explained(), self._reading.connect() as connection:
+            return upgrade_of(connection)
+
+    def _take_step(self, version: int, report: Report) -> None:
+        with explained(), self.writing.begin() as connection:
+            take_step(connection, version, report, self.now)
+
+    @contextmanager
+    def _tables_alone(self, seconds: float = _LOCK_SECONDS) -> Iterator[Any]:
+        """Hold off other processes that create or upgrade tables, with a connection of the driver.
+
+        It waits for them for so many seconds. The connection commits each statement.
+        """
+        if self.is_sqlite:
+            path = make_url(self.url).database
+            assert path is not None
+            # Transactions that write are alone.
+            with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as plain:
+                yield plain
             return
         # An installation for SQLite alone does not have these modules.
-        from langgraph.checkpoint.postgres import PostgresSaver
-        from langgraph.store.postgres import PostgresStore
         from psycopg import Connection as PsycopgConnection
         from psycopg.rows import dict_row
 
@@ -195,15 +257,12 @@ class Database:
             # Two workers that start at once would both create them. A statement that waits for the
             # lock has a snapshot, for which the index of the other worker would wait: a deadlock.
             lock = "select 1 where pg_try_advisory_lock(%s)"
-            for attempt in _attempts(retry_if_exception_type(DatabaseUnavailable)):
+            for attempt in _attempts(retry_if_exception_type(DatabaseUnavailable), seconds):
                 with attempt:
                     if direct.execute(lock, (number_of("create"),)).fetchone() is None:
-                        reason = f"gets its tables from another process for {_LOCK_SECONDS} s."
+                        reason = f"gets its tables from another process for {seconds:g} s."
                         raise DatabaseUnavailable("the database", reason)
-            with explained(), self.writing.begin() as connection:
-                metadata.create_all(connection)
-            PostgresSaver(direct).setup()
-            PostgresStore(direct).setup()
+            yield direct
 
     @cached_property
     def now(self) -> ColumnElement[float]:
@@ -442,11 +501,11 @@ def _is_busy(error: BaseException) -> bool:
     )
 
 
-def _attempts(retry: retry_base) -> Retrying:
+def _attempts(retry: retry_base, seconds: float = _LOCK_SECONDS) -> Retrying:
     """Attempts at what fails while another process does the same."""
     return Retrying(
         retry=retry,
-        stop=stop_after_delay(_LOCK_SECONDS),
+        stop=stop_after_delay(seconds),
         wait=wait_random_exponential(multiplier=0.05, max=1),
         reraise=True,
     )

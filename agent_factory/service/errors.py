@@ -97,6 +97,23 @@ class ConfigNotAllowed(ArgumentError):
     code = "AF373"
 
 
+class DatabaseVersionError(ServiceError):
+    """The tables have a version that this version of agent-factory does not work with.
+
+    Args:
+        url: The URL of the database, without its password.
+        reason: Which versions they are.
+        hint: What to do.
+        version: The version of the tables.
+    """
+
+    code = "AF374"
+
+    def __init__(self, url: str, reason: str, hint: str, version: int) -> None:
+        self.version = version
+        super().__init__(f"the database {url}", reason, hint)
+
+
 class RunAborted(BaseException):
     """A run ends here without an outcome: another attempt continues it, or nobody.
 

@@ -24,7 +24,6 @@ from agent_factory.service.threads import insert_thread
 from agent_factory.types import Graph
 from agent_factory.upstream import RUN_ID, is_reserved
 
-
 _KNOWN = select(runs.c.run_id).where(runs.c.run_id == bindparam("id"))
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import datetime
 
-from croniter import CroniterError, croniter
 from sqlalchemy import delete, select, update
 
-from agent_factory.errors import ArgumentError
+from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.tables import schedules
@@ -54,14 +52,14 @@ class Schedules:
         Raises:
             ArgumentError: The cron expression or the time zone cannot be read.
         """
-        zone = _zone(timezone)
+        zone = zone_of(timezone)
         with self._database.begin() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
             values = {
                 "cron": cron,
                 "timezone": timezone,
                 "payload": json.dumps(message),
-                "due": _next(cron, zone, now),
+                "due": next_time(cron, zone, now),
             }
             row = self._database.insert(schedules).values(name=name, **values)
             connection.execute(
@@ -107,33 +105,12 @@ class Schedules:
         for schedule in self.list():
             if schedule.name not in names or schedule.message["agent"] not in agents:
                 continue
-            zone = _zone(schedule.timezone)
+            zone = zone_of(schedule.timezone)
             # Before the next time is stored: a process that dies between has submitted it, and the
             # one that does it again submits the same message.
             submit(schedule, datetime.fromtimestamp(schedule.due, zone))
             with self._database.begin() as connection:
                 now = connection.execute(select(self._database.now)).scalar_one()
                 unchanged = (schedules.c.name == schedule.name) & (schedules.c.due == schedule.due)
-                following = _next(schedule.cron, zone, now)
+                following = next_time(schedule.cron, zone, now)
                 connection.execute(update(schedules).where(unchanged).values(due=following))
-
-
-def _zone(name: str | None) -> tzinfo:
-    try:
-        return UTC if name is None else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise ArgumentError(
-            "timezone", f"is not known: {name!r}.", "Pass a name such as 'Europe/Berlin'."
-        ) from None
-
-
-def _next(cron: str, zone: tzinfo, now: float) -> float:
-    """The first time after now, in seconds since 1970."""
-    try:
-        times = croniter(cron, datetime.fromtimestamp(now, zone), second_at_beginning=True)
-        following: datetime = times.get_next(datetime)
-    except (CroniterError, AttributeError, TypeError, ValueError):
-        raise ArgumentError(
-            "cron", f"is not a cron expression: {cron!r}.", "Pass '0 3 * * *', for example."
-        ) from None
-    return following.timestamp()

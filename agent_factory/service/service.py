@@ -38,6 +38,7 @@ from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
+from agent_factory.service.migrations import Upgrade
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.schedules import Schedule
@@ -609,7 +610,12 @@ class Service(ThreadService):
         return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that are alive: `id`, `host`, `process`, `slots`, `agents`, `draining`."""
+        """The workers that are alive.
+
+        Returns:
+            For each its `id`, `host`, `process`, `slots` and `agents`, whether it is `draining`,
+            and the version of the `tables` that its code has.
+        """
         return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:
@@ -621,6 +627,33 @@ class Service(ThreadService):
         return drain_workers(self._backend.database, worker)
 
     # Upkeep
+
+    def pending_upgrade(self) -> Upgrade:
+        """The steps from the version of the database's tables to that of this code."""
+        return self._backend.database.pending_upgrade()
+
+    def upgrade(self, report: Callable[[int, int, int], None] | None = None) -> Upgrade:
+        """Bring the tables of an older version into the form of this one, without losing anything.
+
+        A step that is cut short leaves nothing, and may be taken again. Two processes that do this
+        at once take each step once.
+
+        Args:
+            report: Gets the progress of a step: the version that it leads to, how much is done, and
+                of how much.
+
+        Returns:
+            The steps that were taken.
+
+        Raises:
+            ServiceError: Workers run that do not work with the new tables.
+            DatabaseVersionError: The tables are newer than this code.
+
+        >>> from tempfile import mkdtemp
+        >>> Service(f"sqlite:///{mkdtemp()}/desk.db").upgrade().steps
+        {}
+        """
+        return self._backend.database.upgrade(report or (lambda *_: None))
 
     def reindex(self) -> Iterator[str]:
         """Write the tables of threads and waits again, from the checkpoints.

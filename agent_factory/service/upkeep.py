@@ -76,7 +76,12 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             created_at=database.now,
         )
         connection.execute(new_run.on_conflict_do_nothing())
+        open_waits = (waits.c.thread_id == thread) & waits.c.decided_at.is_(None)
         if pending:
+            # Another version of the agent has asked them, for example before a tool has changed.
+            digests = [call.digest for call in pending.calls] or [""]
+            outdated = delete(waits).where(open_waits, waits.c.digest.not_in(digests))
+            connection.execute(outdated)
             # A job that was asked about something else at once has stored no checkpoint.
             newest = select(runs.c.job).where(runs.c.run_id == run)
             job = connection.execute(newest).scalar_one() or job
@@ -84,7 +89,6 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             place = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
             write_waits(connection, database, agent, work, pending, place)
             return
-        open_waits = (waits.c.thread_id == thread) & waits.c.decided_at.is_(None)
         connection.execute(delete(waits).where(open_waits))
         if row.status == "waiting":
             idle = update(threads).where(threads.c.thread_id == thread).values(status="idle")

@@ -19,6 +19,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.migrations import MIGRATIONS
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers
@@ -148,6 +149,8 @@ class Worker:
     def _detail(self) -> str:
         """Description of this worker for others, as JSON."""
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
+        # By its version, an upgrade knows whether the worker has to end before it.
+        detail["tables"] = MIGRATIONS[-1].version
         return json.dumps({**detail, "agents": sorted(self._backend.agents)})
 
     def _beat(self) -> None:

@@ -58,6 +58,8 @@ def leave_the_fence_out() -> None:
 class WorkerProcess:
     """A worker in another process."""
 
+    MODULE: tuple[str, ...] = ("service.worker_process",)
+
     def __init__(
         self,
         url: str,
@@ -69,7 +71,7 @@ class WorkerProcess:
         given = {**default, **options}
         self._log = journal.with_suffix(".log")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "service.worker_process", url, journal, json.dumps(given)],
+            [sys.executable, "-m", *self.MODULE, url, journal, json.dumps(given)],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,0 +1,46 @@
+"""Cron expressions: the times of schedules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from croniter import CroniterError, croniter
+
+from agent_factory.errors import ArgumentError
+
+
+def zone_of(name: str | None) -> tzinfo:
+    """The time zone of a name; UTC for None.
+
+    Raises:
+        ArgumentError: It is not known.
+
+    >>> zone_of(None) is UTC, str(zone_of("Europe/Berlin"))
+    (True, 'Europe/Berlin')
+    """
+    try:
+        return UTC if name is None else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ArgumentError(
+            "timezone", f"is not known: {name!r}.", "Pass a name such as 'Europe/Berlin'."
+        ) from None
+
+
+def next_time(cron: str, zone: tzinfo, now: float) -> float:
+    """The first time of a cron expression after now, in seconds since 1970.
+
+    Raises:
+        ArgumentError: It is not a cron expression.
+
+    >>> next_time("0 3 * * *", UTC, 0.0) / 3600
+    3.0
+    """
+    try:
+        times = croniter(cron, datetime.fromtimestamp(now, zone), second_at_beginning=True)
+        following: datetime = times.get_next(datetime)
+    except (CroniterError, AttributeError, TypeError, ValueError):
+        raise ArgumentError(
+            "cron", f"is not a cron expression: {cron!r}.", "Pass '0 3 * * *', for example."
+        ) from None
+    return following.timestamp()

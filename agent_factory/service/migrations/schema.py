@@ -1,0 +1,82 @@
+"""Version of the tables, as the database has it, and what a step to another version is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    Table,
+    inspect,
+    select,
+)
+from sqlalchemy.sql import ColumnElement
+
+Report = Callable[[int, int], None]
+"""Gets the progress of a step: how much is done, and of how much."""
+
+schema = Table(  # a row for each step, the newest is the version
+    "service_schema",
+    MetaData(),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("oldest", Integer, nullable=False),  # the oldest code that works with these tables
+    Column("at", Float, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Version of the tables of a database.
+
+    Args:
+        number: The version. 0 are databases from before there was a version.
+        oldest: The version of the oldest code that works with them.
+    """
+
+    number: int
+    oldest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Step to a version from the one before.
+
+    It runs in one transaction. Old workers may run meanwhile and afterwards if `oldest` is their
+    version or a lower one: then it adds tables, indexes, and columns that have a default or may be
+    null.
+
+    Args:
+        version: The version that it leads to.
+        oldest: The version of the oldest code that works with its tables.
+        title: What it does, as a sentence without its full stop.
+        migrate: Changes the tables in a transaction, and reports its progress.
+    """
+
+    version: int
+    oldest: int
+    title: str
+    migrate: Callable[[Connection, Report], None]
+
+
+def version_of(connection: Connection) -> Version | None:
+    """The version of the tables of a database; None if it has none of the service."""
+    inspector = inspect(connection)
+    if inspector.has_table(schema.name):
+        newest = select(schema.c.version, schema.c.oldest).order_by(schema.c.version.desc())
+        row = connection.execute(newest.limit(1)).first()
+        if row is not None:
+            return Version(row.version, row.oldest)
+    # The first versions noted none.
+    return Version(0, 0) if inspector.has_table("service_threads") else None
+
+
+def write_version(connection: Connection, migration: Migration, now: ColumnElement[float]) -> None:
+    """Note that the tables have the version of a migration."""
+    schema.create(connection, checkfirst=True)
+    row = {"version": migration.version, "oldest": migration.oldest, "at": now}
+    connection.execute(schema.insert().values(row))

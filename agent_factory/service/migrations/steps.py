@@ -1,0 +1,14 @@
+"""Steps: the migrations, in their order."""
+
+from __future__ import annotations
+
+from agent_factory.service.migrations import version_1, version_2
+from agent_factory.service.migrations.schema import Migration
+
+MIGRATIONS: list[Migration] = [
+    Migration(
+        1, 1, "Bring tables from before there was a version into their form", version_1.migrate
+    ),
+    Migration(2, 2, "Take jobs and schedules from the tables of DBOS", version_2.migrate),
+]
+"""The migrations. A database of the last one's version needs none."""

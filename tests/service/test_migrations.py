@@ -1,0 +1,532 @@
+"""Databases of older and newer versions: refused by name, upgraded, used by old and new workers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, inspect, make_url, text
+from sqlalchemy.exc import DBAPIError
+
+from agent_factory.service import DatabaseVersionError, Service, ServiceError
+from agent_factory.service.database import Database
+from agent_factory.service.migrations import MIGRATIONS, Migration, Report
+from agent_factory.service.migrations import upgrade as upgrade_module
+from agent_factory.service.migrations.dbos import pending_jobs, stored_schedules
+from service import next_version
+from service.databases import new_postgres
+from service.desk import check_history
+from service.old_databases import COMMITS, SCHEMAS, load_postgres, load_sqlite, shape
+from service.schemas import traffic
+from service.worker_process import WorkerProcess
+
+Until = Callable[..., None]
+WAIT = 30.0
+VERSION = MIGRATIONS[-1].version
+TESTS = Path(__file__).parent.parent
+
+LAST = "5672936e"
+"""The last commit before databases had a version."""
+
+ON_POSTGRES = sorted(path.name.partition(".")[0] for path in SCHEMAS.glob("*.postgres.sql"))
+
+
+def old_database(request: pytest.FixtureRequest, commit: str, kind: str) -> str:
+    """The URL of a copy of the database that a commit has left."""
+    if kind == "sqlite":
+        return load_sqlite(commit, request.getfixturevalue("tmp_path") / "old.db")
+    return load_postgres(commit, request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(
+    params=[
+        *(f"{commit} sqlite" for commit in COMMITS),
+        *(pytest.param(f"{commit} postgres", marks=pytest.mark.long) for commit in ON_POSTGRES),
+    ]
+)
+def old_url(request: pytest.FixtureRequest) -> str:
+    """The database of each older version in turn, with traffic in it."""
+    return old_database(request, *request.param.split())
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def last_url(request: pytest.FixtureRequest) -> str:
+    """The database of the last version without a number, of each kind."""
+    return old_database(request, LAST, request.param)
+
+
+def empty_url(url: str, request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database of the same kind."""
+    if url.startswith("sqlite"):
+        return f"sqlite:///{request.getfixturevalue('tmp_path')}/new.db"
+    return new_postgres(request.getfixturevalue("postgres_server"))
+
+
+@pytest.fixture(autouse=True)
+def end_of_the_block() -> None:
+    """Let the run end that was cut short."""
+    traffic.never.set()
+
+
+@pytest.fixture
+def old_service(old_url: str) -> Iterator[Service]:
+    """A service with the agents of that traffic."""
+    with closing(Service(old_url)) as service:
+        for name in ("desk", "new"):
+            service.add(name, traffic.desk())
+        yield service
+
+
+@pytest.fixture
+def next_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Migration]]:
+    """Adds a step after the newest one, as the next version has it; until the test ends."""
+    before = [*MIGRATIONS]
+
+    def add(
+        migrate: Callable[[Connection, Report], None] | None = None, oldest: int = VERSION
+    ) -> Migration:
+        step = next_version.migration(oldest)
+        if migrate is not None:
+            step = Migration(step.version, oldest, step.title, migrate)
+        MIGRATIONS.append(step)
+        return step
+
+    yield add
+    MIGRATIONS[:] = before
+
+
+def versions(database: Database) -> list[tuple[int, int]]:
+    """The steps that a database has noted."""
+    with database.engine.connect() as connection:
+        rows = connection.execute(
+            text("select version, oldest from service_schema order by version")
+        )
+        return [(row.version, row.oldest) for row in rows]
+
+
+# Older databases
+
+
+def test_an_older_database_is_refused_by_name(old_url: str) -> None:
+    with closing(Service(old_url)) as service:
+        reads = (service.threads, service.inbox().waits, service.reindex().__next__)
+        for use in (service.start, *reads):
+            with pytest.raises(DatabaseVersionError) as error:
+                use()
+    shown = make_url(old_url).render_as_string()  # without the password
+    assert str(error.value) == (
+        f"[AF374] the database {shown}: has version 0, this version of agent-factory needs "
+        f"{VERSION}. Run agent-factory upgrade {shown}."
+    )
+    assert error.value.version == 0
+
+
+def test_an_upgraded_database_has_the_tables_of_a_new_one(
+    old_url: str, request: pytest.FixtureRequest
+) -> None:
+    with closing(Database(old_url)) as database:
+        database.upgrade()
+        with database.begin() as connection:
+            upgraded = shape(connection)
+    with closing(Database(empty_url(old_url, request))) as database, database.begin() as connection:
+        created = shape(connection)
+    # The first commits had columns more, which may be null.
+    left = {key: kind for key, kind in upgraded.items() if key not in created}
+    may_be_null = [isinstance(kind, tuple) and kind[1] for kind in left.values()]
+    assert all(may_be_null), left
+    assert {key: upgraded.get(key) for key in created} == created
+
+
+def test_an_upgraded_service_goes_on_where_the_old_one_was(
+    old_service: Service, until: Until
+) -> None:
+    service = old_service
+    assert [*service.upgrade().steps] == [step.version for step in MIGRATIONS]
+    [*service.reindex()]
+    reviews = {wait.thread_id: wait.args for wait in service.inbox("acme").waits()}
+    assert reviews.pop("review") == {"euros": 12}
+    assert reviews.pop("held") == {"euros": 14}
+    assert reviews == {}
+    service.start(dead_after=1.0)
+
+    def has_ended() -> bool:
+        # Versions before standing approvals named a call otherwise: its decision is asked again.
+        for wait in service.inbox("acme").waits():
+            service.decide(wait.id, "approve", by="ann", tenant="acme")
+        left = [thread.id for thread in service.threads() if thread.status != "idle"]
+        return left in ([], ["later"])
+
+    until(has_ended)
+    contents = {
+        thread.id: [
+            str(message.content) for message in service.state(thread.id).values.get("messages", ())
+        ]
+        for thread in service.threads()
+    }
+    if "later" in contents:
+        assert contents.pop("later") == []
+    else:  # the first versions had no delays
+        assert contents.pop("now") == ["Later", "Done: Later"]
+    if "passed" in contents:
+        assert contents.pop("passed") == ["Hello", "Done: Hello"]
+    assert contents == {
+        "done": ["Hello", "Done: Hello"],
+        **{
+            name: [f"Pay {euros}", "", f"Paid {euros}.", f"Done: Pay {euros}"]
+            for name, euros in (("paid", 10), ("review", 12), ("decided", 13))
+        },
+        "held": ["Pay 14", "", "Paid 14.", "Done: Pay 14", "Thanks", "Done: Thanks"],
+        "running": ["Block", "Done: Block", "After", "Done: After"],
+        "queued": ["First", "Done: First", "Second", "Done: Second"],
+    }
+
+
+def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(
+    last_url: str, until: Until
+) -> None:
+    with closing(Service(last_url)) as service:
+        service.add("desk", traffic.desk())
+        service.upgrade()
+        service.start(dead_after=1.0)
+        until(lambda: service.thread("decided").status == "idle")
+        decisions = [entry.what for entry in service.inbox().audit(thread="decided")]
+        assert decisions == ["approve"]
+
+
+def test_an_upgrade_keeps_all_rows(old_url: str) -> None:
+    with closing(Database(old_url)) as database:
+        tables = ("runs", "threads", "waits", "audit", "limits", "effects")
+
+        def rows() -> dict[str, list[dict[str, Any]]]:
+            with database.engine.connect() as connection:
+                return {
+                    table: [
+                        dict(row)
+                        for row in connection.execute(
+                            text(f"select * from service_{table} order by 1")
+                        ).mappings()
+                    ]
+                    for table in tables
+                }
+
+        before = rows()
+        database.upgrade()
+        after = rows()
+    changed = {"status", "job", "run", "owner", "epoch", "id"}
+    for table in tables:
+        assert len(after[table]) == len(before[table])
+        for old, new in zip(before[table], after[table], strict=True):
+            for name in old.keys() - changed:
+                assert new.get(name) == old[name], (table, name)
+
+
+def test_the_audit_the_store_and_the_schedules_are_there(old_service: Service) -> None:
+    service = old_service
+    service.upgrade()
+    entries = service.inbox().audit()
+    whats = [(entry.what, entry.thread_id) for entry in entries]
+    assert whats == [("approve", "decided"), ("claim", "review"), ("approve", "paid")]
+    assert service.verify_audit().startswith("3:")
+    with service._backend.database.begin() as connection:
+        has_items = connection.execute(text("select count(*) from store")).scalar_one()
+    if has_items:
+        item = service.store("acme").get(("users", "ann"), "likes")
+        assert item is not None
+        assert item.value == {"food": "pizza"}
+    (schedule,) = service.schedules()
+    assert (schedule.name, schedule.cron, schedule.timezone) == (
+        "nightly", "0 3 * * *", "Europe/Berlin",
+    )  # fmt: skip
+    assert schedule.message == {
+        "agent": "desk", "message": "Good night", "thread": "nightly", "tenant": "acme",
+    }  # fmt: skip
+    with service._backend.database.begin() as connection:
+        now = connection.execute(text("select max(at) from service_schema")).scalar_one()
+    assert now < schedule.due < now + 25 * 3600
+
+
+# DBOS
+
+
+def test_jobs_are_read_from_the_tables_of_dbos(old_url: str) -> None:
+    with closing(Database(old_url)) as database, database.engine.connect() as connection:
+        jobs = [*pending_jobs(connection)]
+        (schedule,) = stored_schedules(connection)
+        rows = connection.execute(text("select job, payload from service_runs")).all()
+    payloads = {row.job: row.payload for row in rows}
+    kinds: dict[str, str] = {}
+    for job in jobs:
+        data = json.loads(job.payload)
+        thread, _, number = job.id.rpartition("/")
+        assert (data["thread"], number.isdigit()) == (thread, True)
+        kinds.setdefault(thread, data["kind"])
+        if data["kind"] == "message":
+            assert job.payload == payloads[job.id]
+        assert (job.begins_at is not None) == (thread == "later")
+    wanted = {"running": "message", "decided": "decision", "queued": "message"}
+    assert kinds.items() >= wanted.items()
+    assert kinds.keys() - wanted.keys() <= {"later", "now", "passed"}
+    assert schedule.due is None
+    assert json.loads(schedule.payload)["name"] == schedule.name == "nightly"
+
+
+def prefix(connection: Connection) -> str:
+    return "dbos." if connection.dialect.name == "postgresql" else ""
+
+
+def add_workflow(connection: Connection, id: str, name: str, status: str = "ENQUEUED") -> None:
+    """Add a row to the table of DBOS, as a process of an older version does."""
+    row = {"id": id, "name": name, "status": status}
+    connection.execute(
+        text(
+            f"insert into {prefix(connection)}workflow_status "
+            "(workflow_uuid, name, status, created_at, updated_at, priority) "
+            "values (:id, :name, :status, 1, 1, 0)"
+        ),
+        row,
+    )
+
+
+def test_a_time_of_a_schedule_that_nobody_has_carried_out_is_carried_out(last_url: str) -> None:
+    schedule_job = "agent_factory.run_schedule"
+    with closing(Database(last_url)) as database:
+        with database.engine.begin() as connection:
+            for day in ("2026-11-20", "2026-11-19"):
+                add_workflow(connection, f"sched-nightly-{day}T03:00:00+01:00~2", schedule_job)
+            add_workflow(connection, "sched-nightly-x-2026-11-18T03:00:00+01:00", schedule_job)
+            add_workflow(
+                connection, "sched-nightly-2026-11-01T03:00:00+01:00", schedule_job, "SUCCESS"
+            )
+            (schedule,) = stored_schedules(connection)
+        assert schedule.due is not None
+        assert schedule.due.isoformat() == "2026-11-19T03:00:00+01:00"
+        database.upgrade()
+        with database.begin() as connection:
+            due = connection.execute(text("select due from service_schedules")).scalar_one()
+        assert due == schedule.due.timestamp()
+
+
+def test_jobs_of_other_applications_stay(last_url: str) -> None:
+    with closing(Database(last_url)) as database:
+        with database.engine.begin() as connection:
+            add_workflow(connection, "theirs", "shop.bill")
+        database.upgrade()
+        with database.engine.begin() as connection:
+            add_workflow(connection, "theirs-2", "shop.bill")
+            left = connection.execute(
+                text(
+                    f"select workflow_uuid from {prefix(connection)}workflow_status "
+                    "where status in ('ENQUEUED', 'PENDING', 'DELAYED') order by 1"
+                )
+            )
+            assert [*left.scalars()] == ["theirs", "theirs-2"]
+
+
+@pytest.mark.parametrize("name", ["agent_factory.run_job", "agent_factory.run_schedule"])
+def test_an_older_process_that_submits_gets_an_error(last_url: str, name: str) -> None:
+    with closing(Database(last_url)) as database:
+        database.upgrade()
+        with (
+            pytest.raises(DBAPIError, match="newer than this process: update and restart it"),
+            database.engine.begin() as connection,
+        ):
+            add_workflow(connection, "late", name)
+
+
+def test_a_pickle_that_names_a_class_is_refused(last_url: str) -> None:
+    import base64
+    import pickle
+
+    evil = base64.b64encode(pickle.dumps({"args": (Path("x"),), "kwargs": {}})).decode()
+    with closing(Database(last_url)) as database:
+        with database.engine.begin() as connection:
+            connection.execute(
+                text(f"update {prefix(connection)}workflow_input set inputs = :evil"),
+                {"evil": evil},
+            )
+        with (
+            pytest.raises(pickle.UnpicklingError, match="is not a part of a job"),
+            database.engine.connect() as connection,
+        ):
+            [*pending_jobs(connection)]
+
+
+# The upgrade itself
+
+
+def test_an_upgrade_run_twice_or_by_two_at_once_takes_each_step_once(last_url: str) -> None:
+    databases = [Database(last_url) for _ in range(4)]
+    errors: list[BaseException] = []
+
+    def upgrade(database: Database) -> None:
+        try:
+            database.upgrade()
+        except BaseException as error:
+            errors.append(error)
+
+    workers = [Thread(target=upgrade, args=(database,)) for database in databases]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert errors == []
+    taken = [(step.version, step.oldest) for step in MIGRATIONS]
+    assert versions(databases[0]) == taken
+    assert databases[0].upgrade().steps == {}
+    assert versions(databases[0]) == taken
+    for database in databases:
+        database.close()
+
+
+def test_a_step_that_fails_leaves_nothing(url: str, next_step: Callable[..., Migration]) -> None:
+    Database(url).set_up()
+
+    def fail(connection: Connection, report: Report) -> None:
+        connection.execute(text("ALTER TABLE service_threads ADD COLUMN note VARCHAR"))
+        connection.execute(text("UPDATE service_threads SET nothing = 1"))
+
+    with closing(Database(url)) as database:
+        next_step(fail)
+        with pytest.raises(DBAPIError):
+            database.upgrade()
+        assert versions(database)[-1] == (VERSION, MIGRATIONS[-2].oldest)
+        columns = inspect(database.engine).get_columns("service_threads")
+        assert "note" not in [column["name"] for column in columns]
+        MIGRATIONS.pop()
+        step = next_step()
+        assert database.upgrade().steps == {step.version: step.title}
+        assert versions(database)[-1] == (VERSION + 1, VERSION)
+
+
+def test_an_empty_database_gets_the_version_with_its_tables(url: str) -> None:
+    with closing(Database(url)) as database:
+        assert database.pending_upgrade().before is None
+        database.set_up()
+        assert versions(database) == [(VERSION, MIGRATIONS[-1].oldest)]
+        pending = database.pending_upgrade()
+        assert (pending.before, pending.after, pending.steps) == (VERSION, VERSION, {})
+
+
+@pytest.mark.parametrize("oldest", [VERSION, VERSION + 1])
+def test_a_newer_database_is_used_if_its_step_says_so(
+    url: str, next_step: Callable[..., Migration], oldest: int
+) -> None:
+    next_step(oldest=oldest)
+    with closing(Database(url)) as database:
+        database.set_up()
+    MIGRATIONS.pop()
+    with closing(Service(url)) as service:
+        if oldest == VERSION:
+            assert service.threads() == []
+            assert service.upgrade().steps == {}
+            return
+        for use in (service.threads, service.upgrade, service.start):
+            with pytest.raises(DatabaseVersionError) as error:
+                use()
+    assert f"has version {oldest}, which works with version {oldest} or newer" in str(error.value)
+    assert f"this version of agent-factory has {VERSION}. Install" in str(error.value)
+
+
+@pytest.mark.parametrize("detail", [None, "{}", f'{{"tables": {VERSION}}}'])
+def test_workers_that_would_fail_are_waited_for(
+    url: str, next_step: Callable[..., Migration], detail: str | None
+) -> None:
+    with closing(Database(url)) as database:
+        with database.begin() as connection:
+            connection.execute(
+                text("insert into service_workers values ('w-1', 0, :draining, :detail)"),
+                {"draining": False, "detail": detail},
+            )
+            now = connection.execute(text("select max(at) from service_schema")).scalar_one()
+            alive = text("update service_workers set beat = :now")
+            connection.execute(alive, {"now": now})
+        step = next_step(oldest=VERSION + 1)
+        with pytest.raises(
+            ServiceError, match=r"before step 3 \(Add notes to threads\).*w-1\. Run"
+        ):
+            database.upgrade()
+        assert versions(database)[-1][0] == VERSION
+        MIGRATIONS.remove(step)
+        step = next_step(oldest=VERSION)
+        if detail == f'{{"tables": {VERSION}}}':  # it works with the new tables
+            assert [*database.upgrade().steps] == [step.version]
+            return
+        with database.begin() as connection:  # it was killed some time ago
+            connection.execute(alive, {"now": now - 60})
+        assert [*database.upgrade().steps] == [step.version]
+
+
+@pytest.mark.long
+def test_a_step_does_not_hold_up_others_while_a_table_is_locked(
+    postgres_url: str, next_step: Callable[..., Migration], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a backup, which reads the tables for long."""
+    monkeypatch.setattr(upgrade_module, "_LOCK_TIMEOUT", "200ms")
+    with closing(Database(postgres_url)) as database:
+        database.set_up()
+        next_step()
+        upgrade = Thread(target=database.upgrade)
+        with database.engine.begin() as backup:
+            backup.execute(text("select * from service_threads"))
+            upgrade.start()
+            for _ in range(20):  # none of them waits until the backup has ended
+                with database.read() as connection:
+                    connection.execute(text("select * from service_threads"))
+            assert versions(database)[-1][0] == VERSION
+        upgrade.join()
+        assert versions(database)[-1][0] == VERSION + 1
+
+
+# Rolling updates
+
+
+class NextWorker(WorkerProcess):
+    """A worker of the next version."""
+
+    MODULE = ("service.next_version", "work")
+
+
+@pytest.mark.long
+def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
+    url: str, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    messages: dict[str, list[str]] = {f"t-{number}": [] for number in range(6)}
+
+    with closing(Service(url)) as service:
+        service.add("desk", traffic.desk())
+
+        def submit(turns: int) -> None:
+            for _ in range(turns):
+                for thread, ids in messages.items():
+                    ids.append(f"{thread}-{len(ids)}")
+                    service.submit("desk", thread=thread, message="Pay.", message_id=ids[-1])
+
+        submit(1)
+        with WorkerProcess(url, journal).wait_until_ready() as old:
+            submit(2)
+            command = [sys.executable, "-m", "service.next_version", "upgrade", url]
+            with subprocess.Popen(command, cwd=TESTS) as upgrade:
+                submit(2)
+            assert upgrade.returncode == 0
+            with NextWorker(url, journal).wait_until_ready():
+                submit(2)
+                old.kill()
+                submit(1)
+                # An old one that starts again accepts the newer tables.
+                with WorkerProcess(url, journal).wait_until_ready():
+                    submit(2)
+                    for thread in messages:
+                        service.runs(thread)[0].result(60)
+                    tables = {worker["tables"] for worker in service.workers()}
+                    assert tables == {VERSION, VERSION + 1}
+        for thread, ids in messages.items():
+            check_history(service.state(thread).values["messages"], ids)
+        assert versions(service._backend.database)[-1] == (VERSION + 1, VERSION)
