@@ -145,6 +145,10 @@ AF371 agent_factory.service.MessageHeld
     Decide about what the thread waits for, or submit with `waiting="interrupt"`.
 AF373 agent_factory.service.ConfigNotAllowed
     Leave the key out, or name it in `Service.add(configurable=...)`.
+AF378 agent_factory.service.AlreadyExists
+    Take another id, or change the assistant that is there.
+AF379 agent_factory.service.ReadOnly
+    Create an assistant for the agent, and change that.
 """
 
 ERROR_CODES: Final = {

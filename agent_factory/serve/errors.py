@@ -11,10 +11,12 @@ from agent_factory.review import NothingPending, NoThread, ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (
     AlreadyDecided,
+    AlreadyExists,
     ClaimedByOther,
     DatabaseUnavailable,
     DecisionForbidden,
     NotFound,
+    ReadOnly,
     ThreadBusy,
 )
 
@@ -22,8 +24,10 @@ _STATUS: dict[type[Exception], int] = {
     NotFound: 404,
     ThreadBusy: 409,
     AlreadyDecided: 409,
+    AlreadyExists: 409,
     ClaimedByOther: 409,
     DecisionForbidden: 403,
+    ReadOnly: 403,
     ReviewError: 422,
     NothingPending: 409,
     NoThread: 404,

@@ -11,8 +11,12 @@ from agent_factory import lazy_names
 from agent_factory.errors import require
 
 if TYPE_CHECKING:
+    from agent_factory.service.assistants import Assistant as Assistant
+    from agent_factory.service.assistants import Assistants as Assistants
+    from agent_factory.service.assistants import assistant_id as assistant_id
     from agent_factory.service.audit import AuditEntry as AuditEntry
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
+    from agent_factory.service.errors import AlreadyExists as AlreadyExists
     from agent_factory.service.errors import AuditTampered as AuditTampered
     from agent_factory.service.errors import ClaimedByOther as ClaimedByOther
     from agent_factory.service.errors import ConfigNotAllowed as ConfigNotAllowed
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from agent_factory.service.errors import MessageHeld as MessageHeld
     from agent_factory.service.errors import NotFound as NotFound
     from agent_factory.service.errors import NoWorker as NoWorker
+    from agent_factory.service.errors import ReadOnly as ReadOnly
     from agent_factory.service.errors import RunCancelled as RunCancelled
     from agent_factory.service.errors import RunFailed as RunFailed
     from agent_factory.service.errors import ServiceError as ServiceError
@@ -36,11 +41,12 @@ if TYPE_CHECKING:
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
 
 _HOME = {
+    ".assistants": "Assistant Assistants assistant_id",
     ".audit": "AuditEntry",
     ".errors": (
-        "AlreadyDecided AuditTampered ClaimedByOther ConfigNotAllowed DatabaseUnavailable "
-        "DecisionForbidden MessageHeld NotFound NoWorker RunCancelled RunFailed ServiceError "
-        "ThreadBusy"
+        "AlreadyDecided AlreadyExists AuditTampered ClaimedByOther ConfigNotAllowed "
+        "DatabaseUnavailable DecisionForbidden MessageHeld NotFound NoWorker ReadOnly RunCancelled "
+        "RunFailed ServiceError ThreadBusy"
     ),
     ".inbox": "Inbox Wait",
     ".ledger": "SharedLedger SpentBy",

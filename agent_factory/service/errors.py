@@ -97,6 +97,18 @@ class ConfigNotAllowed(ArgumentError):
     code = "AF373"
 
 
+class AlreadyExists(ServiceError):
+    """There is an assistant with this id."""
+
+    code = "AF378"
+
+
+class ReadOnly(ServiceError, PermissionError):
+    """Code has added it, and only code changes it."""
+
+    code = "AF379"
+
+
 class RunAborted(BaseException):
     """A run ends here without an outcome: another attempt continues it, or nobody.
 

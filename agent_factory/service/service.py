@@ -30,6 +30,7 @@ from agent_factory.service.arguments import (
     nodes_of,
     seconds_of,
 )
+from agent_factory.service.assistants import Assistants
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.database import Database
@@ -267,8 +268,8 @@ class Service(ThreadService):
         check_name(by)
         registration = self._backend.agent(agent)
         waiting_or_busy = waiting or busy or registration.waiting
-        busy = busy or registration.busy
-        check_choice("busy", busy, get_args(Busy))
+        busy_or_default = busy or registration.busy
+        check_choice("busy", busy_or_default, get_args(Busy))
         if waiting is not None:
             check_choice("waiting", waiting, get_args(Waiting))
         if priority not in _PRIORITIES:
@@ -297,9 +298,10 @@ class Service(ThreadService):
             interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
             interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
             trace=traceparent(),
+            busy=busy,
         )
         title = None if inputs is None else title_of(inputs["messages"])
-        how = Arrival(busy, waiting_or_busy, by)
+        how = Arrival(busy_or_default, waiting_or_busy, by)
         work = partial(submit, self._backend, job, how, run_metadata, title, delay)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
@@ -472,7 +474,15 @@ class Service(ThreadService):
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return self._backend.call(partial(approvals.revoke, approval, by))
 
-    # Stores and stranded threads
+    # Assistants, stores and stranded threads
+
+    def assistants(self, tenant: str = "") -> Assistants:
+        """Assistants of a tenant: agents with settings, which clients create and run.
+
+        Args:
+            tenant: Whose they are. Other tenants do not see them.
+        """
+        return Assistants(self._backend, tenant)
 
     def store(self, tenant: str = "") -> BaseStore:
         """Store of a tenant, for what its agents keep across threads if they brought none.

@@ -205,17 +205,69 @@ class Cancelled(StrictBody):
     status: Literal["pending", "running", "all"] | None = None
 
 
-class AgentSearch(StrictBody):
-    """Search for agents."""
+class NewAssistant(StrictBody):
+    """An assistant to create."""
+
+    graph_id: str
+    assistant_id: str | None = Field(None, min_length=1, max_length=255)
+    config: dict[str, object] | None = None
+    context: dict[str, object] | None = None
+    metadata: dict[str, object] = Field(default_factory=dict)
+    name: str = "Untitled"
+    description: str | None = None
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+
+
+class AssistantChange(StrictBody):
+    """A change of an assistant."""
+
+    graph_id: str | None = None
+    # `{}` takes away what was there.
+    config: Annotated[dict[str, object] | None, Keeps({})] = None
+    context: Annotated[dict[str, object] | None, Keeps({})] = None
+    metadata: dict[str, object] | None = None
+    name: str | None = None
+    description: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes, in the words of the service."""
+        settings = self.model_dump(exclude_unset=True)
+        if "graph_id" in settings:
+            settings["agent"] = settings.pop("graph_id")
+        return settings
+
+
+class AssistantSearch(StrictBody):
+    """Search for assistants."""
 
     graph_id: str | None = None
     name: str | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
-    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
-    sort_order: Literal["asc", "desc"] = "asc"
+    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] = "created_at"
+    sort_order: Literal["asc", "desc"] = "desc"
     select: list[str] | None = None
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """What the assistants have, in the words of the service."""
+        return {"agent": self.graph_id, "name": self.name, "metadata": self.metadata}
+
+
+class AssistantVersionSearch(StrictBody):
+    """Search for the versions of an assistant."""
+
+    metadata: dict[str, object] = Field(default_factory=dict)
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+
+
+class AssistantVersion(StrictBody):
+    """The version of an assistant that runs take."""
+
+    version: int = Field(ge=1)
 
 
 class NewItem(StrictBody):

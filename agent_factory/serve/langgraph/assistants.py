@@ -1,0 +1,235 @@
+"""Routes of assistants: the agents of the service, and what tenants create for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_factory.serve.body import number, read_body
+from agent_factory.serve.json_response import JsonResponse, page_response, selected, time_text
+from agent_factory.serve.langgraph.requests import (
+    AssistantChange,
+    AssistantSearch,
+    AssistantVersion,
+    AssistantVersionSearch,
+    NewAssistant,
+    NewRun,
+)
+from agent_factory.service import AlreadyExists, Assistant, Service
+from agent_factory.service import Assistants as TenantAssistants
+from agent_factory.types import Graph
+
+T = TypeVar("T")
+Run = TypeVar("Run", bound=NewRun)
+
+_PAGE = 100
+
+
+class Assistants:
+    """Answers requests about assistants."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def get_assistant(self, assistant: str, tenant: str) -> Assistant:
+        """An assistant of a tenant.
+
+        Args:
+            assistant: Its id, or the name of an agent.
+            tenant: The tenant.
+
+        Raises:
+            NotFound: There is no such assistant.
+        """
+        return self._service.assistants(tenant).get(assistant)
+
+    async def create(self, request: Request) -> JsonResponse:
+        """`POST /assistants`."""
+        body = await read_body(request, NewAssistant)
+
+        def work(assistants: TenantAssistants) -> Assistant:
+            try:
+                return assistants.create(
+                    body.graph_id,
+                    assistant=body.assistant_id,
+                    name=body.name,
+                    description=body.description,
+                    config=body.config,
+                    context=body.context,
+                    metadata=body.metadata,
+                )
+            except AlreadyExists:
+                if body.assistant_id is None or body.if_exists == "raise":
+                    raise
+                return assistants.get(body.assistant_id)
+
+        return JsonResponse(_shown(await self._do(request, work)))
+
+    async def search(self, request: Request) -> JsonResponse:
+        """`POST /assistants/search`."""
+        body = await read_body(request, AssistantSearch)
+        sort_by: Any = "agent" if body.sort_by == "graph_id" else body.sort_by
+
+        def work(assistants: TenantAssistants) -> tuple[list[Assistant], int]:
+            page = {"limit": body.limit, "offset": body.offset}
+            order = {"sort_by": sort_by, "descending": body.sort_order == "desc"}
+            return assistants.search(**body.filters, **order, **page), assistants.count(
+                **body.filters
+            )
+
+        page, total = await self._do(request, work)
+        rows = [selected(_shown(assistant), body.select) for assistant in page]
+        return page_response(rows, total, body.offset)
+
+    async def count(self, request: Request) -> JsonResponse:
+        """`POST /assistants/count`."""
+        body = await read_body(request, AssistantSearch)
+        return JsonResponse(
+            await self._do(request, lambda assistants: assistants.count(**body.filters))
+        )
+
+    async def get(self, request: Request) -> JsonResponse:
+        """`GET /assistants/{assistant}`."""
+        return JsonResponse(_shown(await self._assistant(request)))
+
+    async def change(self, request: Request) -> JsonResponse:
+        """`PATCH /assistants/{assistant}`."""
+        body, id = await read_body(request, AssistantChange), request.path_params["assistant"]
+        changed = await self._do(
+            request, lambda assistants: assistants.change(id, **body.settings)
+        )
+        return JsonResponse(_shown(changed))
+
+    async def delete(self, request: Request) -> Response:
+        """`DELETE /assistants/{assistant}`."""
+        principal, id = request.state.principal, request.path_params["assistant"]
+        also_threads = request.query_params.get("delete_threads", "").lower() in ("true", "1")
+
+        def work(assistants: TenantAssistants) -> None:
+            assistants.delete(id)
+            filters: dict[str, Any] = {"tenant": principal.tenant, "metadata": {"assistant_id": id}}
+            while also_threads and (page := self._service.threads(**filters, limit=_PAGE)):
+                for thread in page:
+                    self._service.delete_thread(
+                        thread.id, by=principal.name, tenant=principal.tenant
+                    )
+
+        await self._do(request, work)
+        return Response(status_code=204)
+
+    async def versions(self, request: Request) -> JsonResponse:
+        """`POST /assistants/{assistant}/versions`."""
+        body = await read_body(request, AssistantVersionSearch)
+        id, options = request.path_params["assistant"], body.model_dump()
+        rows = await self._do(request, lambda assistants: assistants.versions(id, **options))
+        return JsonResponse([_shown(row) for row in rows])
+
+    async def set_latest(self, request: Request) -> JsonResponse:
+        """`POST /assistants/{assistant}/latest`."""
+        body, id = await read_body(request, AssistantVersion), request.path_params["assistant"]
+        changed = await self._do(
+            request, lambda assistants: assistants.set_latest(id, body.version)
+        )
+        return JsonResponse(_shown(changed))
+
+    # Graphs
+
+    async def graph(self, request: Request) -> JsonResponse:
+        """`GET /assistants/{assistant}/graph`."""
+        inner = request.query_params.get("xray", "false")
+        # LangGraph takes a depth, or True for all.
+        xray: int | bool = inner.lower() == "true"
+        if inner.isdecimal():
+            xray = number(request, "xray", 0)
+        graph = await self._graph(request)
+        return JsonResponse(graph.get_graph(xray=xray).to_json())
+
+    async def schemas(self, request: Request) -> JsonResponse:
+        """`GET /assistants/{assistant}/schemas`."""
+        name = (await self._assistant(request)).agent
+        return JsonResponse({"graph_id": name, **_schemas(self._service.agents[name])})
+
+    async def subgraphs(self, request: Request) -> JsonResponse:
+        """`GET /assistants/{assistant}/subgraphs` and `.../subgraphs/{namespace}`."""
+        recurse = request.query_params.get("recurse", "false").lower() in ("true", "1")
+        namespace = request.path_params.get("namespace")
+        graph = await self._graph(request)
+        subgraphs = graph.get_subgraphs(namespace=namespace, recurse=recurse)
+        return JsonResponse(
+            {name: {"graph_id": name, **_schemas(inner)} for name, inner in subgraphs}
+        )
+
+    async def _graph(self, request: Request) -> Graph:
+        return self._service.agents[(await self._assistant(request)).agent]
+
+    async def _assistant(self, request: Request) -> Assistant:
+        id = request.path_params["assistant"]
+        return await self._do(request, lambda assistants: assistants.get(id))
+
+    async def _do(self, request: Request, work: Callable[[TenantAssistants], T]) -> T:
+        """Run `work` with the assistants of the caller's tenant, and return its result."""
+        tenant = request.state.principal.tenant
+        return await run_in_threadpool(lambda: work(self._service.assistants(tenant)))
+
+
+def with_settings(body: Run, assistant: Assistant) -> Run:
+    """A run as it is asked for, with the settings of its assistant where it has none."""
+    if assistant.is_agent:
+        return body
+    ours, theirs = assistant.config, body.config or {}
+    config: dict[str, Any] = {**ours, **theirs}
+    for name, join in (("configurable", _merged), ("tags", _joined)):
+        if ours.get(name) and theirs.get(name):
+            config[name] = join(ours[name], theirs[name])
+    return body.model_copy(
+        update={
+            "config": config,
+            "context": {**assistant.context, **(body.context or {})} or None,
+            "metadata": {
+                **assistant.metadata,
+                **body.metadata,
+                "graph_id": assistant.agent,
+                "assistant_id": assistant.id,
+            },
+        }
+    )
+
+
+def _merged(ours: Any, theirs: Any) -> Any:
+    # What is not an object is refused later, by name.
+    return {**ours, **theirs} if isinstance(theirs, dict) else theirs
+
+
+def _joined(ours: Any, theirs: Any) -> Any:
+    return [*ours, *theirs] if isinstance(theirs, list) else theirs
+
+
+def _schemas(graph: Any) -> dict[str, object]:
+    """The schemas of a graph. Private keys of its state are in none of them."""
+    return {
+        "input_schema": graph.get_input_jsonschema(),
+        "output_schema": graph.get_output_jsonschema(),
+        # The same: the schema of the whole state has private keys.
+        "state_schema": graph.get_output_jsonschema(),
+        "config_schema": None,
+        "context_schema": graph.get_context_jsonschema(),
+    }
+
+
+def _shown(assistant: Assistant) -> dict[str, Any]:
+    return {
+        "assistant_id": assistant.id,
+        "graph_id": assistant.agent,
+        "name": assistant.name,
+        "description": assistant.description,
+        "config": assistant.config,
+        "context": assistant.context,
+        "metadata": assistant.metadata,
+        "version": assistant.version,
+        "created_at": time_text(assistant.created_at),
+        "updated_at": time_text(assistant.updated_at),
+    }
