@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.serve import ag_ui, langgraph, openai, pages
-from agent_factory.serve.errors import error_response, status_of
+from agent_factory.serve.errors import error_response, status_of, text_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
 from agent_factory.serve.security import (
@@ -128,7 +128,14 @@ def create_app(
                 allow_methods=["*"],
                 allow_headers=["*"],
                 # A browser shows a page of another origin few other headers.
-                expose_headers=["Content-Location", "Location", "Retry-After", "X-Thread-Id"],
+                expose_headers=[
+                    "Content-Location",
+                    "Location",
+                    "Retry-After",
+                    "X-Pagination-Next",
+                    "X-Pagination-Total",
+                    "X-Thread-Id",
+                ],
             ),
             Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
         ],
@@ -146,12 +153,12 @@ def _check_origins(origins: Collection[str]) -> None:
         )
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     """A request that the service refuses."""
     status = status_of(error)
     if status >= 500:
         raise error  # RequestGuard answers without its details
-    return error_response(request, status, str(error))
+    return error_response(request, status, text_of(error))
 
 
 async def _failed(request: Request, error: Any) -> Response:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from starlette.requests import Request
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import AgentFactoryError, ArgumentError, sentence
 from agent_factory.review import NothingPending, NoThread, ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (
@@ -40,6 +41,21 @@ def status_of(error: Exception) -> int:
     """The status code of a response to a request that has led to this error."""
     # By the nearest class: some errors of reviews have another status than ReviewError.
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+
+
+_PYTHON = re.compile(r"\w\(|\b\w+=|\b(?:None|True|False|Python)\b|\bservice\.\w")
+"""What only callers in Python can write."""
+
+
+def text_of(error: AgentFactoryError) -> str:
+    """An error as a client over HTTP reads it: without its code, and without a hint for Python.
+
+    >>> from agent_factory.service import ThreadBusy
+    >>> text_of(ThreadBusy("thread 't'", "is running.", "Submit it with busy='queue'."))
+    "thread 't': is running."
+    """
+    hint = "" if _PYTHON.search(error.hint) else error.hint
+    return f"{error.subject}: {sentence(error.reason)} {hint}".strip()
 
 
 def error_response(

@@ -138,7 +138,7 @@ class Run:
         job, agent = read_job(row.payload), self._backend.agents.get(row.agent)
         if not isinstance(job, MessageJob):
             return {}
-        inputs, config = load(b64decode(job.input)), {**job.config}
+        inputs, config = load(b64decode(job.input)), dict[str, Any](job.config)
         if inputs is not None:
             keys = (lambda key: key in agent.public) if agent else {"messages"}.__contains__
             inputs = {key: value for key, value in inputs.items() if keys(key)}

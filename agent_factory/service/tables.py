@@ -34,8 +34,7 @@ metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
-
-class clock(FunctionElement[float]):  # noqa: N801  a function of SQL, as `func.now`
+class clock(FunctionElement[float]):
     """The time by the clock of the database, in seconds since 1970, as the default of a column."""
 
     inherit_cache = True

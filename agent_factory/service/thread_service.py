@@ -297,14 +297,15 @@ class ThreadService:
             ThreadBusy: A run works on the thread, or is queued for it.
             ArgumentError: The agent cannot write this, for example since the node is not known.
         """
-        supersteps = [[StateUpdate(cast("dict[str, Any] | None", values), as_node)]]
-        return change_state(self._backend, thread, supersteps, checkpoint, tenant, by)
+        written = StateUpdate(cast("dict[str, Any] | None", values), as_node)
+        return self.update_states(thread, [[written]], checkpoint=checkpoint, tenant=tenant, by=by)
 
     def update_states(
         self,
         thread: str,
         supersteps: Sequence[Sequence[StateUpdate]],
         *,
+        checkpoint: str | None = None,
         tenant: str | None = None,
         by: str = "api",
     ) -> RunnableConfig:
@@ -313,6 +314,7 @@ class ThreadService:
         Args:
             thread: The thread.
             supersteps: What is written, in LangGraph's `StateUpdate`: a list for each state.
+            checkpoint: The id of a checkpoint: the first state is based on it.
             tenant: The tenant of the one who writes.
             by: Who writes, for the audit.
 
@@ -324,7 +326,7 @@ class ThreadService:
             ThreadBusy: As in `update_state`.
             ArgumentError: As in `update_state`.
         """
-        return change_state(self._backend, thread, supersteps, None, tenant, by)
+        return change_state(self._backend, thread, supersteps, checkpoint, tenant, by)
 
     def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
         """Copy a thread that no run works on, with its history and with what it waits for.

@@ -50,7 +50,7 @@ def test_agents_are_found(client: Any) -> None:
 
 
 def test_an_agent_that_is_not_there(client: Any) -> None:
-    with pytest.raises(REFUSED, match=r"There is no agent 'dekc'\. There are: echo, desk"):
+    with pytest.raises(REFUSED, match=r"assistant 'dekc': does not exist\. Agents: echo, desk"):
         client.assistants.get("dekc")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from agent_factory.serve.langgraph.agents import Agents
+from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.refused import refused_routes
 from agent_factory.serve.langgraph.runs import Runs
 from agent_factory.serve.langgraph.store import Store
@@ -14,18 +14,24 @@ from agent_factory.service import Service
 
 def routes(service: Service) -> list[Route]:
     """The routes of LangGraph's API."""
-    agents = Agents(service)
-    threads, runs, store = Threads(service, agents), Runs(service, agents), Store(service)
+    assistants, store = Assistants(service), Store(service)
+    threads, runs = Threads(service, assistants), Runs(service, assistants)
     thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
-    agent = "/assistants/{assistant}"
+    assistant = "/assistants/{assistant}"
     return [
-        Route("/assistants/search", agents.search, methods=["POST"]),
-        Route("/assistants/count", agents.count, methods=["POST"]),
-        Route(agent, agents.get),
-        Route(f"{agent}/graph", agents.graph),
-        Route(f"{agent}/schemas", agents.schemas),
-        Route(f"{agent}/subgraphs", agents.subgraphs),
-        Route(f"{agent}/subgraphs/{{namespace}}", agents.subgraphs),
+        Route("/assistants", assistants.create, methods=["POST"]),
+        Route("/assistants/search", assistants.search, methods=["POST"]),
+        Route("/assistants/count", assistants.count, methods=["POST"]),
+        Route(assistant, assistants.get),
+        Route(assistant, assistants.change, methods=["PATCH"]),
+        Route(assistant, assistants.delete, methods=["DELETE"]),
+        Route(f"{assistant}/versions", assistants.versions, methods=["POST"]),
+        Route(f"{assistant}/latest", assistants.set_latest, methods=["POST"]),
+        Route(f"{assistant}/graph", assistants.graph),
+        Route(f"{assistant}/schemas", assistants.schemas),
+        Route(f"{assistant}/subgraphs", assistants.subgraphs),
+        Route(f"{assistant}/subgraphs/{{namespace}}", assistants.subgraphs),
+        Route("/threads", threads.list),
         Route("/threads", threads.create, methods=["POST"]),
         Route("/threads/search", threads.search, methods=["POST"]),
         Route("/threads/count", threads.count, methods=["POST"]),
@@ -39,12 +45,14 @@ def routes(service: Service) -> list[Route]:
         Route(f"{thread}/state", threads.change_state, methods=["POST"]),
         Route(f"{thread}/state/checkpoint", threads.state_at, methods=["POST"]),
         Route(f"{thread}/state/{{checkpoint}}", threads.state),
+        Route(f"{thread}/history", threads.list_history),
         Route(f"{thread}/history", threads.history, methods=["POST"]),
         Route(f"{thread}/runs", runs.search),
         Route(f"{thread}/runs", runs.create, methods=["POST"]),
         Route(f"{thread}/runs/stream", runs.stream, methods=["POST"]),
         Route(f"{thread}/runs/wait", runs.wait, methods=["POST"]),
         Route(run, runs.get),
+        Route(run, runs.delete, methods=["DELETE"]),
         Route(f"{run}/join", runs.join),
         Route(f"{run}/stream", runs.join_stream),
         Route(f"{run}/cancel", runs.cancel, methods=["POST"]),

@@ -75,11 +75,14 @@ class Assistants:
         sort_by: Any = "agent" if body.sort_by == "graph_id" else body.sort_by
 
         def work(assistants: TenantAssistants) -> tuple[list[Assistant], int]:
-            page = {"limit": body.limit, "offset": body.offset}
-            order = {"sort_by": sort_by, "descending": body.sort_order == "desc"}
-            return assistants.search(**body.filters, **order, **page), assistants.count(
-                **body.filters
+            page = assistants.search(
+                **body.filters,
+                sort_by=sort_by,
+                descending=body.sort_order == "desc",
+                limit=body.limit,
+                offset=body.offset,
             )
+            return page, assistants.count(**body.filters)
 
         page, total = await self._do(request, work)
         rows = [selected(_shown(assistant), body.select) for assistant in page]
@@ -99,9 +102,7 @@ class Assistants:
     async def change(self, request: Request) -> JsonResponse:
         """`PATCH /assistants/{assistant}`."""
         body, id = await read_body(request, AssistantChange), request.path_params["assistant"]
-        changed = await self._do(
-            request, lambda assistants: assistants.change(id, **body.settings)
-        )
+        changed = await self._do(request, lambda assistants: assistants.change(id, **body.settings))
         return JsonResponse(_shown(changed))
 
     async def delete(self, request: Request) -> Response:

@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+import json
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, RootModel, model_validator
+from pydantic import BaseModel, Field, RootModel, ValidationError, model_validator
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
-from agent_factory.serve.body import Keeps, RequestPart, StrictBody
+from agent_factory.serve.body import Keeps, RequestPart, StrictBody, several
+from agent_factory.serve.mistakes import explained
+
+Query = TypeVar("Query", bound=BaseModel)
+
+
+def read_query(request: Request, kind: type[Query]) -> Query:
+    """The query of a request, with the names of the body that asks for the same.
+
+    A list is repeated or JSON, and an object is JSON.
+
+    Raises:
+        HTTPException: 422 if it is not what `kind` says.
+    """
+    values: dict[str, object] = {}
+    for name, text in request.query_params.items():
+        field = kind.model_fields.get(name)
+        if field is not None and "list" in str(field.annotation):
+            values[name] = several(request, name)
+        elif text.startswith("{"):
+            try:
+                values[name] = json.loads(text)
+            except ValueError as error:
+                raise HTTPException(
+                    422, f"{name} must be an object as JSON, got {text!r}."
+                ) from error
+        else:
+            values[name] = text
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise HTTPException(422, explained(error, kind, json.dumps(values).encode())) from error
+
 
 StreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug"
 ]
 """What a stream shows, in the words of LangGraph's API."""
+
+
+class StateWrite(StrictBody):
+    """What a node writes to the state of a thread."""
+
+    values: dict[str, object] | list[dict[str, object]] | None = None
+    as_node: str | None = None
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the state that are written."""
+        updates = self.values if isinstance(self.values, list) else [self.values or {}]
+        return {key for update in updates for key in update}
+
+
+class SuperStep(StrictBody):
+    """What nodes write to the state of a thread in one step."""
+
+    updates: list[StateWrite] = Field(min_length=1)
 
 
 class NewThread(StrictBody):
@@ -20,6 +74,7 @@ class NewThread(StrictBody):
     thread_id: str | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     if_exists: Literal["raise", "do_nothing"] = "raise"
+    supersteps: list[SuperStep] = Field(default_factory=list)
 
 
 class ThreadChange(StrictBody):
@@ -72,12 +127,6 @@ class StateChange(StrictBody):
     as_node: str | None = None
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
-
-    @property
-    def keys(self) -> set[str]:
-        """The keys of the state that are written."""
-        updates = self.values if isinstance(self.values, list) else [self.values or {}]
-        return {key for update in updates for key in update}
 
 
 class StateSearch(StrictBody):
@@ -142,6 +191,7 @@ class NewRun(StrictBody):
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
     after_seconds: float | None = Field(None, ge=0)
+    webhook: str | None = None
     # All runs are like this here.
     stream_resumable: bool = True
     durability: Literal["sync", "async", "exit"] | None = None
@@ -276,7 +326,8 @@ class NewItem(StrictBody):
     namespace: list[str]
     key: str
     value: dict[str, object]
-    index: Literal[False] | None = None
+    index: Literal[False] | list[str] | None = None
+    ttl: float | None = Field(None, gt=0)  # in minutes
 
 
 class ItemPlace(StrictBody):
@@ -293,7 +344,8 @@ class ItemSearch(StrictBody):
     filter: dict[str, object] | None = None
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
-    refresh_ttl: bool | None = None  # items have no time to live here
+    query: str | None = None
+    refresh_ttl: bool | None = None  # changes nothing where items have no time to live
 
 
 class NamespaceSearch(StrictBody):

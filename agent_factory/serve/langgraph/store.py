@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from langgraph.store.base import BaseStore, InvalidNamespaceError, Item
+from langgraph.store.base import BaseStore, InvalidNamespaceError, Item, SearchItem
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -34,7 +34,16 @@ class Store:
         """`PUT /store/items`."""
         body = await read_body(request, NewItem)
         place = tuple(body.namespace)
-        await self._do(request, lambda store: store.put(place, body.key, body.value))
+
+        def put(store: BaseStore) -> None:
+            if body.ttl is not None and not store.supports_ttl:
+                raise HTTPException(422, "ttl is not supported: items stay until they are deleted.")
+            if body.index:
+                _check_index(store, "index")
+            options: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
+            store.put(place, body.key, body.value, body.index, **options)
+
+        await self._do(request, put)
         return Response(status_code=204)
 
     async def get(self, request: Request) -> JsonResponse:
@@ -55,11 +64,15 @@ class Store:
     async def search(self, request: Request) -> JsonResponse:
         """`POST /store/items/search`."""
         body = await read_body(request, ItemSearch)
-        place, which = (
-            tuple(body.namespace_prefix),
-            body.model_dump(include={"filter", "limit", "offset"}),
-        )
-        items = await self._do(request, lambda store: store.search(place, **which))
+        place = tuple(body.namespace_prefix)
+        which = body.model_dump(include={"filter", "limit", "offset", "query"})
+
+        def search(store: BaseStore) -> list[SearchItem]:
+            if body.query is not None:
+                _check_index(store, "query")
+            return store.search(place, **which)
+
+        items = await self._do(request, search)
         return JsonResponse({"items": [{**_shown(item), "score": item.score} for item in items]})
 
     async def namespaces(self, request: Request) -> JsonResponse:
@@ -76,6 +89,13 @@ class Store:
             return await run_in_threadpool(lambda: work(self._service.store(tenant)))
         except InvalidNamespaceError as error:
             raise HTTPException(422, f"namespace: {error}") from error
+
+
+def _check_index(store: BaseStore, field: str) -> None:
+    """Raise HTTPException if a field of a request needs an index that the store does not have."""
+    if getattr(store, "index_config", None) is None:
+        text = "the store of this server has no index of meanings. Search with filter."
+        raise HTTPException(422, f"{field} is not supported: {text}")
 
 
 def _shown(item: Item) -> dict[str, object]:
