@@ -28,6 +28,7 @@ from agent_factory.serve.security import (
     SecurityHeaders,
     logger,
 )
+from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
 
 _ORIGIN = re.compile(r"\w+://[^/*]+")
@@ -41,6 +42,7 @@ def create_app(
     rate_limit: RateLimit | None = RateLimit(),  # noqa: B008  it cannot change
     body_limit: int = 10_000_000,
     origins: Collection[str] = (),
+    webhooks: Webhooks | Collection[str] = (),
 ) -> Starlette:
     """An application that serves the agents of a service over HTTP.
 
@@ -61,12 +63,14 @@ def create_app(
         body_limit: The most bytes of a request's body.
         origins: Origins of other servers whose pages may make requests in a browser, such as
             "https://chat.example.com".
+        webhooks: The servers to which the outcome of a run may be sent, such as
+            "https://hooks.example.com"; or `Webhooks`, which also signs what is sent.
 
     Returns:
         A Starlette application, for uvicorn or any other ASGI server.
 
     Raises:
-        ArgumentError: `origins` is not a list of origins.
+        ArgumentError: `origins` or `webhooks` is not a list of origins.
 
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
@@ -75,6 +79,9 @@ def create_app(
     True
     """
     _check_origins(origins)
+    hooks = webhooks if isinstance(webhooks, Webhooks) else Webhooks(webhooks)
+    if hooks.origins:
+        service.webhooks.start(hooks.sender(langgraph.outcome))
     if authenticate is None:
         authenticate, rate_limit = local_principal, None
         logger.warning(
@@ -106,14 +113,16 @@ def create_app(
         return JsonResponse({"ok": True})
 
     async def info(_: Request) -> Response:
-        return JsonResponse({"version": version("agent-factory"), "flags": {"assistants": True}})
+        return JsonResponse(
+            {"version": version("agent-factory"), "flags": {"assistants": True, "crons": True}}
+        )
 
     return Starlette(
         routes=[
             Route("/ok", ok),
             Route("/info", info),
             *pages.open_routes(),
-            *map(with_principal, langgraph.routes(service)),
+            *map(with_principal, langgraph.routes(service, hooks)),
             *map(with_principal, ag_ui.routes(service)),
             *map(with_principal, openai.routes(service)),
             *map(with_principal, pages.routes(service)),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from agent_factory.service.assistants import Assistants as Assistants
     from agent_factory.service.assistants import assistant_id as assistant_id
     from agent_factory.service.audit import AuditEntry as AuditEntry
+    from agent_factory.service.crons import Cron as Cron
+    from agent_factory.service.crons import Crons as Crons
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
     from agent_factory.service.errors import AlreadyExists as AlreadyExists
     from agent_factory.service.errors import AuditTampered as AuditTampered
@@ -39,10 +41,14 @@ if TYPE_CHECKING:
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
+    from agent_factory.service.webhooks import UndeliverableError as UndeliverableError
+    from agent_factory.service.webhooks import Webhook as Webhook
+    from agent_factory.service.webhooks import WebhookQueue as WebhookQueue
 
 _HOME = {
     ".assistants": "Assistant Assistants assistant_id",
     ".audit": "AuditEntry",
+    ".crons": "Cron Crons",
     ".errors": (
         "AlreadyDecided AlreadyExists AuditTampered ClaimedByOther ConfigNotAllowed "
         "DatabaseUnavailable DecisionForbidden MessageHeld NotFound NoWorker ReadOnly RunCancelled "
@@ -54,6 +60,7 @@ _HOME = {
     ".run": "Run RunInfo",
     ".service": "Service",
     ".threads": "ThreadInfo",
+    ".webhooks": "UndeliverableError Webhook WebhookQueue",
 }
 
 require("service", __name__)

@@ -67,6 +67,37 @@ class Assistant:
     updated_at: float = _START_TIME
     is_agent: bool = False
 
+    def settings_of(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """The `config`, the `context` and the `metadata` of a run with this assistant.
+
+        What the run itself says comes first; keys of `configurable`, `context` and `metadata` are
+        added to those of the assistant, and tags follow its tags.
+
+        Args:
+            run: These settings of the run, where it has some.
+
+        >>> assistant = Assistant("a-1", "desk", "Gold", context={"tier": "gold"})
+        >>> assistant.settings_of({"context": {"user": "ann"}})["context"]
+        {'tier': 'gold', 'user': 'ann'}
+        """
+        context, metadata = run.get("context"), run.get("metadata") or {}
+        if self.is_agent:
+            return {"config": run.get("config"), "context": context, "metadata": metadata}
+        theirs = run.get("config") or {}
+        config = {**self.config, **theirs}
+        ours, own = self.config.get("configurable"), theirs.get("configurable")
+        # What is not an object is refused later, by name.
+        if ours and isinstance(own, Mapping):
+            config["configurable"] = {**ours, **own}
+        if self.config.get("tags") and isinstance(theirs.get("tags"), list):
+            config["tags"] = [*self.config["tags"], *theirs["tags"]]
+        noted = {"graph_id": self.agent, "assistant_id": self.id}
+        return {
+            "config": config,
+            "context": {**self.context, **(context or {})} or None,
+            "metadata": {**self.metadata, **metadata, **noted},
+        }
+
 
 def assistant_id(agent: str) -> str:
     """The id of an agent itself among the assistants; the same on all machines.

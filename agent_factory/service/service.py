@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -33,6 +34,7 @@ from agent_factory.service.arguments import (
 from agent_factory.service.assistants import Assistants
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
+from agent_factory.service.crons import CRON_KEY, Crons, due_cron
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Via, Wait
@@ -47,6 +49,7 @@ from agent_factory.service.thread_queue import HIGHEST_PRIORITY
 from agent_factory.service.thread_service import ThreadService
 from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import forget, reindex, stranded_threads
+from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 from agent_factory.types import Graph
 from agent_factory.upstream import is_reserved
@@ -91,6 +94,8 @@ class Service(ThreadService):
         database = Database(url, connections=connections, direct_url=direct_url)
         self._backend = Backend(database, callbacks)
         self._worker: Worker | None = None
+        self.webhooks = WebhookQueue(self._backend)
+        """Requests that a server makes when runs end or pause."""
 
     # Set-up
 
@@ -521,6 +526,7 @@ class Service(ThreadService):
         thread: str | None = None,
         tenant: str = "",
         timezone: str | None = None,
+        **options: Any,
     ) -> None:
         """Submit a message at the times of a cron expression.
 
@@ -532,10 +538,21 @@ class Service(ThreadService):
             thread: The thread; None takes a new one each time.
             tenant: The tenant.
             timezone: Such as "Europe/Berlin"; None is UTC.
+            **options: Other arguments of `submit`, as JSON; and `webhook`, a URL that gets the
+                outcome.
         """
         self._backend.agent(agent)
         arguments = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
+        arguments |= options
         self._backend.engine.schedule(name, cron, timezone, json.dumps({**arguments, "name": name}))
+
+    def crons(self, tenant: str = "") -> Crons:
+        """Crons of a tenant: schedules that clients create.
+
+        Args:
+            tenant: Whose they are. Other tenants do not see them.
+        """
+        return Crons(self._backend, tenant, self.schedule, self.unschedule)
 
     def unschedule(self, name: str) -> None:
         """Delete a schedule."""
@@ -549,10 +566,40 @@ class Service(ThreadService):
         if arguments["agent"] not in self._backend.agents:
             self._backend.queue.pass_on(arguments["agent"], arguments["tenant"])
             return
+        if arguments.get("metadata", {}).get(CRON_KEY) == name:
+            arguments = self._of_cron(name, arguments, due)
+            if arguments is None:
+                with suppress(NotFound):  # another worker has done it
+                    self.unschedule(name)
+                return
         thread = arguments.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
         # Two workers that fire a schedule at once submit one message.
         message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
-        self.submit(**arguments, thread=thread, message_id=message_id, by=by)
+        webhook = arguments.pop("webhook", None)
+        run = self.submit(**arguments, thread=thread, message_id=message_id, by=by)
+        if webhook is not None:
+            self.webhooks.add(run.id, webhook)
+
+    def _of_cron(
+        self, name: str, arguments: dict[str, Any], due: datetime
+    ) -> dict[str, Any] | None:
+        """Arguments of `submit` for a cron that is due; None if it has ended."""
+        cron = due_cron(self._backend, name, due)
+        if cron is None:
+            return None
+        try:
+            assistant = self.assistants(cron.tenant).get(cron.assistant)
+        except NotFound:  # deleted since
+            return None
+        if not cron.keeps_threads and cron.thread_id is None:
+            for thread in self.threads(
+                tenant=cron.tenant, text=f"{name}-", status=("idle", "failed"), limit=1000
+            ):
+                self.delete_thread(thread.id, by=f"schedule {name}")
+        settings = assistant.settings_of(arguments)
+        # A client has chosen it: checked each time, as that of a run.
+        settings["config"] = self.client_config(arguments["agent"], settings["config"])
+        return {**arguments, **settings}
 
     # Workers
 
@@ -647,6 +694,7 @@ class Service(ThreadService):
     def close(self) -> None:
         """Stop, and close all connections."""
         try:
+            self.webhooks.stop()
             self.stop()
         finally:
             self._backend.close()

@@ -327,6 +327,7 @@ crons = Table(  # what clients know of a schedule; its name is the id
     Column("cron_id", String, primary_key=True),
     Column("tenant", String, nullable=False, index=True),
     Column("agent", String, nullable=False),
+    Column("assistant", String, nullable=False),
     Column("thread_id", String, index=True),  # none if each run gets a new one
     Column("schedule", String, nullable=False),
     Column("timezone", String),
@@ -334,7 +335,8 @@ crons = Table(  # what clients know of a schedule; its name is the id
     Column("enabled", Boolean, nullable=False),
     Column("keeps_threads", Boolean, nullable=False),
     Column("by", String, nullable=False),
-    Column("request", JSON, nullable=False),  # the body of a run, as the client has sent it
+    Column("options", JSON, nullable=False),  # what `Service.submit` gets
+    Column("request", JSON, nullable=False),  # what the client has sent
     Column("metadata", JSON, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),

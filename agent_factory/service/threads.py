@@ -38,6 +38,7 @@ from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
     approvals,
     audit,
+    crons,
     effects,
     events,
     questions,
@@ -419,7 +420,8 @@ def delete_thread(
         if row.status in BUSY:
             backend.queue.end_runs(connection, row, by)
         backend.queue.record(connection, row, by, "delete")
-        for table in (runs, waits, questions, threads):
+        # The schedule of a cron ends when it is due next.
+        for table in (runs, waits, questions, crons, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
     # After the commit. A job that a crash leaves here finds no thread, and is lost.
     backend.engine.forget(jobs)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from agent_factory.serve.langgraph.assistants import Assistants
+from agent_factory.serve.langgraph.crons import CronRoutes
 from agent_factory.serve.langgraph.refused import refused_routes
 from agent_factory.serve.langgraph.runs import Runs
+from agent_factory.serve.langgraph.runs import outcome as outcome
 from agent_factory.serve.langgraph.store import Store
 from agent_factory.serve.langgraph.threads import Threads
+from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
 
 
-def routes(service: Service) -> list[Route]:
+def routes(service: Service, webhooks: Webhooks) -> list[Route]:
     """The routes of LangGraph's API."""
     assistants, store = Assistants(service), Store(service)
-    threads, runs = Threads(service, assistants), Runs(service, assistants)
+    threads, runs = Threads(service, assistants), Runs(service, assistants, webhooks)
+    crons = CronRoutes(service, assistants, webhooks)
     thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
     assistant = "/assistants/{assistant}"
     return [
@@ -49,6 +53,14 @@ def routes(service: Service) -> list[Route]:
         Route(f"{thread}/history", threads.history, methods=["POST"]),
         Route(f"{thread}/runs", runs.search),
         Route(f"{thread}/runs", runs.create, methods=["POST"]),
+        # Before "/runs/{run}", which "crons" would be an id for.
+        Route(f"{thread}/runs/crons", crons.create, methods=["POST"]),
+        Route("/runs/crons", crons.create, methods=["POST"]),
+        Route("/runs/crons/search", crons.search, methods=["POST"]),
+        Route("/runs/crons/count", crons.count, methods=["POST"]),
+        Route("/runs/crons/{cron}", crons.get),
+        Route("/runs/crons/{cron}", crons.change, methods=["PATCH"]),
+        Route("/runs/crons/{cron}", crons.delete, methods=["DELETE"]),
         Route(f"{thread}/runs/stream", runs.stream, methods=["POST"]),
         Route(f"{thread}/runs/wait", runs.wait, methods=["POST"]),
         Route(run, runs.get),

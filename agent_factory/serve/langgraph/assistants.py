@@ -179,34 +179,8 @@ class Assistants:
 
 def with_settings(body: Run, assistant: Assistant) -> Run:
     """A run as it is asked for, with the settings of its assistant where it has none."""
-    if assistant.is_agent:
-        return body
-    ours, theirs = assistant.config, body.config or {}
-    config: dict[str, Any] = {**ours, **theirs}
-    for name, join in (("configurable", _merged), ("tags", _joined)):
-        if ours.get(name) and theirs.get(name):
-            config[name] = join(ours[name], theirs[name])
-    return body.model_copy(
-        update={
-            "config": config,
-            "context": {**assistant.context, **(body.context or {})} or None,
-            "metadata": {
-                **assistant.metadata,
-                **body.metadata,
-                "graph_id": assistant.agent,
-                "assistant_id": assistant.id,
-            },
-        }
-    )
-
-
-def _merged(ours: Any, theirs: Any) -> Any:
-    # What is not an object is refused later, by name.
-    return {**ours, **theirs} if isinstance(theirs, dict) else theirs
-
-
-def _joined(ours: Any, theirs: Any) -> Any:
-    return [*ours, *theirs] if isinstance(theirs, list) else theirs
+    asked = {"config": body.config, "context": body.context, "metadata": body.metadata}
+    return body.model_copy(update=assistant.settings_of(asked))
 
 
 def _schemas(graph: Any) -> dict[str, object]:

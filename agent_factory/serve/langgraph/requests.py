@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, RootModel, ValidationError, model_validator
@@ -170,32 +171,51 @@ class Command(StrictBody):
         return self
 
 
-class NewRun(StrictBody):
-    """A message for an agent, or the answer to what its thread waits for."""
+class RunSettings(StrictBody):
+    """What a run is to do, and how."""
 
     assistant_id: str
     # `{}` is refused with a hint, and not taken for null, which goes on without a message.
     input: Annotated[dict[str, object] | None, Keeps({})] = None
-    command: Command | None = None
     config: dict[str, object] | None = None
     context: Annotated[dict[str, object] | None, Keeps({})] = None
     metadata: dict[str, object] = Field(default_factory=dict)
-    checkpoint: Checkpoint | None = None
-    checkpoint_id: str | None = None
     stream_mode: StreamMode | list[StreamMode] = "values"
     stream_subgraphs: bool = False
     multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None
-    if_not_exists: Literal["create", "reject"] = "reject"
-    on_disconnect: Literal["cancel", "continue"] = "continue"
-    on_completion: Literal["delete", "keep"] = "delete"
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
-    after_seconds: float | None = Field(None, ge=0)
     webhook: str | None = None
     # All runs are like this here.
     stream_resumable: bool = True
     durability: Literal["sync", "async", "exit"] | None = None
     checkpoint_during: bool | None = None
+
+    @property
+    def settings(self) -> Any:
+        """The config of the run, without what names the thread, which the path does."""
+        names = ("thread_id", "checkpoint_id", "checkpoint_ns")
+        configurable = (self.config or {}).get("configurable")
+        if isinstance(configurable, dict):
+            configurable = {k: value for k, value in configurable.items() if k not in names}
+        return {**(self.config or {}), "configurable": configurable}
+
+    @property
+    def modes(self) -> list[StreamMode]:
+        """Stream modes that the client asks for."""
+        return self.stream_mode if isinstance(self.stream_mode, list) else [self.stream_mode]
+
+
+class NewRun(RunSettings):
+    """A message for an agent, or the answer to what its thread waits for."""
+
+    command: Command | None = None
+    checkpoint: Checkpoint | None = None
+    checkpoint_id: str | None = None
+    if_not_exists: Literal["create", "reject"] = "reject"
+    on_disconnect: Literal["cancel", "continue"] = "continue"
+    on_completion: Literal["delete", "keep"] = "delete"
+    after_seconds: float | None = Field(None, ge=0)
     strict_resume: bool | None = None
 
     @model_validator(mode="after")
@@ -220,19 +240,65 @@ class NewRun(StrictBody):
             return self.checkpoint.place
         return self.checkpoint_id
 
-    @property
-    def settings(self) -> Any:
-        """The config of the run, without what names the thread, which the path does."""
-        names = ("thread_id", "checkpoint_id", "checkpoint_ns")
-        configurable = (self.config or {}).get("configurable")
-        if isinstance(configurable, dict):
-            configurable = {k: value for k, value in configurable.items() if k not in names}
-        return {**(self.config or {}), "configurable": configurable}
+
+class NewCron(RunSettings):
+    """A run that begins at the times of a cron expression."""
+
+    schedule: str
+    timezone: str | None = None
+    end_time: datetime | None = None
+    enabled: bool = True
+    on_run_completed: Literal["delete", "keep"] = "delete"
+
+
+class CronChange(StrictBody):
+    """A change of a cron."""
+
+    schedule: str | None = None
+    timezone: str | None = None
+    # Null takes the end away.
+    end_time: Annotated[datetime | None, Keeps(None)] = None
+    enabled: bool | None = None
+    on_run_completed: Literal["delete", "keep"] | None = None
+    input: dict[str, object] | None = None
+    config: dict[str, object] | None = None
+    context: dict[str, object] | None = None
+    metadata: dict[str, object] | None = None
+    stream_mode: StreamMode | list[StreamMode] | None = None
+    stream_subgraphs: bool | None = None
+    interrupt_before: Literal["*"] | list[str] | None = None
+    interrupt_after: Literal["*"] | list[str] | None = None
+    webhook: str | None = None
+    stream_resumable: bool | None = None
+    durability: Literal["sync", "async", "exit"] | None = None
+
+
+class CronSearch(StrictBody):
+    """Search for crons."""
+
+    assistant_id: str | None = None
+    thread_id: str | None = None
+    enabled: bool | None = None
+    metadata: dict[str, object] = Field(default_factory=dict)
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    sort_by: Literal[
+        "cron_id",
+        "assistant_id",
+        "thread_id",
+        "created_at",
+        "updated_at",
+        "next_run_date",
+        "end_time",
+    ] = "created_at"
+    sort_order: Literal["asc", "desc"] = "desc"
+    select: list[str] | None = None
 
     @property
-    def modes(self) -> list[StreamMode]:
-        """Stream modes that the client asks for."""
-        return self.stream_mode if isinstance(self.stream_mode, list) else [self.stream_mode]
+    def column(self) -> Any:
+        """What crons are sorted by, in the words of the service."""
+        names = {"assistant_id": "assistant", "next_run_date": "next_at", "end_time": "ends_at"}
+        return names.get(self.sort_by, self.sort_by)
 
 
 class RunOfBatch(NewRun):

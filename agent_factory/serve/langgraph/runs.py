@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -29,6 +30,7 @@ from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, Str
 from agent_factory.serve.langgraph.start import start_run
 from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
 from agent_factory.serve.principal import Principal
+from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import (
     Assistant,
     NotFound,
@@ -37,6 +39,7 @@ from agent_factory.service import (
     RunFailed,
     Service,
     Wait,
+    Webhook,
     assistant_id,
 )
 
@@ -57,8 +60,8 @@ _ENDED = ("done", "failed", "cancelled")
 class Runs:
     """Answers requests about the runs of a service."""
 
-    def __init__(self, service: Service, assistants: Assistants) -> None:
-        self._service, self._assistants = service, assistants
+    def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
+        self._service, self._assistants, self._webhooks = service, assistants, webhooks
 
     # New runs
 
@@ -118,6 +121,8 @@ class Runs:
             may_decide: Says whether they may decide about a wait; None if about each.
         """
         tenant = principal.tenant
+        if body.webhook is not None:
+            self._webhooks.check(body.webhook)
         assistant = self._assistants.get_assistant(body.assistant_id, tenant)
         body = with_settings(body, assistant)
         earlier = []
@@ -130,6 +135,8 @@ class Runs:
             # As on LangGraph's own server: what was rolled back is not listed.
             if other.id != run.id and other.status == "cancelled":
                 other.delete(by=principal.name)
+        if body.webhook is not None:
+            self._service.webhooks.add(run.id, body.webhook)
         self._note_assistant(run.thread_id, assistant)
         return run
 
@@ -333,3 +340,18 @@ def shown(run: Run) -> dict[str, object]:
         },
         "error": info.error,
     }
+
+
+def outcome(webhook: Webhook) -> dict[str, object]:
+    """What a webhook sends: the run as it is shown, with the values of its state.
+
+    Raises:
+        TimeoutError: The run has gone on since.
+    """
+    row, sent_at = shown(webhook.run), time_text(time.time())
+    try:
+        values = webhook.run.result(timeout=0)
+    except (RunFailed, RunCancelled):
+        values = None
+    error = row["error"] and failure_of(str(row["error"]))
+    return {**row, "values": values, "error": error, "webhook_sent_at": sent_at}
