@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.serve import ag_ui, langgraph, openai, pages
+from agent_factory.serve import ag_ui, langgraph, openai, openapi, pages
 from agent_factory.serve.errors import error_response, status_of, text_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
@@ -110,21 +110,23 @@ def create_app(
         return Route(route.path, serve, methods=list(route.methods or ()))
 
     async def ok(_: Request) -> Response:
+        """Say that the server runs."""
         return JsonResponse({"ok": True})
 
     async def info(_: Request) -> Response:
+        """Say which version it has, and what it offers."""
         return JsonResponse(
             {"version": version("agent-factory"), "flags": {"assistants": True, "crons": True}}
         )
 
+    open_api = [Route("/ok", ok), Route("/info", info)]
+    api = [*langgraph.routes(service, hooks), *ag_ui.routes(service), *openai.routes(service)]
     return Starlette(
         routes=[
-            Route("/ok", ok),
-            Route("/info", info),
+            *open_api,
             *pages.open_routes(),
-            *map(with_principal, langgraph.routes(service, hooks)),
-            *map(with_principal, ag_ui.routes(service)),
-            *map(with_principal, openai.routes(service)),
+            *map(with_principal, [*api, *langgraph.refused_routes()]),
+            *map(with_principal, openapi.routes([*open_api, *api])),
             *map(with_principal, pages.routes(service)),
         ],
         middleware=[

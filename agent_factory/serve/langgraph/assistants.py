@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.body import number, read_body
+from agent_factory.serve.body import number
 from agent_factory.serve.json_response import JsonResponse, page_response, selected, time_text
 from agent_factory.serve.langgraph.requests import (
     AssistantChange,
@@ -47,9 +47,8 @@ class Assistants:
         """
         return self._service.assistants(tenant).get(assistant)
 
-    async def create(self, request: Request) -> JsonResponse:
-        """`POST /assistants`."""
-        body = await read_body(request, NewAssistant)
+    async def create(self, request: Request, body: NewAssistant) -> JsonResponse:
+        """Create an assistant: an agent with settings."""
 
         def work(assistants: TenantAssistants) -> Assistant:
             try:
@@ -69,9 +68,8 @@ class Assistants:
 
         return JsonResponse(_shown(await self._do(request, work)))
 
-    async def search(self, request: Request) -> JsonResponse:
-        """`POST /assistants/search`."""
-        body = await read_body(request, AssistantSearch)
+    async def search(self, request: Request, body: AssistantSearch) -> JsonResponse:
+        """Search for assistants."""
         sort_by: Any = "agent" if body.sort_by == "graph_id" else body.sort_by
 
         def work(assistants: TenantAssistants) -> tuple[list[Assistant], int]:
@@ -88,25 +86,24 @@ class Assistants:
         rows = [selected(_shown(assistant), body.select) for assistant in page]
         return page_response(rows, total, body.offset)
 
-    async def count(self, request: Request) -> JsonResponse:
-        """`POST /assistants/count`."""
-        body = await read_body(request, AssistantSearch)
+    async def count(self, request: Request, body: AssistantSearch) -> JsonResponse:
+        """Count assistants."""
         return JsonResponse(
             await self._do(request, lambda assistants: assistants.count(**body.filters))
         )
 
     async def get(self, request: Request) -> JsonResponse:
-        """`GET /assistants/{assistant}`."""
+        """Get an assistant."""
         return JsonResponse(_shown(await self._assistant(request)))
 
-    async def change(self, request: Request) -> JsonResponse:
-        """`PATCH /assistants/{assistant}`."""
-        body, id = await read_body(request, AssistantChange), request.path_params["assistant"]
+    async def change(self, request: Request, body: AssistantChange) -> JsonResponse:
+        """Write a new version of an assistant."""
+        id = request.path_params["assistant"]
         changed = await self._do(request, lambda assistants: assistants.change(id, **body.settings))
         return JsonResponse(_shown(changed))
 
     async def delete(self, request: Request) -> Response:
-        """`DELETE /assistants/{assistant}`."""
+        """Delete an assistant; with `delete_threads=true`, its threads, too."""
         principal, id = request.state.principal, request.path_params["assistant"]
         also_threads = request.query_params.get("delete_threads", "").lower() in ("true", "1")
 
@@ -122,16 +119,15 @@ class Assistants:
         await self._do(request, work)
         return Response(status_code=204)
 
-    async def versions(self, request: Request) -> JsonResponse:
-        """`POST /assistants/{assistant}/versions`."""
-        body = await read_body(request, AssistantVersionSearch)
+    async def versions(self, request: Request, body: AssistantVersionSearch) -> JsonResponse:
+        """List the versions of an assistant, the newest first."""
         id, options = request.path_params["assistant"], body.model_dump()
         rows = await self._do(request, lambda assistants: assistants.versions(id, **options))
         return JsonResponse([_shown(row) for row in rows])
 
-    async def set_latest(self, request: Request) -> JsonResponse:
-        """`POST /assistants/{assistant}/latest`."""
-        body, id = await read_body(request, AssistantVersion), request.path_params["assistant"]
+    async def set_latest(self, request: Request, body: AssistantVersion) -> JsonResponse:
+        """Let runs take a version of an assistant."""
+        id = request.path_params["assistant"]
         changed = await self._do(
             request, lambda assistants: assistants.set_latest(id, body.version)
         )
@@ -140,7 +136,7 @@ class Assistants:
     # Graphs
 
     async def graph(self, request: Request) -> JsonResponse:
-        """`GET /assistants/{assistant}/graph`."""
+        """Get the graph of an assistant."""
         inner = request.query_params.get("xray", "false")
         # LangGraph takes a depth, or True for all.
         xray: int | bool = inner.lower() == "true"
@@ -150,12 +146,12 @@ class Assistants:
         return JsonResponse(graph.get_graph(xray=xray).to_json())
 
     async def schemas(self, request: Request) -> JsonResponse:
-        """`GET /assistants/{assistant}/schemas`."""
+        """Get the schemas of an assistant."""
         name = (await self._assistant(request)).agent
         return JsonResponse({"graph_id": name, **_schemas(self._service.agents[name])})
 
     async def subgraphs(self, request: Request) -> JsonResponse:
-        """`GET /assistants/{assistant}/subgraphs` and `.../subgraphs/{namespace}`."""
+        """Get the graphs inside that of an assistant."""
         recurse = request.query_params.get("recurse", "false").lower() in ("true", "1")
         namespace = request.path_params.get("namespace")
         graph = await self._graph(request)

@@ -10,7 +10,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.body import read_body
 from agent_factory.serve.json_response import JsonResponse, page_response, selected, time_text
 from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.requests import CronChange, CronSearch, NewCron, RunSettings
@@ -19,6 +18,19 @@ from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Assistant, Cron, Crons, Service
 
 T = TypeVar("T")
+
+_OPTIONS = {
+    "input": "message",
+    "config": "config",
+    "context": "context",
+    "metadata": "metadata",
+    "stream_mode": "stream",
+    "stream_subgraphs": "subgraphs",
+    "interrupt_before": "interrupt_before",
+    "interrupt_after": "interrupt_after",
+    "webhook": "webhook",
+}
+"""The argument of `Service.submit` that a field of a request is for."""
 
 _BUSY = {"enqueue": "queue", None: "queue"}
 
@@ -35,9 +47,9 @@ class CronRoutes:
     def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
         self._service, self._assistants, self._webhooks = service, assistants, webhooks
 
-    async def create(self, request: Request) -> JsonResponse:
-        """`POST /runs/crons` and `POST /threads/{thread}/runs/crons`."""
-        body, principal = await read_body(request, NewCron), request.state.principal
+    async def create(self, request: Request, body: NewCron) -> JsonResponse:
+        """Create a cron: a run that begins again and again."""
+        principal = request.state.principal
         thread = request.path_params.get("thread")
 
         def work(crons: Crons) -> Cron:
@@ -62,13 +74,12 @@ class CronRoutes:
         return JsonResponse(_shown(await self._do(request, work)))
 
     async def get(self, request: Request) -> JsonResponse:
-        """`GET /runs/crons/{cron}`."""
+        """Get a cron."""
         id = request.path_params["cron"]
         return JsonResponse(_shown(await self._do(request, lambda crons: crons.get(id))))
 
-    async def search(self, request: Request) -> JsonResponse:
-        """`POST /runs/crons/search`."""
-        body = await read_body(request, CronSearch)
+    async def search(self, request: Request, body: CronSearch) -> JsonResponse:
+        """Search for crons."""
 
         def work(crons: Crons) -> tuple[list[Cron], int]:
             filters = self._filters(request, body)
@@ -85,16 +96,15 @@ class CronRoutes:
         rows = [selected(_shown(cron), body.select) for cron in page]
         return page_response(rows, total, body.offset)
 
-    async def count(self, request: Request) -> JsonResponse:
-        """`POST /runs/crons/count`."""
-        body = await read_body(request, CronSearch)
+    async def count(self, request: Request, body: CronSearch) -> JsonResponse:
+        """Count crons."""
         return JsonResponse(
             await self._do(request, lambda crons: crons.count(**self._filters(request, body)))
         )
 
-    async def change(self, request: Request) -> JsonResponse:
-        """`PATCH /runs/crons/{cron}`."""
-        body, id = await read_body(request, CronChange), request.path_params["cron"]
+    async def change(self, request: Request, body: CronChange) -> JsonResponse:
+        """Change a cron."""
+        id = request.path_params["cron"]
         tenant = request.state.principal.tenant
         sent = body.model_dump(mode="json", exclude_unset=True)
 
@@ -102,12 +112,18 @@ class CronRoutes:
             cron = crons.get(id)
             assistant = self._assistants.get_assistant(cron.assistant, tenant)
             # As a whole again, so that what was checked when it was created is checked here, too.
-            whole = NewCron.model_validate({**cron.request, **sent})
+            whole = NewCron.model_validate(
+                {"assistant_id": cron.assistant, "schedule": cron.schedule, **cron.request, **sent}
+            )
+            options = self._options(whole, assistant)
+            changed = [option for field, option in _OPTIONS.items() if field in sent]
             values: dict[str, Any] = {
-                "options": self._options(whole, assistant),
+                # Code may have created it, with options that no request has.
+                "options": {**cron.options, **{name: options[name] for name in changed}},
                 "request": {**cron.request, **sent},
-                "keeps_threads": whole.on_run_completed == "keep",
             }
+            if "on_run_completed" in sent:
+                values["keeps_threads"] = whole.on_run_completed == "keep"
             for name in ("schedule", "timezone", "enabled", "metadata"):
                 if name in sent:
                     values[name] = sent[name]
@@ -118,7 +134,7 @@ class CronRoutes:
         return JsonResponse(_shown(await self._do(request, work)))
 
     async def delete(self, request: Request) -> Response:
-        """`DELETE /runs/crons/{cron}`."""
+        """Delete a cron."""
         id = request.path_params["cron"]
         await self._do(request, lambda crons: crons.delete(id))
         return Response(status_code=204)

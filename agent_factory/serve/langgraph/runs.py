@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.serve.body import number, read_body, several
+from agent_factory.serve.body import number, several
 from agent_factory.serve.errors import text_of
 from agent_factory.serve.json_response import (
     JsonResponse,
@@ -65,16 +65,14 @@ class Runs:
 
     # New runs
 
-    async def create(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/runs` and `POST /runs`."""
-        body = await read_body(request, NewRun)
+    async def create(self, request: Request, body: NewRun) -> JsonResponse:
+        """Begin a run."""
         run = await self._started(request, body)
         row = await run_in_threadpool(shown, run)
         return JsonResponse(row, headers={"Content-Location": _place(run)})
 
-    async def stream(self, request: Request) -> Response:
-        """`POST /threads/{thread}/runs/stream` and `POST /runs/stream`."""
-        body = await read_body(request, NewRun)
+    async def stream(self, request: Request, body: NewRun) -> Response:
+        """Begin a run and stream its events."""
         run = await self._started(request, body)
         return stream_response(
             run,
@@ -84,17 +82,16 @@ class Runs:
             finally_=partial(self._tidy, request, body, run),
         )
 
-    async def wait(self, request: Request) -> Response:
-        """`POST /threads/{thread}/runs/wait` and `POST /runs/wait`."""
-        body = await read_body(request, NewRun)
+    async def wait(self, request: Request, body: NewRun) -> Response:
+        """Begin a run and wait for its result."""
         run = await self._started(request, body)
         cancels = body.on_disconnect == "cancel"
         tidy = partial(self._tidy, request, body, run)
         return self._waited(run, cancels=cancels, finally_=tidy)
 
-    async def create_batch(self, request: Request) -> JsonResponse:
-        """`POST /runs/batch`."""
-        bodies = (await read_body(request, Batch)).root
+    async def create_batch(self, request: Request, body: Batch) -> JsonResponse:
+        """Begin several runs."""
+        bodies = body.root
         # One after the other, so that messages of a thread keep their order.
         runs = [await self._started(request, body, body.thread_id) for body in bodies]
         return JsonResponse(await run_in_threadpool(lambda: [shown(run) for run in runs]))
@@ -162,7 +159,7 @@ class Runs:
     # Known runs
 
     async def search(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}/runs`."""
+        """List the runs of a thread, the newest first."""
         limit, offset = number(request, "limit", 10), number(request, "offset", 0)
         status = request.query_params.get("status")
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
@@ -178,22 +175,22 @@ class Runs:
         return JsonResponse(await run_in_threadpool(work))
 
     async def get(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}/runs/{run}`."""
+        """Get a run."""
         run = await self._run(request)
         return JsonResponse(await run_in_threadpool(shown, run))
 
     async def delete(self, request: Request) -> Response:
-        """`DELETE /threads/{thread}/runs/{run}`."""
+        """Delete a run. What it has written stays in the thread."""
         run, name = await self._run(request), request.state.principal.name
         await run_in_threadpool(partial(run.delete, by=name))
         return Response(status_code=204)
 
     async def join(self, request: Request) -> Response:
-        """`GET /threads/{thread}/runs/{run}/join`."""
+        """Wait for the result of a run."""
         return self._waited(await self._run(request), cancels=False)
 
     async def join_stream(self, request: Request) -> Response:
-        """`GET /threads/{thread}/runs/{run}/stream`."""
+        """Stream the events of a run."""
         modes = several(request, "stream_mode")
         for mode in modes:
             if mode not in get_args(StreamMode):
@@ -210,7 +207,7 @@ class Runs:
         )
 
     async def cancel(self, request: Request) -> Response:
-        """`POST /threads/{thread}/runs/{run}/cancel`."""
+        """Cancel a run; with `action=rollback`, go back to before it."""
         run = await self._run(request)
         await self._cancel(request, [run])
         if request.query_params.get("wait", "0").lower() in ("0", "false"):
@@ -218,9 +215,9 @@ class Runs:
         # A run that was cancelled has ended, so there is nothing to wait for.
         return JsonResponse({}, headers=_places(run))
 
-    async def cancel_many(self, request: Request) -> Response:
-        """`POST /runs/cancel`."""
-        body, tenant = await read_body(request, Cancelled), request.state.principal.tenant
+    async def cancel_many(self, request: Request, body: Cancelled) -> Response:
+        """Cancel several runs."""
+        tenant = request.state.principal.tenant
         if (body.run_ids is None) == (body.status is None):
             raise HTTPException(422, "Pass run_ids, or the status of the runs.")
         # Runs that have ended cannot be cancelled, so "all" leaves them out.

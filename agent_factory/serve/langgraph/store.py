@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.body import read_body
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.langgraph.requests import (
     ItemPlace,
@@ -30,9 +29,8 @@ class Store:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def put(self, request: Request) -> Response:
-        """`PUT /store/items`."""
-        body = await read_body(request, NewItem)
+    async def put(self, request: Request, body: NewItem) -> Response:
+        """Store an item."""
         place = tuple(body.namespace)
 
         def put(store: BaseStore) -> None:
@@ -47,7 +45,7 @@ class Store:
         return Response(status_code=204)
 
     async def get(self, request: Request) -> JsonResponse:
-        """`GET /store/items`."""
+        """Get an item."""
         place = tuple(request.query_params.get("namespace", "").split("."))
         key = request.query_params.get("key")
         if key is None:
@@ -55,15 +53,13 @@ class Store:
         item = await self._do(request, lambda store: store.get(place, key))
         return JsonResponse(None if item is None else _shown(item))
 
-    async def delete(self, request: Request) -> Response:
-        """`DELETE /store/items`."""
-        body = await read_body(request, ItemPlace)
+    async def delete(self, request: Request, body: ItemPlace) -> Response:
+        """Delete an item."""
         await self._do(request, lambda store: store.delete(tuple(body.namespace), body.key))
         return Response(status_code=204)
 
-    async def search(self, request: Request) -> JsonResponse:
-        """`POST /store/items/search`."""
-        body = await read_body(request, ItemSearch)
+    async def search(self, request: Request, body: ItemSearch) -> JsonResponse:
+        """Search for items."""
         place = tuple(body.namespace_prefix)
         which = body.model_dump(include={"filter", "limit", "offset", "query"})
 
@@ -75,9 +71,8 @@ class Store:
         items = await self._do(request, search)
         return JsonResponse({"items": [{**_shown(item), "score": item.score} for item in items]})
 
-    async def namespaces(self, request: Request) -> JsonResponse:
-        """`POST /store/namespaces`."""
-        body = await read_body(request, NamespaceSearch)
+    async def namespaces(self, request: Request, body: NamespaceSearch) -> JsonResponse:
+        """List namespaces."""
         which: Any = body.model_dump()
         namespaces = await self._do(request, lambda store: store.list_namespaces(**which))
         return JsonResponse({"namespaces": namespaces})

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.body import read_body, several
+from agent_factory.serve.body import several
 from agent_factory.serve.json_response import (
     JsonResponse,
     failure_of,
@@ -34,7 +34,6 @@ from agent_factory.serve.langgraph.requests import (
     ThreadChange,
     ThreadPrune,
     ThreadSearch,
-    read_query,
 )
 from agent_factory.serve.langgraph.stream import PING_SECONDS, follow_thread, last_event_id
 from agent_factory.serve.principal import Principal
@@ -56,9 +55,9 @@ class Threads:
     def __init__(self, service: Service, assistants: Assistants) -> None:
         self._service, self._assistants = service, assistants
 
-    async def create(self, request: Request) -> JsonResponse:
-        """`POST /threads`."""
-        body, principal = await read_body(request, NewThread), request.state.principal
+    async def create(self, request: Request, body: NewThread) -> JsonResponse:
+        """Create a thread, with the states of `supersteps` if there are some."""
+        principal = request.state.principal
         tenant = principal.tenant
 
         def work() -> dict[str, object]:
@@ -111,12 +110,11 @@ class Threads:
         return noted, None if graph is None else str(graph)
 
     async def get(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}`."""
+        """Get a thread."""
         return JsonResponse(await run_in_threadpool(self._with_values, self._info(request)))
 
-    async def change(self, request: Request) -> Response:
-        """`PATCH /threads/{thread}`."""
-        body = await read_body(request, ThreadChange)
+    async def change(self, request: Request, body: ThreadChange) -> Response:
+        """Add to the metadata of a thread."""
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
 
         def work() -> dict[str, object]:
@@ -132,7 +130,7 @@ class Threads:
         return JsonResponse(row)
 
     async def delete(self, request: Request) -> Response:
-        """`DELETE /threads/{thread}`."""
+        """Delete a thread as a whole."""
         thread, principal = request.path_params["thread"], request.state.principal
 
         def work() -> None:
@@ -142,7 +140,7 @@ class Threads:
         return Response(status_code=204)
 
     async def copy(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/copy`."""
+        """Copy a thread."""
         thread, principal = request.path_params["thread"], request.state.principal
 
         def work() -> dict[str, object]:
@@ -151,9 +149,9 @@ class Threads:
 
         return JsonResponse(await run_in_threadpool(work))
 
-    async def prune(self, request: Request) -> JsonResponse:
-        """`POST /threads/prune`."""
-        body, principal = await read_body(request, ThreadPrune), request.state.principal
+    async def prune(self, request: Request, body: ThreadPrune) -> JsonResponse:
+        """Delete several threads."""
+        principal = request.state.principal
 
         def work() -> int:
             filters = {"ids": body.thread_ids, "tenant": principal.tenant}
@@ -164,13 +162,13 @@ class Threads:
 
         return JsonResponse({"pruned_count": await run_in_threadpool(work)})
 
-    async def search(self, request: Request) -> JsonResponse:
-        """`POST /threads/search`."""
-        return await self._search(request, await read_body(request, ThreadSearch))
+    async def search(self, request: Request, body: ThreadSearch) -> JsonResponse:
+        """Search for threads."""
+        return await self._search(request, body)
 
-    async def list(self, request: Request) -> JsonResponse:
-        """`GET /threads`: as the search, by the query."""
-        return await self._search(request, read_query(request, ThreadSearch))
+    async def list(self, request: Request, query: ThreadSearch) -> JsonResponse:
+        """List threads; the query has the names of the search."""
+        return await self._search(request, query)
 
     async def _search(self, request: Request, body: ThreadSearch) -> JsonResponse:
         def work() -> tuple[list[ThreadInfo], int]:
@@ -193,9 +191,8 @@ class Threads:
         rows = await run_in_threadpool(lambda: [show(thread) for thread in threads])
         return page_response([selected(row, body.select) for row in rows], total, body.offset)
 
-    async def count(self, request: Request) -> JsonResponse:
-        """`POST /threads/count`."""
-        body = await read_body(request, ThreadSearch)
+    async def count(self, request: Request, body: ThreadSearch) -> JsonResponse:
+        """Count threads."""
         filters = self._wanted(request, body)
         return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**filters)))
 
@@ -212,7 +209,7 @@ class Threads:
         }
 
     async def stream(self, request: Request) -> Response:
-        """`GET /threads/{thread}/stream`."""
+        """Stream the events of all runs of a thread."""
         if set(several(request, "stream_mode")) - {"run_modes"}:
             raise HTTPException(422, "stream_mode of a thread must be 'run_modes'.")
         info = await run_in_threadpool(self._info, request)
@@ -223,22 +220,21 @@ class Threads:
     # State
 
     async def state(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}/state` and `GET /threads/{thread}/state/{checkpoint}`."""
+        """Get the state of a thread, the newest or that of a checkpoint."""
         if request.query_params.get("subgraphs", "false").lower() not in ("false", "0"):
             raise HTTPException(422, "subgraphs is not supported: inner agents have no state here.")
         checkpoint = request.path_params.get("checkpoint")
         state = await run_in_threadpool(self._state, request, checkpoint)
         return JsonResponse(selected(state, several(request, "select")))
 
-    async def state_at(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/state/checkpoint`."""
-        body = await read_body(request, StatePlace)
+    async def state_at(self, request: Request, body: StatePlace) -> JsonResponse:
+        """Get the state of a thread at a checkpoint."""
         state = await run_in_threadpool(self._state, request, body.checkpoint.place)
         return JsonResponse(selected(state, body.select))
 
-    async def change_state(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/state`."""
-        body, principal = await read_body(request, StateChange), request.state.principal
+    async def change_state(self, request: Request, body: StateChange) -> JsonResponse:
+        """Write to the state of a thread."""
+        principal = request.state.principal
         checkpoint = body.checkpoint.place if body.checkpoint else body.checkpoint_id
 
         def work() -> dict[str, object]:
@@ -283,13 +279,13 @@ class Threads:
         )
         return _place(changed)
 
-    async def history(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/history`."""
-        return await self._history(request, await read_body(request, StateSearch))
+    async def history(self, request: Request, body: StateSearch) -> JsonResponse:
+        """List the states of a thread, the newest first."""
+        return await self._history(request, body)
 
-    async def list_history(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}/history`: as the search, by the query."""
-        return await self._history(request, read_query(request, StateSearch))
+    async def list_history(self, request: Request, query: StateSearch) -> JsonResponse:
+        """List the states of a thread; the query has the names of the search."""
+        return await self._history(request, query)
 
     async def _history(self, request: Request, body: StateSearch) -> JsonResponse:
         before = body.before.place if isinstance(body.before, Checkpoint) else body.before
