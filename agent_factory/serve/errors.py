@@ -46,16 +46,36 @@ def status_of(error: Exception) -> int:
 _PYTHON = re.compile(r"\w\(|\b\w+=|\b(?:None|True|False|Python)\b|\bservice\.\w")
 """What only callers in Python can write."""
 
+_TYPES = {
+    "bool": "true or false",
+    "dict": "an object",
+    "float": "a number",
+    "int": "a number",
+    "list": "a list",
+    "NoneType": "null",
+    "str": "a string",
+}
+_TYPE = re.compile(rf"\b(?:(?<=got )|an? )({'|'.join(_TYPES)})\b")
+
 
 def text_of(error: AgentFactoryError) -> str:
-    """An error as a client over HTTP reads it: without its code, and without a hint for Python.
+    """An error as a client over HTTP reads it: in words of JSON, and without a hint for Python.
 
     >>> from agent_factory.service import ThreadBusy
     >>> text_of(ThreadBusy("thread 't'", "is running.", "Submit it with busy='queue'."))
     "thread 't': is running."
     """
     hint = "" if _PYTHON.search(error.hint) else error.hint
-    return f"{error.subject}: {sentence(error.reason)} {hint}".strip()
+    return in_json_words(f"{error.subject}: {sentence(error.reason)} {hint}".strip())
+
+
+def in_json_words(text: str) -> str:
+    """A text without the code of an error, and with JSON's names of types.
+
+    >>> in_json_words("[AF337] refund: expected a dict, got str ('approve').")
+    "refund: expected an object, got a string ('approve')."
+    """
+    return _TYPE.sub(lambda match: _TYPES[match[1]], re.sub(r"^\[AF\d+\] ", "", text))
 
 
 def error_response(

@@ -67,6 +67,8 @@ class Webhooks:
 
     def check(self, url: str) -> None:
         """Raise HTTPException if the outcome of a run may not be sent to a URL."""
+        if not self.origins:
+            raise HTTPException(422, "webhook: this server sends none. Leave it out.")
         if not self.allows(url):
             text = "may name only the servers that this server allows"
             raise HTTPException(422, f"webhook: {text}, got {url!r:.200}.")

@@ -288,7 +288,7 @@ def change_state(
             changed = graph.bulk_update_state(config, safe)
         # ValueError: nothing is to be written.
         except (InvalidUpdateError, ValueError) as error:
-            raise ArgumentError("update_state", f"cannot write this: {error}.") from error
+            raise ArgumentError("values", f"cannot be written: {error}.") from error
         if row.status == "waiting":
             waiting_for = pending(graph, {"configurable": {"thread_id": thread}})
             with backend.database.begin() as connection:

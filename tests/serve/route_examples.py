@@ -143,7 +143,11 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /store/namespaces": [{}],
     "DELETE /store/items": [{"namespace": ["a"], "key": "k"}],
     "GET /threads": [None, "?limit=1", '?metadata={"topic":"own"}'],
-    "POST /threads": [{}, {"metadata": {"assistant_id": "{assistant}"}}, {"thread_id": "{thread}", "if_exists": "do_nothing"}],
+    "POST /threads": [
+        {},
+        {"metadata": {"assistant_id": "{assistant}"}},
+        {"thread_id": "{thread}", "if_exists": "do_nothing"},
+    ],
     "POST /threads/search": [{}, {"ids": ["{thread}"]}, {"metadata": {"topic": "own"}}],
     "POST /threads/count": [{}, {"ids": ["{thread}"]}],
     "GET /threads/{thread}": [None],

@@ -66,7 +66,7 @@ class StateWrite(StrictBody):
 class SuperStep(StrictBody):
     """What nodes write to the state of a thread in one step."""
 
-    updates: list[StateWrite] = Field(min_length=1)
+    updates: list[StateWrite]
 
 
 class NewThread(StrictBody):
