@@ -158,7 +158,7 @@ class Assistants:
         }
         self._check_config(agent, config)
         id, now = assistant or str(uuid4()), self._database.now
-        if any(id == own.id for own in self._agents()):
+        if any(id in (own.id, own.agent) for own in self._agents()):
             raise AlreadyExists(f"assistant {id!r}", "exists already.")
         place = {"tenant": self._tenant, "assistant_id": id, "version": 1, "created_at": now}
         try:

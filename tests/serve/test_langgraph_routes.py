@@ -179,7 +179,8 @@ def test_a_run_begins_after_some_seconds(client: Any, thread: str) -> None:
 
 def test_several_runs_are_created_and_cancelled(client: Any, service: Service) -> None:
     threads = [client.threads.create()["thread_id"] for _ in range(2)]
-    slow = [{"thread_id": one, "assistant_id": "echo", "input": SLOW} for one in threads]
+    later = {"assistant_id": "echo", "input": HI, "after_seconds": 60}
+    slow = [{"thread_id": one, **later} for one in threads]
     made = client.runs.create_batch([*slow, {**slow[0], "thread_id": None}])
     assert [run["thread_id"] for run in made[:2]] == threads
     second = client.runs.create(threads[0], "echo", input=HI)
@@ -286,7 +287,7 @@ def test_tenants_have_stores_of_their_own(service: Service) -> None:
         other.store.delete_item(["a"], "key")
         assert one.store.get_item(["a"], "key") is not None
         thread = one.threads.create()["thread_id"]
-        run = one.runs.create(thread, "echo", input=SLOW)["run_id"]
+        run = one.runs.create(thread, "echo", input=HI, after_seconds=60)["run_id"]
         batch: Any = [{"assistant_id": "echo", "thread_id": thread, "input": HI}]
         attempts: list[Callable[[], object]] = [
             lambda: other.threads.copy(thread),
