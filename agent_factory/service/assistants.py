@@ -83,7 +83,8 @@ class Assistant:
         context, metadata = run.get("context"), run.get("metadata") or {}
         if self.is_agent:
             return {"config": run.get("config"), "context": context, "metadata": metadata}
-        theirs = run.get("config") or {}
+        parts = (run.get("config") or {}).items()
+        theirs = {name: part for name, part in parts if part is not None}
         config = {**self.config, **theirs}
         ours, own = self.config.get("configurable"), theirs.get("configurable")
         # What is not an object is refused later, by name.

@@ -38,7 +38,7 @@ class Cron:
         agent: The name of the agent.
         assistant: The assistant whose settings its runs have; the id of the agent itself, too.
         thread_id: The thread of its runs; None if each gets a new one.
-        schedule: A cron expression of five fields.
+        schedule: A cron expression.
         timezone: Whose times these are; None is UTC.
         ends_at: When it ends, in seconds since 1970.
         enabled: Whether it runs.
@@ -290,13 +290,13 @@ def next_time(schedule: str, timezone: str | None) -> float:
         reason = f"must be the name of a time zone, got {timezone!r}."
         raise ArgumentError("timezone", reason, "Write 'Europe/Berlin', for example.") from None
     try:
-        if len(schedule.split()) != 5:
-            raise CroniterError(schedule)
-        following: datetime = croniter(schedule, datetime.now(zone)).get_next(datetime)
+        # As workers read it.
+        times = croniter(schedule, datetime.now(zone), second_at_beginning=True)
+        following: datetime = times.get_next(datetime)
     except (CroniterError, ValueError):
         raise ArgumentError(
             "schedule",
-            f"must be a cron expression of five fields, got {schedule!r}.",
+            f"must be a cron expression, got {schedule!r}.",
             "Write '0 3 * * *' for three every night.",
         ) from None
     return following.timestamp()

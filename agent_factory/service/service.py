@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -34,9 +35,9 @@ from agent_factory.service.arguments import (
 from agent_factory.service.assistants import Assistants
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
-from agent_factory.service.crons import CRON_KEY, Crons, due_cron
+from agent_factory.service.crons import CRON_KEY, Cron, Crons, due_cron
 from agent_factory.service.database import Database
-from agent_factory.service.errors import NotFound
+from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
 from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
@@ -53,6 +54,8 @@ from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 from agent_factory.types import Graph
 from agent_factory.upstream import is_reserved
+
+logger = logging.getLogger("agent_factory.service")
 
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
@@ -566,40 +569,42 @@ class Service(ThreadService):
         if arguments["agent"] not in self._backend.agents:
             self._backend.queue.pass_on(arguments["agent"], arguments["tenant"])
             return
-        if arguments.get("metadata", {}).get(CRON_KEY) == name:
-            arguments = self._of_cron(name, arguments, due)
-            if arguments is None:
-                with suppress(NotFound):  # another worker has done it
-                    self.unschedule(name)
-                return
-        thread = arguments.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
-        # Two workers that fire a schedule at once submit one message.
-        message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
-        webhook = arguments.pop("webhook", None)
-        run = self.submit(**arguments, thread=thread, message_id=message_id, by=by)
-        if webhook is not None:
-            self.webhooks.add(run.id, webhook)
+        self._submit_scheduled(name, arguments, due)
 
-    def _of_cron(
-        self, name: str, arguments: dict[str, Any], due: datetime
-    ) -> dict[str, Any] | None:
-        """Arguments of `submit` for a cron that is due; None if it has ended."""
-        cron = due_cron(self._backend, name, due)
-        if cron is None:
-            return None
+    def _submit_scheduled(self, name: str, what: dict[str, Any], due: datetime) -> None:
+        """Submit the message of a schedule that is due, unless it is a cron that has ended."""
         try:
-            assistant = self.assistants(cron.tenant).get(cron.assistant)
-        except NotFound:  # deleted since
-            return None
-        if not cron.keeps_threads and cron.thread_id is None:
-            for thread in self.threads(
-                tenant=cron.tenant, text=f"{name}-", status=("idle", "failed"), limit=1000
-            ):
-                self.delete_thread(thread.id, by=f"schedule {name}")
-        settings = assistant.settings_of(arguments)
-        # A client has chosen it: checked each time, as that of a run.
-        settings["config"] = self.client_config(arguments["agent"], settings["config"])
-        return {**arguments, **settings}
+            if what.get("metadata", {}).get(CRON_KEY) == name:
+                cron = due_cron(self._backend, name, due)
+                if cron is None:
+                    with suppress(NotFound):  # another worker has done it
+                        self.unschedule(name)
+                    return
+                self._tidy_cron(cron)
+                settings = self.assistants(cron.tenant).get(cron.assistant).settings_of(what)
+                # A client has chosen it: checked each time, as that of a run.
+                settings["config"] = self.client_config(what["agent"], settings["config"])
+                what = {**what, **settings}
+            webhook = what.pop("webhook", None)
+            thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
+            # Two workers that fire a schedule at once submit one message.
+            message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
+            run = self.submit(**what, thread=thread, message_id=message_id, by=by)
+            if webhook is not None:
+                self.webhooks.add(run.id, webhook)
+        except DatabaseUnavailable:
+            raise
+        except (ServiceError, ArgumentError) as error:
+            # The thread may be busy, or the assistant deleted. The next time may go well.
+            logger.error("Schedule %s was not carried out: %s", name, error)
+
+    def _tidy_cron(self, cron: Cron) -> None:
+        """Delete the threads of a cron's earlier runs, if they are not kept."""
+        if cron.keeps_threads or cron.thread_id is not None:
+            return
+        filters: dict[str, Any] = {"tenant": cron.tenant, "status": ("idle", "failed")}
+        for thread in self.threads(**filters, text=f"{cron.id}-", limit=1000):
+            self.delete_thread(thread.id, by=f"schedule {cron.id}")
 
     # Workers
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypedDict
 from uuid import uuid4
 
 import pytest
@@ -28,11 +28,22 @@ def settings(_: list[BaseMessage]) -> AIMessage:
     return AIMessage(f"{tier} {context} {sorted(config.get('tags') or [])}")
 
 
+class Context(TypedDict, total=False):
+    """Context of a run."""
+
+    shop: str
+    user: str
+
+
+def settings_agent() -> Any:
+    """An agent that says with which settings it runs."""
+    return create_agent(ScriptedChatModel([settings] * 1000), context_schema=Context)
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with running_service(f"sqlite:///{tmp_path_factory.mktemp('assistants')}/desk.db") as service:
-        agent = create_agent(ScriptedChatModel([settings] * 1000), context_schema=dict)
-        service.add("settings", agent, configurable=["tier"])
+        service.add("settings", settings_agent(), configurable=["tier"])
         yield service
 
 
@@ -111,11 +122,12 @@ def test_the_agents_themselves_stay_as_code_has_made_them(client: Any) -> None:
     own = client.assistants.get("echo")
     assert (own["name"], own["metadata"]) == ("echo", {"created_by": "system"})
     assert client.assistants.get_versions("echo") == [own]
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: client.assistants.update("echo", name="x"),
         lambda: client.assistants.delete(own["assistant_id"]),
         lambda: client.assistants.set_latest("echo", 1),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(REFUSED, match="is agent 'echo' itself"):
             change()
     for id in ("echo", own["assistant_id"]):
@@ -148,10 +160,10 @@ def test_a_key_that_clients_may_not_set(client: Any) -> None:
 
 def test_a_key_that_clients_may_not_set_any_more(service: Service, client: Any) -> None:
     """The same door as that of a run: what was allowed once is checked again."""
-    service.add("once", create_agent(ScriptedChatModel([settings] * 9)), configurable=["tier"])
+    service.add("once", settings_agent(), configurable=["tier"])
     id = client.assistants.create("once", {"configurable": {"tier": "gold"}})["assistant_id"]
     del service._backend.agents["once"]
-    service.add("once", create_agent(ScriptedChatModel([settings] * 9)))
+    service.add("once", settings_agent())
     with pytest.raises(REFUSED, match="a client may not set 'tier'"):
         client.runs.wait(None, id, input=HI)
 

@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, RootModel, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, RootModel, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -241,10 +241,23 @@ class NewRun(RunSettings):
         return self.checkpoint_id
 
 
+def _five_fields(schedule: str) -> str:
+    # With six, servers differ in whether the first or the last one is that of the seconds.
+    if len(schedule.split()) != 5:
+        raise ValueError(
+            f"schedule must be a cron expression of five fields, got {schedule!r:.100}. "
+            "Write '0 3 * * *' for three every night."
+        )
+    return schedule
+
+
+CronExpression = Annotated[str, AfterValidator(_five_fields)]
+
+
 class NewCron(RunSettings):
     """A run that begins at the times of a cron expression."""
 
-    schedule: str
+    schedule: CronExpression
     timezone: str | None = None
     end_time: datetime | None = None
     enabled: bool = True
@@ -254,7 +267,7 @@ class NewCron(RunSettings):
 class CronChange(StrictBody):
     """A change of a cron."""
 
-    schedule: str | None = None
+    schedule: CronExpression | None = None
     timezone: str | None = None
     # Null takes the end away.
     end_time: Annotated[datetime | None, Keeps(None)] = None
