@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from threading import Event, Thread
 from uuid import uuid4
 
@@ -64,6 +63,7 @@ class WebhookQueue:
         self._backend, self._database = backend, backend.database
         self._stop = Event()
         self._thread: Thread | None = None
+        self._send: Callable[[Webhook], None] | None = None
 
     def add(self, run_id: str, url: str) -> None:
         """Make a request once a run has ended, or waits for a decision."""
@@ -82,9 +82,9 @@ class WebhookQueue:
             send: Makes a request. An error means that it is made again later, and
                 UndeliverableError that it is not.
         """
+        self._send = send  # the newest, where several applications serve one service
         if self._thread is None:
-            work = partial(self._run, send)
-            self._thread = Thread(target=work, name="agent-factory-webhooks", daemon=True)
+            self._thread = Thread(target=self._run, name="agent-factory-webhooks", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
@@ -93,13 +93,12 @@ class WebhookQueue:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, send: Callable[[Webhook], None]) -> None:
+    def _run(self) -> None:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="agent-factory-webhook") as pool:
             while not self._stop.wait(_LOOK_SECONDS):
                 try:
-                    webhooks = self.claim_due()
                     # To the end, so that the next look claims no more than can be sent.
-                    list(pool.map(partial(self.deliver, send), webhooks))
+                    list(pool.map(self._deliver, self.claim_due()))
                 except DatabaseUnavailable as error:
                     logger.warning("%s", error)
                 except Exception:
@@ -129,10 +128,11 @@ class WebhookQueue:
                     claimed.append(Webhook(row.id, run, row.url, row.attempts + 1))
         return claimed
 
-    def deliver(self, send: Callable[[Webhook], None], webhook: Webhook) -> None:
+    def _deliver(self, webhook: Webhook) -> None:
         """Make a request, and note whether it has to be made again."""
+        assert self._send is not None
         try:
-            send(webhook)
+            self._send(webhook)
         except Exception as error:
             is_last = webhook.attempt > len(WAITS) or isinstance(error, UndeliverableError)
             logger.log(

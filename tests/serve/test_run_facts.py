@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -109,12 +109,13 @@ def test_a_thread_says_when_its_state_has_changed(client: Any, thread: str) -> N
 def test_a_run_that_has_ended_cannot_be_cancelled(client: Any, thread: str) -> None:
     client.runs.wait(thread, "echo", input=HI)
     run = client.runs.list(thread)[0]["run_id"]
-    for attempt in (
+    attempts: list[Callable[[], object]] = [
         lambda: client.runs.cancel(thread, run),
         lambda: client.runs.cancel(thread, run, wait=True, action="rollback"),
         lambda: client.runs.cancel_many(run_ids=[run]),
         lambda: client.runs.cancel_many(thread_id=thread, status="all"),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(REFUSED, match="no such run to cancel"):
             attempt()
     assert client.runs.get(thread, run)["status"] == "success"
