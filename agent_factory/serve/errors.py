@@ -65,6 +65,7 @@ def text_of(error: AgentFactoryError) -> str:
     >>> text_of(ThreadBusy("thread 't'", "is running.", "Submit it with busy='queue'."))
     "thread 't': is running."
     """
+    # A hint for Python would send a client to a call that it cannot make.
     hint = "" if _PYTHON.search(error.hint) else error.hint
     return in_json_words(f"{error.subject}: {sentence(error.reason)} {hint}".strip())
 

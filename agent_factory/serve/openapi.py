@@ -31,6 +31,7 @@ def routes(described: Sequence[Route]) -> list[Route]:
         described: The routes that are described.
     """
 
+    # Once: the forms of all bodies take a while to make.
     @cache
     def whole() -> dict[str, Any]:
         return description(described)
@@ -53,6 +54,7 @@ def description(described: Sequence[Route]) -> dict[str, Any]:
     'Say that the server runs.'
     """
     bodies = {route.body for route in described if isinstance(route, ApiRoute) and route.body}
+    # In one order, so that the description is the same in each process.
     ordered = sorted(bodies, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
@@ -111,6 +113,6 @@ def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "query", "required": False, "schema": field}
         for name, field in schema["properties"].items()
-        # An object has no form of its own in a query.
+        # An object that has a form is not sent in a query.
         if "$ref" not in str(field)
     ]

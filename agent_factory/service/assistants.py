@@ -214,6 +214,7 @@ class Assistants:
             offset: How many to leave out before them.
         """
         check_choice("sort_by", sort_by, get_args(AssistantSort))
+        # All of a tenant are read: the agents, which no table has, have to be sorted among them.
         matches = self._matching(agent, name, metadata or {})
         key = {"assistant_id": "id"}.get(sort_by, sort_by)
         matches.sort(key=lambda match: getattr(match, key), reverse=descending)
@@ -249,6 +250,7 @@ class Assistants:
         self._check_config(values["agent"], values["config"])
         with self._database.begin() as connection:
             self._lock(connection, assistant)
+            # After `set_latest`, the newest version is not the one that runs take.
             newest = select(func.max(versions.c.version)).where(*self._of(versions, assistant))
             number = (connection.execute(newest).scalar() or 0) + 1
             place = {"tenant": self._tenant, "assistant_id": assistant, "version": number}

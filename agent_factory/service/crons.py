@@ -145,6 +145,7 @@ class Crons:
                     updated_at=now,
                 )
             )
+        # After the row: a schedule without one would end when it is due.
         return self._applied(id)
 
     def get(self, cron: str) -> Cron:
@@ -180,6 +181,7 @@ class Crons:
         check_choice("sort_by", sort_by, get_args(CronSort))
         name = {"cron_id": "id"}.get(sort_by, sort_by)
         matches = self._matching(**filters)
+        # Python compares no None with a number.
         without = [cron for cron in matches if getattr(cron, name) is None]
         others = [cron for cron in matches if getattr(cron, name) is not None]
         others.sort(key=lambda cron: getattr(cron, name), reverse=descending)

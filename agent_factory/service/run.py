@@ -398,6 +398,7 @@ class Run:
             for table in (effects, waits):
                 connection.execute(delete(table).where(table.c.run == self.id))
             connection.execute(delete(runs).where(of_run))
+            # A thread must not name a run that is not there: pages look it up.
             newest = select(runs.c.run_id).where(of_thread).order_by(runs.c.seq.desc()).limit(1)
             if thread.run == self.id:
                 changed = update(threads).where(threads.c.thread_id == self.thread_id)

@@ -10,14 +10,11 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
-from langgraph_sdk import get_sync_client
 
 from agent_factory import create_agent
-from agent_factory.serve import Principal
 from agent_factory.service import AlreadyExists, NotFound, ReadOnly, Service
 from agent_factory.testing import ScriptedChatModel
-from serve.langgraph_desk import HI, REFUSED, running_service, said
-from servers import served
+from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
 
 
 def settings(_: list[BaseMessage]) -> AIMessage:
@@ -169,29 +166,24 @@ def test_a_key_that_clients_may_not_set_any_more(service: Service, client: Any) 
 
 
 def test_tenants_do_not_see_assistants_of_others(service: Service) -> None:
-    def who(request: Any) -> Principal:
-        return Principal(tenant=request.headers["x-tenant"], name="ann")
-
-    with served(service, authenticate=who) as url:
-        ours, others = (get_sync_client(url=url, headers={"x-tenant": name}) for name in "ab")
+    with two_tenants(service) as (ours, others):
         id = str(uuid4())
         ours.assistants.create("echo", assistant_id=id, name="Ours")
         assert [row["name"] for row in others.assistants.search(name="Ours")] == []
-        for attempt in (
+        attempts: list[Callable[[], object]] = [
             lambda: others.assistants.get(id),
             lambda: others.assistants.update(id, name="x"),
             lambda: others.assistants.delete(id),
             lambda: others.assistants.get_versions(id),
             lambda: others.assistants.set_latest(id, 1),
             lambda: others.runs.create(None, id, input=HI),
-        ):
+        ]
+        for attempt in attempts:
             with pytest.raises(REFUSED, match="does not exist"):
                 attempt()
         # The same id is another assistant, so that nobody learns which ids others have.
         assert others.assistants.create("desk", assistant_id=id, name="Theirs")["name"] == "Theirs"
         assert ours.assistants.get(id)["name"] == "Ours"
-        for client in (ours, others):
-            client.close()
 
 
 def test_assistants_in_python(service: Service) -> None:

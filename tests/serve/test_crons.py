@@ -10,13 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langgraph_sdk import get_sync_client
 
-from agent_factory.serve import Principal
 from agent_factory.service import Cron, Service
-from serve.langgraph_desk import HI, REFUSED, running_service, said
+from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
 from serve.test_assistants import settings_agent
-from servers import served
 
 NIGHT = "0 3 * * *"
 
@@ -218,22 +215,17 @@ def test_a_cron_that_cannot_run_lets_others_run(
 
 
 def test_tenants_do_not_see_crons_of_others(service: Service) -> None:
-    def who(request: Any) -> Principal:
-        return Principal(tenant=request.headers["x-tenant"], name="ann")
-
-    with served(service, authenticate=who) as url:
-        ours, others = (get_sync_client(url=url, headers={"x-tenant": name}) for name in "ab")
+    with two_tenants(service) as (ours, others):
         thread = ours.threads.create()["thread_id"]
         cron: Any = ours.crons.create_for_thread(thread, "echo", schedule=NIGHT, input=HI)
         assert (others.crons.search(), others.crons.count()) == ([], 0)
-        for attempt in (
+        attempts: list[Callable[[], object]] = [
             lambda: others.crons.update(cron["cron_id"], enabled=False),
             lambda: others.crons.delete(cron["cron_id"]),
             lambda: others.crons.create_for_thread(thread, "echo", schedule=NIGHT, input=HI),
-        ):
+        ]
+        for attempt in attempts:
             with pytest.raises(REFUSED, match="does not exist"):
                 attempt()
         assert ours.crons.search()[0]["enabled"]
         ours.crons.delete(cron["cron_id"])
-        for client in (ours, others):
-            client.close()

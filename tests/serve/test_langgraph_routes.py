@@ -27,11 +27,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield made
 
 
-@pytest.fixture
-def thread(client: Any) -> str:
-    return str(client.threads.create()["thread_id"])
-
-
 # Agents
 
 

@@ -27,11 +27,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-@pytest.fixture
-def thread(client: Any) -> str:
-    return str(client.threads.create()["thread_id"])
-
-
 def test_a_run_says_what_was_asked_for(client: Any, thread: str) -> None:
     run = client.runs.create(
         thread,

@@ -156,6 +156,7 @@ class CronRoutes:
             "stream": sorted(recorded_modes(body)),
             "subgraphs": body.stream_subgraphs,
             "busy": _BUSY.get(body.multitask_strategy, body.multitask_strategy),
+            # As with a run that begins now: on LangGraph's server, a thread that waits is not busy.
             "waiting": "interrupt",
             "interrupt_before": body.interrupt_before,
             "interrupt_after": body.interrupt_after,
@@ -168,6 +169,7 @@ class CronRoutes:
     def _filters(self, request: Request, body: CronSearch) -> dict[str, Any]:
         """Arguments of `Crons.count` for a search."""
         assistant = body.assistant_id
+        # A client may name an agent; crons are stored with its id.
         if assistant is not None:
             tenant = request.state.principal.tenant
             assistant = self._assistants.get_assistant(assistant, tenant).id
@@ -203,7 +205,7 @@ def _shown(cron: Cron) -> dict[str, Any]:
         "end_time": None if cron.ends_at is None else time_text(cron.ends_at),
         "next_run_date": None if next_at is None else time_text(next_at),
         "enabled": cron.enabled,
-        # A thread of its own stays.
+        # The thread of a cron that has one stays.
         "on_run_completed": None if cron.thread_id else keeps,
         "payload": cron.request,
         "metadata": cron.metadata,

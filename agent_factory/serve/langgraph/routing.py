@@ -36,6 +36,7 @@ class ApiRoute(Route):
             options: dict[str, Any] = {}
             if self.body is not None:
                 options["body"] = await read_body(request, self.body)
+            # Checked before anything is done, also where the endpoint looks into a thread first.
             if self.query is not None:
                 options["query"] = read_query(request, self.query)
             return await endpoint(request, **options)

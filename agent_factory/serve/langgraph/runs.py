@@ -139,6 +139,7 @@ class Runs:
 
     def _note_assistant(self, thread: str, assistant: Assistant) -> None:
         """Note with a thread which assistant it has had last, so that it is found by it."""
+        # Runs of the agent itself note it only where another one was noted: most need no write.
         noted = self._service.thread(thread).metadata.get("assistant_id")
         if noted != assistant.id and not (noted is None and assistant.is_agent):
             self._service.change_thread(thread, metadata={"assistant_id": assistant.id})
@@ -346,6 +347,7 @@ def outcome(webhook: Webhook) -> dict[str, object]:
         TimeoutError: The run has gone on since.
     """
     row, sent_at = shown(webhook.run), time_text(time.time())
+    # Without waiting: a run that was resumed since sends it when it ends.
     try:
         values = webhook.run.result(timeout=0)
     except (RunFailed, RunCancelled):
