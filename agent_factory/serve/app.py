@@ -109,17 +109,7 @@ def create_app(
         # Without methods, Starlette would let a function answer GET alone.
         return Route(route.path, serve, methods=list(route.methods or ()))
 
-    async def ok(_: Request) -> Response:
-        """Say that the server runs."""
-        return JsonResponse({"ok": True})
-
-    async def info(_: Request) -> Response:
-        """Say which version it has, and what it offers."""
-        return JsonResponse(
-            {"version": version("agent-factory"), "flags": {"assistants": True, "crons": True}}
-        )
-
-    open_api = [Route("/ok", ok), Route("/info", info)]
+    open_api = [Route("/ok", _ok), Route("/info", _info)]
     api = [*langgraph.routes(service, hooks), *ag_ui.routes(service), *openai.routes(service)]
     return Starlette(
         routes=[
@@ -129,29 +119,48 @@ def create_app(
             *map(with_principal, openapi.routes([*open_api, *api])),
             *map(with_principal, pages.routes(service)),
         ],
-        middleware=[
-            # The outermost: what the other two refuse gets the headers as well.
-            Middleware(SecurityHeaders),
-            Middleware(
-                # Around the guard: without these headers, a page cannot read why it was refused.
-                CORSMiddleware,
-                allow_origins=origins,
-                allow_methods=["*"],
-                allow_headers=["*"],
-                # A browser shows a page of another origin few other headers.
-                expose_headers=[
-                    "Content-Location",
-                    "Location",
-                    "Retry-After",
-                    "X-Pagination-Next",
-                    "X-Pagination-Total",
-                    "X-Thread-Id",
-                ],
-            ),
-            Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
-        ],
+        middleware=_middleware(addresses, body_limit, origins),
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
+
+
+async def _ok(_: Request) -> Response:
+    """Say that the server runs."""
+    return JsonResponse({"ok": True})
+
+
+async def _info(_: Request) -> Response:
+    """Say which version it has, and what it offers."""
+    return JsonResponse(
+        {"version": version("agent-factory"), "flags": {"assistants": True, "crons": True}}
+    )
+
+
+def _middleware(
+    addresses: RateLimiter, body_limit: int, origins: Collection[str]
+) -> list[Middleware]:
+    """What is around all routes, the outermost first."""
+    return [
+        # The outermost: what the other two refuse gets the headers as well.
+        Middleware(SecurityHeaders),
+        Middleware(
+            # Around the guard: without these headers, a page cannot read why it was refused.
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            # A browser shows a page of another origin few other headers.
+            expose_headers=[
+                "Content-Location",
+                "Location",
+                "Retry-After",
+                "X-Pagination-Next",
+                "X-Pagination-Total",
+                "X-Thread-Id",
+            ],
+        ),
+        Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
+    ]
 
 
 def _check_origins(origins: Collection[str]) -> None:

@@ -63,8 +63,8 @@ class Assistant:
     context: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     version: int = 1
-    created_at: float = _START_TIME
-    updated_at: float = _START_TIME
+    created_at: float = 0.0
+    updated_at: float = 0.0
     is_agent: bool = False
 
     def settings_of(self, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def assistant_id(agent: str) -> str:
     """The id of an agent itself among the assistants; the same on all machines.
 
     >>> assistant_id("desk")
-    'ad1e1b4c-1c8d-5b85-9e04-0ab3f1a5b1f6'
+    'f3483fb6-30fe-5e62-9334-11b4fc43e458'
     """
     return str(uuid5(NAMESPACE_URL, f"agent_factory:{agent}"))
 
@@ -315,11 +315,13 @@ class Assistants:
 
     def _agents(self) -> list[Assistant]:
         """The agents of the service, as assistants."""
-        made_by = {"created_by": "system"}
-        return [
-            Assistant(assistant_id(name), name, name, metadata=made_by, is_agent=True)
-            for name in self._backend.agents
-        ]
+        facts: dict[str, Any] = {
+            "metadata": {"created_by": "system"},
+            "created_at": _START_TIME,
+            "updated_at": _START_TIME,
+            "is_agent": True,
+        }
+        return [Assistant(assistant_id(name), name, name, **facts) for name in self._backend.agents]
 
     def _check_config(self, agent: str, config: Any) -> None:
         """Raise an error now that a run with this config would raise."""

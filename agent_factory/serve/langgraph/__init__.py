@@ -21,8 +21,7 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
     assistants, store = Assistants(service), Store(service)
     threads, runs = Threads(service, assistants), Runs(service, assistants, webhooks)
     crons = CronRoutes(service, assistants, webhooks)
-    thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
-    assistant = "/assistants/{assistant}"
+    thread, assistant = "/threads/{thread}", "/assistants/{assistant}"
     return [
         ApiRoute("POST", "/assistants", assistants.create),
         ApiRoute("POST", "/assistants/search", assistants.search),
@@ -52,6 +51,18 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         ApiRoute("GET", f"{thread}/state/{{checkpoint}}", threads.state),
         ApiRoute("GET", f"{thread}/history", threads.list_history),
         ApiRoute("POST", f"{thread}/history", threads.history),
+        *_run_routes(runs, crons),
+        ApiRoute("PUT", "/store/items", store.put),
+        ApiRoute("GET", "/store/items", store.get),
+        ApiRoute("DELETE", "/store/items", store.delete),
+        ApiRoute("POST", "/store/items/search", store.search),
+        ApiRoute("POST", "/store/namespaces", store.namespaces),
+    ]
+
+
+def _run_routes(runs: Runs, crons: CronRoutes) -> list[Route]:
+    thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
+    return [
         ApiRoute("GET", f"{thread}/runs", runs.search),
         ApiRoute("POST", f"{thread}/runs", runs.create),
         # Before "/runs/{run}", which "crons" would be an id for.
@@ -75,9 +86,4 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         ApiRoute("POST", "/runs/stream", runs.stream),
         ApiRoute("POST", "/runs/wait", runs.wait),
         ApiRoute("GET", "/runs/{run}/stream", runs.join_stream),
-        ApiRoute("PUT", "/store/items", store.put),
-        ApiRoute("GET", "/store/items", store.get),
-        ApiRoute("DELETE", "/store/items", store.delete),
-        ApiRoute("POST", "/store/items/search", store.search),
-        ApiRoute("POST", "/store/namespaces", store.namespaces),
     ]
