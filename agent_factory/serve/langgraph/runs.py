@@ -139,10 +139,11 @@ class Runs:
 
     def _note_assistant(self, thread: str, assistant: Assistant) -> None:
         """Note with a thread which assistant it has had last, so that it is found by it."""
-        # Runs of the agent itself note it only where another one was noted: most need no write.
-        noted = self._service.thread(thread).metadata.get("assistant_id")
-        if noted != assistant.id and not (noted is None and assistant.is_agent):
-            self._service.change_thread(thread, metadata={"assistant_id": assistant.id})
+        with suppress(NotFound):  # somebody has deleted it meanwhile
+            noted = self._service.thread(thread).metadata.get("assistant_id")
+            # Runs of the agent itself note it only where another one was noted: most need no write.
+            if noted != assistant.id and not (noted is None and assistant.is_agent):
+                self._service.change_thread(thread, metadata={"assistant_id": assistant.id})
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
         """Delete the thread that was made for one run, once that has ended."""
