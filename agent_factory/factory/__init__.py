@@ -3,6 +3,7 @@
 from agent_factory.factory.agent import (
     create_agent,
     middleware_of,
+    path_of,
     plan_agent,
     tools_of,
     topology_of,
@@ -14,6 +15,7 @@ from agent_factory.factory.agent import (
 __all__ = [
     "create_agent",
     "middleware_of",
+    "path_of",
     "plan_agent",
     "tools_of",
     "topology_of",

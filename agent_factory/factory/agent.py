@@ -449,6 +449,52 @@ def tools_of(agent: Graph) -> dict[str, BaseTool]:
     return dict(_spec_of(agent).toolbox.client)
 
 
+def path_of(agent: Graph) -> Literal["sync", "async"] | None:
+    """Return the one way in which an agent can be run; None if both `invoke` and `ainvoke` do.
+
+    An agent is async only with a tool that has only a coroutine function, as those of MCP have, or
+    with a middleware that defines only async methods. It is sync only with a layer that has no
+    async form. Agents inside of a graph count.
+
+    Args:
+        agent: What `create_agent` returned, or any compiled graph.
+
+    Raises:
+        ArgumentError: One part is sync only and another one async only, so that no run could use
+            both.
+
+    >>> from langchain_core.tools import StructuredTool
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> async def weather(city: str) -> str:
+    ...     "Look the weather up."
+    ...     return "sunny"
+    >>> tool = StructuredTool.from_function(coroutine=weather)
+    >>> path_of(create_agent(ScriptedChatModel([]), [tool]))
+    'async'
+    """
+    only_sync: list[str] = []
+    only_async: list[str] = []
+    for graph in (agent, *(inside for _, inside in agent.get_subgraphs(recurse=True))):
+        builder = getattr(graph, "builder", None)
+        if not isinstance(builder, AgentGraph):
+            continue
+        spec = builder.spec
+        layers = [*spec.model_layers, *spec.tool_layers]
+        only_sync += [bound.definition.owner for bound in layers if bound.afunc is None]
+        only_async += [bound.definition.owner for bound in layers if bound.func is None]
+        only_async += [bound.definition.owner for bound in spec.hooks if bound.func is None]
+        tools = spec.toolbox.client.items()
+        only_async += [name for name, tool in tools if getattr(tool, "func", tool) is None]
+    if only_sync and only_async:
+        raise ArgumentError(
+            "agent",
+            f"{only_sync[0]} is sync only and {only_async[0]} async only, so no run can use both.",
+            "Give one of them the other form, too: a layer as a flow (around_model, around_tool), "
+            "a tool a sync function.",
+        )
+    return "sync" if only_sync else "async" if only_async else None
+
+
 def with_decisions(agent: Graph, decisions: object = True) -> Graph:
     """Return a copy of an agent that also records its decisions.
 

@@ -58,6 +58,7 @@ from agent_factory.review.steps import repeat_review as repeat_review
 from agent_factory.review.steps import topology_or_none as topology_or_none
 from agent_factory.review.stranded_threads import StrandedThread, astranded, stranded
 from agent_factory.runtime.spec import identity
+from agent_factory.tools.client_tool import CLIENT_ID as CLIENT_ID
 
 # Public. What is imported above as itself is for the service, which asks about the same calls.
 __all__ = [

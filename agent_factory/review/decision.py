@@ -21,10 +21,11 @@ from pydantic import BaseModel, ValidationError
 from agent_factory.errors import describe
 from agent_factory.review.approvals import remember_error
 from agent_factory.review.errors import DecisionNotAllowed, InvalidAnswer, InvalidDecision
-from agent_factory.review.pending_calls import PendingCall
+from agent_factory.review.pending_calls import VALUE_KINDS, PendingCall
 from agent_factory.review.policy import DecisionType, Rule
 from agent_factory.review.requests import Action
 from agent_factory.structured_output.json_schema import JsonSchema
+from agent_factory.tools.client_tool import read_result
 
 PARTS: Mapping[str, str | None] = {
     "approve": "remember",
@@ -42,6 +43,7 @@ _INTENDED = {
 
 _HINTS = {
     "question": " Its own code asks: respond() answers it, add_input() continues without it.",
+    "client": " The client runs this call: respond() sends its result.",
     "result": " The call has run: respond() changes the result that the model reads.",
 }
 
@@ -136,7 +138,7 @@ def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> 
         InvalidDecision: As `judge`.
         DecisionNotAllowed: As `judge`.
     """
-    if calls[0].kind == "question":
+    if calls[0].kind in VALUE_KINDS:
         return [judge(call, {"type": "respond", "message": answer}) for call in calls]
     # The answer about a single call may be the decision itself.
     decisions = [answer]
@@ -236,6 +238,9 @@ def _check_message(call: PendingCall, kind: str, decision: dict[str, object]) ->
     message = decision.get("message")
     if kind == "respond" and call.kind == "question":
         return  # a tool or a hook asks, and may take any value
+    if kind == "respond" and call.kind == "client":
+        read_result(call.name, message)
+        return
     if not isinstance(message, str | None if kind == "reject" else str):
         what = "the reason" if kind == "reject" else "the result of a call"
         raise InvalidDecision(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_factory.errors import InvalidAnswer as InvalidAnswer
 from agent_factory.errors import ReviewError
 
 
@@ -15,12 +16,6 @@ class DecideTogether(ReviewError):
     """One interrupt asks about several calls and can only be answered for all of them at once."""
 
     code = "AF334"
-
-
-class InvalidAnswer(ReviewError, ValueError):
-    """An answer to an interrupt does not have the form that is asked for. It can be given again."""
-
-    code = "AF336"
 
 
 class InvalidDecision(InvalidAnswer):

@@ -22,17 +22,22 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 from agent_factory.state.history import DECIDED, answers_of, last_turn
+from agent_factory.tools.client_tool import CLIENT_CALL
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 
-Kind = Literal["pause", "review", "question", "result"]
+Kind = Literal["pause", "review", "question", "result", "client"]
 """Why a call waits.
 
 - "pause": `interrupt_before` or `interrupt_after` stopped the run before the call.
 - "review": HumanInTheLoopMiddleware, or a middleware like it, asks about the call.
 - "question": a tool or a hook called `interrupt()`.
 - "result": the call has run, and the run stopped before the model reads its result.
+- "client": the client of the agent runs the call, and sends its result.
 """
+
+VALUE_KINDS: frozenset[Kind] = frozenset({"question", "client"})
+"""Kinds whose answer is a value, and not a decision of a reviewer."""
 
 Allowed = Literal["approve", "edit", "reject", "respond"]
 
@@ -259,6 +264,11 @@ def _interrupted_calls(
                 ((action, config),) = request.parts
                 yield reviewed_call(
                     action["tool_call_id"] or interrupt.id, action, config, interrupt.id
+                )
+            elif isinstance(value, Mapping) and value.get("type") == CLIENT_CALL:
+                id_, name, args = value["id"], value["name"], value["args"]
+                yield PendingCall(
+                    id_ or interrupt.id, name, args, "client", ("respond",), None, interrupt.id
                 )
             else:
                 # A hook or another graph that asks does not ask about a call: its node stands for

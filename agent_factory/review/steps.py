@@ -21,6 +21,7 @@ from agent_factory.hooks.flows import Flow, arun, run
 from agent_factory.review.decision import Judge, judge
 from agent_factory.review.errors import DecideTogether
 from agent_factory.review.pending_calls import (
+    VALUE_KINDS,
     Pending,
     PendingCall,
     read_pending,
@@ -208,7 +209,7 @@ def _plan_answers(
         answers = [dict(decisions[call.id]) for call in calls if call.id in decisions]
         if len(answers) < len(calls):
             partly = partly or bool(answers)
-        elif calls[0].kind == "question":
+        elif calls[0].kind in VALUE_KINDS:
             resume[interrupt_id] = answers[0].get("message")
         else:
             resume[interrupt_id] = {"decisions": answers} if calls[0].batched else answers[0]

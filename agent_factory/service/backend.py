@@ -9,25 +9,28 @@ from typing import Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import middleware_of
 from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.review import topology_or_none
 from agent_factory.service.database import Database
-from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.metrics import Metrics
 from agent_factory.service.public_state import INTERRUPT, PublicState
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.schedules import Schedules
+from agent_factory.service.signals import Signals
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.types import Graph
 
 T = TypeVar("T")
+
+_AGENT = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == bindparam("id"))
 
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
@@ -95,13 +98,14 @@ class RegisteredAgent:
 
 
 class Backend:
-    """The database, the engine, the events and the agents of a service, in one process."""
+    """The database, the queue, the events and the agents of a service, in one process."""
 
     def __init__(self, database: Database, callbacks: Sequence[BaseCallbackHandler] = ()) -> None:
         self.database, self.callbacks = database, [*callbacks]
-        self.engine = Engine(database)
-        self.queue = ThreadQueue(database, self.engine)
-        self.log = EventLog(database)
+        self.signals = Signals(database)
+        self.queue = ThreadQueue(database, self.signals)
+        self.log = EventLog(database, self.signals)
+        self.schedules = Schedules(database)
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
 
@@ -126,9 +130,8 @@ class Backend:
             NotFound: There is no such thread, it belongs to another tenant, it has no message yet,
                 or its agent was not added.
         """
-        query = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == thread)
         with self.database.read() as connection:
-            row = connection.execute(query).first()
+            row = connection.execute(_AGENT, {"id": thread}).first()
         # One text for both: a tenant must not learn which ids others use.
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"thread {thread!r}", "does not exist.")
@@ -156,7 +159,6 @@ class Backend:
 
     def close(self) -> None:
         """Write the events that were gathered, and close all connections."""
-        # In this order: the log still writes, and the engine uses the connections.
-        self.log.close()
-        self.engine.close()
+        self.log.close()  # first, since it still writes
+        self.signals.close()
         self.database.close()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from threading import Event, Lock
+from functools import cached_property
+from threading import Event, Lock, local
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -39,7 +41,6 @@ from tenacity.retry import retry_base
 
 from agent_factory.errors import ArgumentError, require
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
-from agent_factory.service.sqlite_clock import set_clock
 from agent_factory.service.tables import metadata
 from agent_factory.service.versions import check_versions
 
@@ -53,6 +54,9 @@ _LOCK_SECONDS = 30
 
 _MOST_BLOCKS = 32
 _TURN_SECONDS = 1.0
+
+_PASSING = ("locked", "busy", "disk I/O", "disk is full")
+"""Words of SQLite's errors that are over when another process has ended, or the disk is there."""
 
 _WRONG_VALUES = {"builtins.OverflowError", "builtins.UnicodeEncodeError", "psycopg.DataError"}
 
@@ -89,21 +93,26 @@ class Database:
             # A connection of the pool is used by one thread after the other.
             arguments: dict[str, object] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
         else:
-            # PgBouncer in transaction mode loses prepared statements.
-            arguments = {"prepare_threshold": None, "application_name": "agent_factory"}
+            arguments = {"application_name": "agent_factory"}
+            if direct_url is not None:
+                # PgBouncer in transaction mode loses prepared statements.
+                arguments["prepare_threshold"] = None
         self.engine: Engine = create_engine(self.url, connect_args=arguments, **options)
         if self.is_sqlite:
-            event.listen(self.engine, "connect", set_clock)
             event.listen(self.engine, "connect", set_up_sqlite)
             event.listen(self.engine, "begin", begin_sqlite)
         # The same pool of connections. Options of a connection cost more than those of an engine.
         writing = self.engine.execution_options(**_WRITES)
-        self._reading = self.engine.execution_options(**_READS)
+        # In Postgres each statement sees what was committed before it, also within a transaction: to
+        # begin one and to end it would only cost two more round trips.
+        reads = _READS if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        self._reading = self.engine.execution_options(**reads)
         self.writing = SharedTransactions(writing) if self.is_sqlite else writing
         """What begins transactions that may write."""
         self.setups: list[Callable[[], None]] = [self.create]
         """What creates tables, before the first transaction."""
         self._setup_lock, self._is_set_up = Lock(), False
+        self._local = local()
 
     @property
     def direct_url(self) -> str:
@@ -133,12 +142,24 @@ class Database:
                 begun is rolled back.
         """
         self.set_up()
-        with explained(), self.writing.begin() as connection:
-            yield connection
+        outer = getattr(self._local, "calls", None)
+        calls: list[Callable[[], object]] = []
+        self._local.calls = calls
+        try:
+            with explained(), self.writing.begin() as connection:
+                yield connection
+        finally:
+            self._local.calls = outer
+        for call in calls:
+            call()
+
+    def after_commit(self, call: Callable[[], object]) -> None:
+        """Call a function once the transaction of this thread has committed."""
+        self._local.calls.append(call)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only reads; in SQLite it does not wait for writers."""
+        """A connection that only reads; in SQLite it does not wait for writers."""
         self.set_up()
         with explained(), self._reading.connect() as connection:
             yield connection
@@ -184,7 +205,7 @@ class Database:
             PostgresSaver(direct).setup()
             PostgresStore(direct).setup()
 
-    @property
+    @cached_property
     def now(self) -> ColumnElement[float]:
         """The time by the clock of the database, in seconds since 1970."""
         if self.is_sqlite:
@@ -213,13 +234,7 @@ class Database:
 
         `work` has to be safe to repeat. Waiting times grow from 0.1 to 5 seconds.
         """
-        for attempt in Retrying(
-            # Within a run, `aborting` has made a DatabaseLost of the first.
-            retry=retry_if_exception_type((DatabaseUnavailable, DatabaseLost)),
-            stop=stop_after_delay(seconds),
-            wait=wait_random_exponential(multiplier=0.1, max=5),
-            reraise=True,
-        ):
+        for attempt in attempts(seconds):
             with attempt:
                 return work()
         raise AssertionError  # Retrying returns or raises
@@ -358,12 +373,29 @@ def explained() -> Iterator[None]:
             raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
         # SQLite has one class for a database that is busy and for a wrong statement.
         if isinstance(cause, sqlite3.OperationalError):
-            passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
+            passes = any(word in str(cause) for word in _PASSING)
         else:
             passes = isinstance(error, PoolTimeout) or "psycopg.OperationalError" in kinds
         if not passes:
             raise
         raise DatabaseUnavailable("the database", f"is not available: {error}") from error
+
+
+def attempts(seconds: float, sleep: Callable[[float], None] = time.sleep) -> Retrying:
+    """Attempts at work while the database is not available, with waits from 0.1 to 5 seconds.
+
+    Args:
+        seconds: How long after the first one another is made.
+        sleep: Waits between two of them.
+    """
+    return Retrying(
+        # Within a run, `aborting` has made a DatabaseLost of the first.
+        retry=retry_if_exception_type((DatabaseUnavailable, DatabaseLost)),
+        stop=stop_after_delay(seconds),
+        wait=wait_random_exponential(multiplier=0.1, max=5),
+        sleep=sleep,
+        reraise=True,
+    )
 
 
 def _checked(url: str) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from threading import Condition, Event, Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from sqlalchemy import delete, func, insert, select, text
+from sqlalchemy import Connection, bindparam, delete, insert, select, text
 
+from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
-from agent_factory.service.errors import DatabaseUnavailable
+from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
+from agent_factory.service.signals import Moment, Signals
 from agent_factory.service.tables import events
+
+logger = logging.getLogger("agent_factory.service")
 
 GATHER_SECONDS = 0.05
 """How long tokens are gathered before they are written."""
@@ -23,8 +26,8 @@ GATHER_SECONDS = 0.05
 KEEP_SECONDS = 3600.0
 """How long events are kept, so that a stream can be joined again."""
 
-_CHANNEL = "agent_factory_events"
-_POLL_SECONDS = 0.1
+_FIRST_SECONDS = 0.015  # a short run ends in it: its events are written with its outcome
+_LOOK_SECONDS = 1.0
 _PAGE = 1000
 
 _serializer = JsonPlusSerializer()
@@ -45,62 +48,111 @@ def load(data: bytes) -> Any:
 class EventLog:
     """Events of runs in the database.
 
-    Many runs write through one thread: a first event at once, and what comes within the 50 ms after
-    it in one more transaction.
+    Many runs write through one thread, what comes within 50 ms in one transaction. The last events
+    of a run are written in the transaction with its outcome.
+
+    Args:
+        database: The database.
+        signals: Wake those who read.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, signals: Signals) -> None:
+        self._database, self.signals = database, signals
         self._lock, self._order = Lock(), Lock()
-        self._waiting: dict[str, list[object]] = {}
+        self._waiting: dict[str, list[bytes]] = {}
+        self._calls: list[Callable[[], None]] = []
         self._stop, self._arrival = Event(), Event()
         self._writer: Thread | None = None
-        self._news = Condition()
-        self._tells: set[Callable[[], object]] = set()  # of those who wait in event loops
-        self._listener: Thread | None = None
+        self._insert = insert(events).values(at=database.now)
+        self._read = (
+            select(events.c.id, events.c.data)
+            .where(events.c.job == bindparam("its_job"), events.c.id > bindparam("after"))
+            .order_by(events.c.id)
+            .limit(_PAGE)
+        )
 
     # Writing
 
-    def add(self, job: str, part: Mapping[str, object], *, last: bool = False) -> None:
-        """Write a part of a job's stream, soon; the last one at once."""
+    def add(self, job: str, part: Mapping[str, object]) -> None:
+        """Write a part of a job's stream, soon.
+
+        Raises:
+            ArgumentError: The part cannot be stored.
+        """
+        # Here and not where it is written: then it would be the error of other runs as well.
+        data = _dumped(part)
         with self._lock:
-            self._waiting.setdefault(job, []).append(dict(part))
-            if self._writer is None:
+            self._waiting.setdefault(job, []).append(data)
+        self._wake_writer()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call a function when the next events are written, in the thread that writes them."""
+        with self._lock:
+            self._calls.append(call)
+        self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        with self._lock:
+            if self._writer is None or not self._writer.is_alive():
                 self._writer = Thread(
                     target=self._write_all, name="agent-factory-events", daemon=True
                 )
                 self._writer.start()
         self._arrival.set()
-        if last:
-            self.flush()
+
+    def take(self, job: str) -> list[bytes]:
+        """Parts of a job that are not written yet: the caller does, with the job's outcome."""
+        # What is being written now comes first.
+        with self._order, self._lock:
+            return self._waiting.pop(job, [])
+
+    def put_back(self, job: str, parts: Sequence[bytes]) -> None:
+        """Undo a `take`, since the transaction has failed."""
+        with self._lock:
+            self._waiting[job] = [*parts, *self._waiting.get(job, [])]
+
+    def write(self, connection: Connection, parts: Mapping[str, Sequence[bytes]]) -> None:
+        """Write parts of jobs when the transaction commits, and wake those who read then."""
+        rows = [{"job": job, "data": dump(of_job)} for job, of_job in parts.items()]
+        connection.execute(self._insert, rows)
+        self.signals.send(connection, "events")
 
     def flush(self) -> None:
         """Write what was gathered. Events are dropped if the database is not available."""
-        now, is_sqlite = self._database.now, self._database.is_sqlite
+        with self._lock:
+            calls, self._calls = self._calls, []
+        for call in calls:
+            # A run that has lost its thread finds out by itself.
+            with suppress(LeaseLost, DatabaseLost):
+                call()
         with self._order:  # two writers could swap the parts of a run
             with self._lock:
                 waiting, self._waiting = self._waiting, {}
             if not waiting:
                 return
-            rows = [{"job": job, "data": dump(parts)} for job, parts in waiting.items()]
             with suppress(DatabaseUnavailable), self._database.begin() as connection:
-                if not is_sqlite:
+                if not self._database.is_sqlite:
                     # Losing the last events in a crash is better than waiting for the disk.
                     connection.execute(text("set local synchronous_commit = off"))
-                connection.execute(insert(events).values(at=now), rows)
-                if not is_sqlite:
-                    # Without a payload: who is woken reads the table. Postgres limits a payload to
-                    # 8,000 bytes.
-                    connection.execute(select(func.pg_notify(_CHANNEL, "")))
-        self._tell()
+                self.write(connection, waiting)
 
     def _write_all(self) -> None:
         while not self._stop.is_set():
             self._arrival.wait()
+            self._stop.wait(_FIRST_SECONDS)
             # Before the flush: what arrives during it sets the event again.
             self._arrival.clear()
-            self.flush()
-            self._stop.wait(GATHER_SECONDS)
+            try:
+                self.flush()
+            except Exception:
+                # The thread goes on: it writes the events of all runs.
+                logger.exception("Events of runs could not be written.")
+            self._stop.wait(GATHER_SECONDS - _FIRST_SECONDS)
+
+    @property
+    def is_alive(self) -> bool:
+        """False if the thread that writes has ended, though it should run."""
+        return self._writer is None or self._writer.is_alive()
 
     def forget(self) -> None:
         """Delete events that are older than an hour."""
@@ -113,10 +165,10 @@ class EventLog:
 
     def read(
         self, job: str, after: int, has_ended: Callable[[], bool]
-    ) -> Iterator[tuple[int, list[dict[str, object]]] | None]:
+    ) -> Iterator[tuple[int, list[dict[str, Any]]] | Moment]:
         """Rows of a job after one of them: their numbers and their parts.
 
-        None says that nothing new is there: the caller waits, by `wait` or `await_news`.
+        A moment says that nothing new was there: the caller waits for the next signal.
 
         Args:
             job: The job.
@@ -125,85 +177,39 @@ class EventLog:
         """
         checked_at = time.monotonic()
         while True:
-            query = select(events.c.id, events.c.data).where(
-                events.c.job == job, events.c.id > after
-            )
+            moment = self.signals.now("events")
             rows: Sequence[Any] = ()
             # A stream waits for a database that restarts, and goes on.
             with suppress(DatabaseUnavailable), self._database.read() as connection:
-                rows = connection.execute(query.order_by(events.c.id).limit(_PAGE)).all()
+                rows = connection.execute(self._read, {"its_job": job, "after": after}).all()
             for row in rows:
                 after = row.id
-                yield row.id, load(row.data)
+                yield row.id, [load(part) for part in load(row.data)]
             now = time.monotonic()
             # There may be more than one page.
             if rows:
                 continue
-            if now - checked_at > 1.0:
+            if now - checked_at > _LOOK_SECONDS:
                 if has_ended():
                     return
                 checked_at = now
-            yield None
-
-    def wait(self) -> None:
-        """Wait for events of any run, also of other processes; at most a tenth of a second."""
-        self._listen()
-        with self._news:
-            self._news.wait(_POLL_SECONDS)
-
-    async def await_news(self) -> None:
-        """Async variant of `wait`."""
-        self._listen()
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
-        # An event of asyncio can only be set within its loop, and news come from other threads.
-        tell = partial(loop.call_soon_threadsafe, news.set)
-        with self._news:
-            self._tells.add(tell)
-        try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), _POLL_SECONDS)
-        finally:
-            with self._news:
-                self._tells.discard(tell)
-
-    def _tell(self) -> None:
-        """Wake those who wait for events."""
-        with self._news:
-            self._news.notify_all()
-            for tell in self._tells:
-                with suppress(RuntimeError):  # its event loop was closed
-                    tell()
-
-    def _listen(self) -> None:
-        with self._lock:
-            # SQLite has no notifications: readers look ten times a second.
-            if self._listener is None and not self._database.is_sqlite:
-                self._listener = Thread(target=self._wake, name="agent-factory-listen", daemon=True)
-                self._listener.start()
-
-    def _wake(self) -> None:
-        # An installation for SQLite alone does not have it.
-        import psycopg
-
-        while not self._stop.is_set():
-            try:
-                # To listen takes a session: PgBouncer in transaction mode would end it.
-                with psycopg.connect(self._database.direct_url, autocommit=True) as connection:
-                    connection.execute(f"listen {_CHANNEL}")
-                    while not self._stop.is_set():
-                        # A call that waits for ever would not see that the service is closed.
-                        for _ in connection.notifies(timeout=1.0, stop_after=1):
-                            self._tell()
-            except psycopg.OperationalError:
-                # Readers look again by themselves meanwhile.
-                self._stop.wait(1.0)
+            yield moment
 
     def close(self) -> None:
-        """Write what was gathered, and end the threads."""
+        """Write what was gathered, and end the thread."""
         self._stop.set()
         self._arrival.set()
-        self.flush()
-        # Not for ever: a thread may wait for a database that does not answer.
-        for thread in (self._writer, self._listener):
-            if thread is not None:
-                thread.join(timeout=5)
+        with suppress(DatabaseUnavailable):
+            self.flush()
+        # Not for ever: it may wait for a database that does not answer.
+        if self._writer is not None:
+            self._writer.join(timeout=5)
+
+
+def _dumped(part: Mapping[str, object]) -> bytes:
+    try:
+        return dump(dict(part))
+    except (TypeError, ValueError, OverflowError) as error:
+        what = f"an event of the mode {part['type']!r}"
+        hint = "Send what JSON can hold, and integers of at most 64 bits."
+        raise ArgumentError(what, f"cannot be stored: {error}.", hint) from error

@@ -42,7 +42,7 @@ CLAIM_SECONDS = 900.0
 SYSTEM = "deadline"
 """Who decides if nobody does, in the audit."""
 
-Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "deadline"]
+Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "openai", "deadline"]
 """The way in that a decision has come by."""
 
 
@@ -106,6 +106,10 @@ class Wait:
     remember: float | None = None
 
 
+_FOR_PEOPLE = waits.c.kind != "client"
+"""Waits about which people decide."""
+
+
 def is_reviewer(reviewers: Collection[str], name: str, roles: Collection[str]) -> bool:
     """Return True if a person may decide about a wait for these reviewers, by name or by role.
 
@@ -143,6 +147,8 @@ class Inbox:
     ) -> list[Wait]:
         """Undecided waits, the most urgent and then the oldest first.
 
+        Calls that a client runs are listed with `thread` alone: nobody decides about them.
+
         Args:
             agent: Only those of this agent.
             tool: Only those of this tool.
@@ -154,6 +160,8 @@ class Inbox:
         """
         filters = {"agent": agent, "tool": tool, "thread_id": thread, "claimed_by": claimed_by}
         query = select(waits).where(waits.c.decided_at.is_(None), *self._own())
+        if thread is None:
+            query = query.where(_FOR_PEOPLE)
         for column, value in filters.items():
             if value is not None:
                 query = query.where(waits.c[column] == value)
@@ -174,14 +182,16 @@ class Inbox:
         return [_read(row, now) for row in rows]
 
     def count(self) -> int:
-        """Count the undecided waits."""
-        query = select(func.count()).where(waits.c.decided_at.is_(None), *self._own())
+        """Count the undecided waits, without calls that a client runs."""
+        undecided = waits.c.decided_at.is_(None)
+        query = select(func.count()).where(undecided, _FOR_PEOPLE, *self._own())
         with self._database.read() as connection:
             return connection.execute(query).scalar_one()
 
     def tools(self) -> list[str]:
-        """The tools that undecided waits are about."""
-        query = select(waits.c.tool).where(waits.c.decided_at.is_(None), *self._own()).distinct()
+        """The tools that undecided waits are about, without those that a client runs."""
+        undecided = waits.c.decided_at.is_(None)
+        query = select(waits.c.tool).where(undecided, _FOR_PEOPLE, *self._own()).distinct()
         with self._database.read() as connection:
             return sorted(connection.execute(query).scalars())
 
@@ -443,18 +453,18 @@ class Inbox:
         }
         self._queue.record(connection, row, by, decision["type"], detail)
 
-    def expire(self, late: Mapping[str, float]) -> int:
+    def expire(self, late: Mapping[str, float], *, most: int = 1000) -> int:
         """Decide about waits whose deadline has passed; return how many there were.
 
         Args:
             late: Seconds that an escalated wait gets, by agent.
+            most: How many are decided at most: each of them is a transaction.
         """
         query = select(waits.c.wait_id).where(
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
         )
         with self._database.read() as connection:
-            # The next call takes the rest: each of them is a transaction.
-            ids = connection.execute(query.limit(1000)).scalars().all()
+            ids = connection.execute(query.limit(most)).scalars().all()
         for wait_id in ids:
             with self._database.begin() as connection:
                 # Without a name: a claim does not keep a deadline from passing.
@@ -478,8 +488,13 @@ class Inbox:
                     continue
                 # A question has no "reject": there, the text is the answer.
                 text = "Nobody decided about this call in time, so it was not approved."
-                answer = {"reject": {"type": "reject", "message": text}}
-                answer["respond"] = {"type": "respond", "message": text}
+                answer: dict[str, dict[str, object]] = {
+                    "reject": {"type": "reject", "message": text},
+                    "respond": {"type": "respond", "message": text},
+                }
+                if row.kind == "client":
+                    result = {"error": "The client has not sent a result of this call in time."}
+                    answer["respond"] = {"type": "respond", "message": result}
                 allowed = row.allowed.split(",")
                 kind = next((kind for kind in answer if kind in allowed), None)
                 if kind is not None:
@@ -519,7 +534,12 @@ class Inbox:
             ]
 
     def _check_right(self, wait: Wait, by: str) -> None:
-        """Raise DecisionForbidden if this person may not decide about a call."""
+        """Raise DecisionForbidden if this person may not decide about a call.
+
+        A client that may write to the thread sends the result of a call that its client runs.
+        """
+        if wait.kind == "client":
+            return
         if self._may_decide is not None and not self._may_decide(wait):
             raise DecisionForbidden(
                 wait.tool,

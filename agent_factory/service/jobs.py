@@ -9,6 +9,8 @@ from typing import ClassVar
 
 from langchain_core.runnables import RunnableConfig
 
+from agent_factory.service.errors import ServiceError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadJob:
@@ -119,6 +121,9 @@ _KINDS: dict[str, type[ThreadJob]] = {
 def read_job(text: str) -> ThreadJob | None:
     """Return a stored job; None for the message of a run that `reindex` has found: it is lost.
 
+    Raises:
+        ServiceError: A newer version has stored a job of a kind that this one does not know.
+
     >>> job = UndoJob(run="undo-1", thread="t", tenant="", agent="desk", priority=0, of="1")
     >>> read_job(job.to_text()) == job, read_job("{}")
     (True, None)
@@ -126,6 +131,12 @@ def read_job(text: str) -> ThreadJob | None:
     data = json.loads(text)
     if not data:
         return None
+    if data["kind"] not in _KINDS:
+        raise ServiceError(
+            "a job",
+            f"has the kind {data['kind']!r}, which this version does not know.",
+            "Let workers of the version that has stored it carry it out.",
+        )
     kind = _KINDS[data["kind"]]
     # A newer worker may have stored fields that this one does not know.
     names = [attribute.name for attribute in fields(kind)]

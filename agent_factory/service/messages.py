@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import without_claims
@@ -23,6 +23,8 @@ from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
 from agent_factory.types import Graph
 from agent_factory.upstream import RUN_ID, is_reserved
+
+_KNOWN = select(runs.c.run_id).where(runs.c.run_id == bindparam("id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,7 @@ def submit(
             job = replace(job, begins_at=now + delay)
         row = insert_thread(connection, backend, thread_id, job.tenant, title=title)
         # With the thread locked, since a client that got no answer may send it again at once.
-        again = select(runs.c.run_id).where(runs.c.run_id == job.run)
-        if connection.execute(again).first() is not None:
+        if connection.execute(_KNOWN, {"id": job.run}).first() is not None:
             return
         saver = FencedSaver(backend.database)
         if job.checkpoint is not None and not saver.knows(connection, thread_id, job.checkpoint):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import Row, bindparam, delete, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
@@ -21,9 +21,12 @@ from agent_factory.service.events import load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.progress import Progress, what_is_missing
+from agent_factory.service.signals import LOOK_SECONDS, Moment
 from agent_factory.service.tables import effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
+
+_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
 
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
@@ -177,8 +180,8 @@ class Run:
                 the reason.
         """
         attempts = self._outcomes(timeout)
-        while not (outcome := next(attempts)):
-            self._backend.log.wait()
+        while isinstance(outcome := next(attempts), Moment):
+            self._backend.signals.wait(outcome, LOOK_SECONDS)
         return outcome[0]
 
     async def aresult(self, timeout: float | None = None) -> Any:
@@ -186,18 +189,22 @@ class Run:
         attempts, threads = self._outcomes(timeout), self._backend.database.threads
         loop = asyncio.get_running_loop()
         # Each look in a thread, so that the event loop does not wait for the database.
-        while not (outcome := await loop.run_in_executor(threads, next, attempts)):
-            await self._backend.log.await_news()
-        return outcome[0]
+        while True:
+            outcome = await loop.run_in_executor(threads, next, attempts)
+            if not isinstance(outcome, Moment):
+                return outcome[0]
+            await self._backend.signals.await_news(outcome, LOOK_SECONDS)
 
-    def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | None]:
-        """The result once it is there, and None while the caller has to wait for it."""
+    def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | Moment]:
+        """The result once it is there, and moments after which the caller has to wait for it."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
+        moment = self._backend.signals.now("events")
         while (row := self._look()).status in ("queued", "running"):
             if timeout is not None and time.monotonic() - start > timeout:
                 raise progress.timed_out(f"is {self.status}", timeout)
             progress.notice()
-            yield None
+            yield moment
+            moment = self._backend.signals.now("events")
         if row.status == "failed":
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":
@@ -232,8 +239,8 @@ class Run:
             ArgumentError: `after` is not the id of a part.
         """
         for part in self._parts(after, timeout):
-            if part is None:
-                self._backend.log.wait()
+            if isinstance(part, Moment):
+                self._backend.signals.wait(part, LOOK_SECONDS)
             else:
                 yield part
 
@@ -245,15 +252,13 @@ class Run:
         # A future cannot raise StopIteration, so `next` returns a mark at the end.
         loop, end = asyncio.get_running_loop(), {"type": "no part"}
         while (part := await loop.run_in_executor(threads, next, parts, end)) is not end:
-            if part is None:
-                await self._backend.log.await_news()
+            if isinstance(part, Moment):
+                await self._backend.signals.await_news(part, LOOK_SECONDS)
             else:
                 yield part
 
-    def _parts(
-        self, after: str | None, timeout: float | None
-    ) -> Iterator[dict[str, object] | None]:
-        """Parts of the stream, and None where the caller has to wait for the next one."""
+    def _parts(self, after: str | None, timeout: float | None) -> Iterator[dict[str, Any] | Moment]:
+        """Parts of the stream, and moments after which the caller has to wait for the next one."""
         job, row, part = None, 0, -1
         if after is not None:
             # The id of a part names its job, which must not be one of another tenant's thread.
@@ -274,6 +279,7 @@ class Run:
             return {"type": "waiting_for", "ns": (), "data": data, "id": after}
 
         while job is None:
+            moment = self._backend.signals.now("events")
             run = self._look()
             job = run.job
             if run.status == "cancelled":
@@ -281,7 +287,7 @@ class Run:
             if job is None:
                 if timeout is not None and time.monotonic() - since > timeout:
                     raise progress.timed_out("is queued", timeout)
-                yield notice()
+                yield notice() or moment
 
         def has_ended() -> bool:
             run = self._look()
@@ -290,10 +296,10 @@ class Run:
 
         # The row of the last part that was seen may have more parts.
         for entry in log.read(job, row - 1, has_ended):
-            if entry is None:
+            if isinstance(entry, Moment):
                 if timeout is not None and time.monotonic() - since > timeout:
                     raise progress.timed_out("has no news", timeout)
-                yield notice()
+                yield notice() or entry
                 continue
             since = time.monotonic()
             progress.news()
@@ -356,11 +362,9 @@ class Run:
                     lease = take_lease(connection, self.thread_id)
             else:
                 statement = update(runs).where(runs.c.run_id == self.id)
-                connection.execute(statement.values(status="cancelled"))
+                ended = {"status": "cancelled", "ended_at": self._backend.database.now}
+                connection.execute(statement.values(ended))
                 queue.record(connection, run, by, "cancel")
-        if run.job is not None:
-            # After the commit. Only the lease stops the run; this spares the engine a job.
-            self._backend.engine.cancel(run.job)
         return None if lease is None else (thread, lease)
 
     async def acancel(
@@ -413,7 +417,7 @@ class Run:
 
         def read() -> Row[Any] | None:
             with self._backend.database.read() as connection:
-                return connection.execute(select(runs).where(runs.c.run_id == self.id)).first()
+                return connection.execute(_ROW, {"id": self.id}).first()
 
         row = self._backend.call(read)
         if row is None:

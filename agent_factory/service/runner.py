@@ -8,17 +8,18 @@ import json
 import logging
 import math
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from threading import Lock, Thread
-from time import monotonic
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, Protocol, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 from langgraph.types import StateSnapshot
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, select, update
 
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
@@ -44,104 +45,115 @@ from agent_factory.service.backend import (
     Backend,
     RegisteredAgent,
 )
-from agent_factory.service.database import Database
+from agent_factory.service.database import RETRY_SECONDS, Database, attempts
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
-from agent_factory.service.events import load
+from agent_factory.service.events import dump, load
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
-from agent_factory.service.leases import Fence, Lease, take_lease
+from agent_factory.service.leases import Fence, take_lease
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import questions, runs, threads, waits, workers
-from agent_factory.service.thread_queue import lock_thread
+from agent_factory.service.tables import questions, runs, threads, waits
+from agent_factory.service.thread_queue import Claim, lock_thread
 from agent_factory.service.usage import UsageHandler
 from agent_factory.upstream import COPY_BRANCH, RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
 
-_ACTIVE = ("queued", "running")
+T = TypeVar("T")
 
 
 class Runner:
-    """Carries out the jobs of one process."""
+    """Carries out the jobs of one process.
+
+    What a job does is written once, as steps: a driver for threads and one for an event loop take
+    them.
+
+    Args:
+        backend: The parts of the service.
+        worker: The id of the worker.
+    """
 
     def __init__(self, backend: Backend, worker: Callable[[], str]) -> None:
         self._backend, self._worker = backend, worker
         self._database, self._queue, self._log = backend.database, backend.queue, backend.log
-        self._lock = Lock()
-        self._own_loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, job: str, payload: str) -> dict[str, object]:
-        """Carry out a job, or continue it where another worker was cut short.
+    def run(self, claim: Claim) -> None:
+        """Carry out a job, or continue it where another worker was cut short."""
+        steps = self._steps(claim)
+        step = _next(steps)
+        while step is not None:
+            error = None
+            try:
+                step.run()
+            except BaseException as raised:
+                error = raised
+            step = _next(steps, error)
 
-        Returns:
-            The outcome: its `status` is "done", "waiting", "failed", "lost" or "passed on". It is
-            lost if another worker has taken over or the run was cancelled, and passed on if only
-            other workers have the agent.
-        """
-        work = read_job(payload)
-        assert work is not None  # only the rows of runs may be empty
-        if work.agent not in self._backend.agents:
-            # Other workers have it: this one is older or newer than they are.
-            pass_on = partial(self._queue.pass_on, work.agent, work.tenant)
-            self._database.retried(pass_on, seconds=math.inf)
-            return {"status": "passed on"}
-        start, usage = monotonic(), UsageHandler()
+    async def arun(self, claim: Claim) -> None:
+        """Async variant of `run`; the database is asked in other threads."""
+        loop, steps = asyncio.get_running_loop(), self._steps(claim)
+        threads = self._database.threads
+        step = await loop.run_in_executor(threads, _next, steps)
+        while step is not None:
+            error = None
+            try:
+                await step.arun()
+            except BaseException as raised:
+                error = raised
+            step = await loop.run_in_executor(threads, _next, steps, error)
+
+    def _steps(self, claim: Claim) -> Steps[None]:
+        start = monotonic()
         try:
-            outcome = self._database.retried(lambda: self._attempt(job, work, usage))
+            status = yield from self._outcome(claim)
         except LeaseLost:
-            return {"status": "lost"}
+            status = "lost"  # another worker has taken over, or the run was cancelled
+        self._backend.metrics.ended(claim.run.agent, status, monotonic() - start)
+
+    def _outcome(self, claim: Claim) -> Steps[str]:
+        """Carry out a job, and write what became of it, whatever that is."""
+        run, usage = claim.run, UsageHandler()
+        try:
+            work = claim.work()
+            assert work is not None  # only the rows of runs may be empty
+            return (yield from self._repeated(partial(self._attempt, claim, work, usage)))
+        except LeaseLost:
+            raise
         except (MissingNode, ReviewError) as error:
-            logger.exception("Thread %s cannot continue.", work.thread)
-            text = str(error)
-            back = partial(self._fail, job, work, text, usage)
-            if isinstance(work, DecisionJob):
+            logger.exception("Thread %s cannot continue.", run.thread_id)
+            write = partial(self._fail, claim, str(error), usage)
+            if run.decision is not None:
                 what = "stranded" if isinstance(error, MissingNode) else "refused"
-                back = partial(self._take_back, what, job, work, text)
-            outcome = self._database.retried(back, seconds=math.inf)
+                write = partial(self._take_back, what, claim, str(error))
         except (Exception, DatabaseLost) as error:
             # DatabaseLost is a BaseException, so that no middleware catches it.
-            logger.exception("Run %s of thread %s failed.", work.run, work.thread)
+            logger.exception("Run %s of thread %s failed.", run.run_id, run.thread_id)
             text = f"{type(error).__name__}: {error}"
-            # Without this, the thread would take no other message: as long as it takes.
-            outcome = self._database.retried(
-                lambda: self._fail(job, work, text, usage), seconds=math.inf
-            )
-        # After the transaction with the outcome: who reads this event may look the run up.
-        self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
-        self._backend.metrics.ended(work.agent, outcome["status"], monotonic() - start)
-        return outcome
+            write = partial(self._fail, claim, text, usage)
+        # Without this, the thread would take no other message: as long as it takes.
+        return (yield from self._repeated(partial(_one, write), math.inf))
 
-    def _attempt(self, job: str, work: ThreadJob, usage: UsageHandler) -> dict[str, Any]:
+    def _repeated(
+        self, make: Callable[[int], Steps[T]], seconds: float = RETRY_SECONDS
+    ) -> Steps[T]:
+        """Take steps until their end, from the beginning again while there is no database."""
+        pauses: list[float] = []
+        for number, attempt in enumerate(attempts(seconds, pauses.append)):
+            while pauses:
+                yield _Sleep(pauses.pop())
+            with attempt:
+                return (yield from make(number))
+        raise AssertionError  # Retrying returns or raises
+
+    def _attempt(
+        self, claim: Claim, work: ThreadJob, usage: UsageHandler, number: int
+    ) -> Steps[str]:
+        if number:
+            claim = self._queue.claim_again(self._worker(), claim)
         agent = self._backend.agent(work.agent)
-        with self._database.begin() as connection:
-            row = lock_thread(connection, work.thread)
-            if row is None:
-                raise LeaseLost(f"The thread {work.thread!r} was deleted.")
-            run = connection.execute(select(runs).where(runs.c.run_id == work.run)).first()
-            if run is None or run.job != job or run.status == "cancelled":
-                raise LeaseLost(f"Run {work.run!r} was cancelled.")
-            if run.status not in _ACTIVE:
-                # A worker has finished the job and died before the engine knew. By now the thread
-                # may work on its next message.
-                return {
-                    "status": run.status,
-                    "checkpoint_id": run.checkpoint_id,
-                    "error": run.error,
-                }
-            connection.execute(
-                update(runs).where(runs.c.run_id == work.run).values(status="running")
-            )
-            lease = take_lease(
-                connection,
-                work.thread,
-                owner=self._worker(),
-                status="running",
-                plan=agent.plan,
-                updated_at=self._database.now,
-            )
-        if row.plan not in (None, agent.plan):
+        if claim.plan not in (None, agent.plan):
             logger.warning(
                 "The plan of agent %r has changed since thread %s ran. If the thread waits at a "
                 "node that was renamed, pass create_agent(..., moved=...).",
@@ -149,140 +161,223 @@ class Runner:
                 work.thread,
             )
         if isinstance(work, UndoJob):
-            return self._undo(agent, work, lease)
-        attempt = _Attempt(self._backend, agent, job, work, lease, run, usage)
+            undoing = _Undoing(agent, work, SharedEffects(self._database, claim.lease))
+            yield undoing
+            return self._undone(claim, undoing.report)
+        attempt = _Attempt(self._backend, agent, claim, work, usage)
         parts = attempt.start()
         if attempt.continues:
-            self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
+            data = {"worker": self._worker()}
+            self._log.add(claim.job, {"type": "resumed", "ns": (), "data": data})
         if parts is not None:
-            approvals = SharedApprovals(self._database, self._queue, lease, work.tenant, work.agent)
-            effects = effects_of_run(SharedEffects(self._database, lease), work.run)
-            with effects, approvals_of_run(approvals):
-                self._follow(job, attempt, parts)
-        return self._finish(job, work, attempt, usage.added_to(run.usage))
+            yield _Following(self._backend, claim, attempt, parts)
+        return self._finish(claim, work, attempt, usage.added_to(claim.run.usage))
 
-    def _follow(self, job: str, attempt: _Attempt, parts: Any) -> None:
-        """Run to the end or to the next pause, and write what happens to the event log."""
-
-        def note(part: Any) -> None:
-            # LangGraph reports an interrupt of an agent inside at the top, too.
-            if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
-                attempt.is_paused = True
-            is_asked = part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"])
-            if is_asked or part["type"] in attempt.studio_modes:
-                public = attempt.agent.public.of_part(part)
-                self._log.add(job, public if is_asked else {**public, "asked": False})
-
-        if isinstance(parts, Iterator):
-            for part in parts:
-                note(part)
-            return
-
-        async def follow() -> None:
-            # `astream` returns a stream, and `adecide` a coroutine that returns one.
-            stream: AsyncIterator[object] = parts if hasattr(parts, "__aiter__") else await parts
-            async for part in stream:
-                note(part)
-
-        asyncio.run_coroutine_threadsafe(follow(), self._loop).result()
-
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of all async runs: clients of models are bound to one."""
-        with self._lock:
-            if self._own_loop is None:
-                self._own_loop = asyncio.new_event_loop()
-                run = self._own_loop.run_forever
-                Thread(target=run, name="agent-factory-async", daemon=True).start()
-            return self._own_loop
-
-    def _undo(self, agent: RegisteredAgent, work: UndoJob, lease: Lease) -> dict[str, object]:
-        """Run the compensations of a run that was ended, and say in the audit what became of it."""
-        report: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
-        with effects_of_run(SharedEffects(self._database, lease), work.of):
-            for once in agent.once:
-                if agent.asynchronous:
-                    undoing = aundo_effects(once, work.of)
-                    undone = asyncio.run_coroutine_threadsafe(undoing, self._loop).result()
-                else:
-                    undone = undo_effects(once, work.of)
-                for kind, effects in report.items():
-                    effects += map(str, getattr(undone, kind))
-        with self._database.begin() as connection:
-            lease.check(connection)
-            row = lock_thread(connection, work.thread)
+    def _undone(self, claim: Claim, report: Mapping[str, list[str]]) -> str:
+        """Say in the audit what became of the effects of a run that was ended."""
+        with self._ending(claim, {"status": "done", **report}) as connection:
+            claim.lease.check(connection)
+            row = lock_thread(connection, claim.lease.thread_id)
             assert row is not None
             self._queue.record(connection, row, "service", "undo", report)
-            self._queue.settle(connection, work.thread, work.run, "done")
-        return {"status": "done", **report}
+            self._queue.settle(connection, row.thread_id, claim.run.run_id, "done")
+        return "done"
 
     def _finish(
-        self, job: str, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, object]]
-    ) -> dict[str, object]:
+        self, claim: Claim, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, object]]
+    ) -> str:
         # Before the transaction: it reads the thread through other connections.
         waiting_for = attempt.pending() if attempt.is_paused else None
-        place: dict[str, object] = {"checkpoint_id": attempt.saver.latest}
-        with self._database.begin() as connection:
+        latest, plan = attempt.saver.latest, attempt.agent.plan
+        place = {"checkpoint_id": latest}
+        status = "waiting" if waiting_for else "done"
+        with self._ending(claim, {"status": status, **place}) as connection:
             attempt.lease.check(connection)
-            if not waiting_for:
-                values = {**place, "usage": usage}
-                self._queue.settle(connection, work.thread, work.run, "done", **values)
-                return {"status": "done", **place}
-            stop = {"job": job, **place}
-            write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
-            statement = update(runs).where(runs.c.run_id == work.run).values(usage=usage)
-            connection.execute(statement)
-        return {"status": "waiting", **place}
+            attempt.saver.flush_in(connection)
+            if waiting_for:
+                stop = {"job": claim.job, **place, "usage": usage, "plan": plan}
+                write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
+            else:
+                self._queue.settle(
+                    connection,
+                    work.thread,
+                    work.run,
+                    "done",
+                    plan,
+                    checkpoint_id=latest,
+                    usage=usage,
+                )
+        return status
 
-    def _may_end(self, connection: Connection, job: str, work: ThreadJob) -> Row[Any] | None:
-        """The run of a job that this worker may end, with its thread locked.
+    @contextmanager
+    def _ending(self, claim: Claim, outcome: Mapping[str, object]) -> Iterator[Connection]:
+        """A transaction that ends a job: with its last events, so that both are there or none."""
+        parts = self._log.take(claim.job)
+        end = dump({"type": "end", "ns": (), "data": outcome})
+        try:
+            with self._database.begin() as connection:
+                yield connection
+                self._log.write(connection, {claim.job: [*parts, end]})
+        except BaseException:
+            self._log.put_back(claim.job, parts)
+            raise
 
-        It may unless another living worker has the lease, or the run was ended by others. Nobody
-        has the lease of a job that has failed before this worker could take it.
-        """
-        thread = lock_thread(connection, work.thread)
-        run = connection.execute(select(runs).where(runs.c.run_id == work.run)).first()
-        if thread is None or run is None or run.job != job or run.status not in _ACTIVE:
-            return None
-        # A worker without a row was given up by the others.
-        others = select(workers.c.id).where(workers.c.id == thread.owner)
-        if thread.owner != self._worker() and connection.execute(others).first() is not None:
-            return None
-        take_lease(connection, work.thread)
-        return run
+    def _may_end(self, connection: Connection, claim: Claim) -> bool:
+        """Return True if this worker still has the thread, which is locked then."""
+        thread = lock_thread(connection, claim.lease.thread_id)
+        if thread is None or (thread.status, thread.owner) != ("running", self._worker()):
+            return False
+        # What this attempt has begun to write comes too late from here on.
+        take_lease(connection, thread.thread_id)
+        return True
 
-    def _fail(self, job: str, work: ThreadJob, text: str, usage: UsageHandler) -> dict[str, object]:
-        with self._database.begin() as connection:
-            run = self._may_end(connection, job, work)
-            if run is not None:
-                values = {"error": text, "usage": usage.added_to(run.usage)}
-                self._queue.settle(connection, work.thread, work.run, "failed", **values)
-        return {"status": "failed", "error": text}
+    def _fail(self, claim: Claim, text: str, usage: UsageHandler) -> str:
+        run = claim.run
+        with self._ending(claim, {"status": "failed", "error": text}) as connection:
+            if not self._may_end(connection, claim):
+                raise LeaseLost(text)
+            lines = usage.added_to(run.usage)
+            self._queue.settle(
+                connection, run.thread_id, run.run_id, "failed", error=text, usage=lines
+            )
+        return "failed"
 
-    def _take_back(self, what: str, job: str, work: DecisionJob, text: str) -> dict[str, object]:
+    def _take_back(self, what: str, claim: Claim, text: str) -> str:
         """Take decisions back that the agent cannot carry out; they can be made again.
 
         They are stranded if no node takes them, and refused if the review does: for a tool of an
         agent inside, which is not known when a person decides.
         """
+        work = claim.work()
+        assert isinstance(work, DecisionJob)
         of_run = waits.c.run == work.run
         undone = {"decided_at": None, "decided_by": None, "decision": None}
-        with self._database.begin() as connection:
-            run = self._may_end(connection, job, work)
-            if run is not None:
-                taken_back = update(waits).where(of_run, waits.c.digest.in_(work.decisions))
-                connection.execute(taken_back.values(**undone))
-                waiting = {"status": "waiting", "error": text, "owner": None}
-                connection.execute(
-                    update(threads).where(threads.c.thread_id == work.thread).values(**waiting)
-                )
-                connection.execute(
-                    update(runs)
-                    .where(runs.c.run_id == work.run)
-                    .values(status="waiting", error=text)
-                )
-                self._queue.record(connection, run, "service", what, text)
-        return {"status": "waiting", "error": text}
+        with self._ending(claim, {"status": "waiting", "error": text}) as connection:
+            if not self._may_end(connection, claim):
+                raise LeaseLost(text)
+            taken_back = update(waits).where(of_run, waits.c.digest.in_(work.decisions))
+            connection.execute(taken_back.values(**undone))
+            waiting = {"status": "waiting", "error": text, "owner": None}
+            connection.execute(
+                update(threads).where(threads.c.thread_id == work.thread).values(**waiting)
+            )
+            connection.execute(
+                update(runs).where(runs.c.run_id == work.run).values(status="waiting", error=text)
+            )
+            self._queue.record(connection, claim.run, "service", what, text)
+        return "waiting"
+
+
+class _Step(Protocol):
+    """A part of a job that takes long: a thread or an event loop carries it out."""
+
+    def run(self) -> None:
+        """Carry it out in this thread."""
+
+    async def arun(self) -> None:
+        """Carry it out in this event loop."""
+
+
+Steps = Generator[_Step, None, T]
+
+
+def _next(steps: Steps[None], error: BaseException | None = None) -> _Step | None:
+    """The next step, after one that has ended or raised; None at the end."""
+    try:
+        return steps.send(None) if error is None else steps.throw(error)
+    except StopIteration:
+        return None
+
+
+def _one(work: Callable[[], T], _: int) -> Steps[T]:
+    """Work in no step."""
+    yield from ()
+    return work()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sleep:
+    """A pause."""
+
+    seconds: float
+
+    def run(self) -> None:
+        sleep(self.seconds)
+
+    async def arun(self) -> None:
+        await asyncio.sleep(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """A run to its end or to its next pause, of which the event log gets what happens."""
+
+    backend: Backend
+    claim: Claim
+    attempt: _Attempt
+    parts: Any
+
+    def run(self) -> None:
+        with self._set_up():
+            for part in self.parts:
+                self._note(part)
+
+    async def arun(self) -> None:
+        with self._set_up():
+            # `astream` returns a stream, and `adecide` a coroutine that returns one.
+            parts = self.parts if hasattr(self.parts, "__aiter__") else await self.parts
+            async for part in parts:
+                self._note(part)
+
+    @contextmanager
+    def _set_up(self) -> Iterator[None]:
+        """What middleware find: the records of effects and the standing approvals."""
+        backend, lease, run = self.backend, self.claim.lease, self.claim.run
+        approvals = SharedApprovals(backend.database, backend.queue, lease, run.tenant, run.agent)
+        effects = SharedEffects(backend.database, lease)
+        try:
+            with effects_of_run(effects, run.run_id), approvals_of_run(approvals):
+                yield
+        except Exception:
+            # What the run has written before its error stays.
+            self.attempt.saver.flush()
+            raise
+
+    def _note(self, part: Any) -> None:
+        attempt = self.attempt
+        # LangGraph reports an interrupt of an agent inside at the top, too.
+        if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
+            attempt.is_paused = True
+        is_asked = part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"])
+        if is_asked or part["type"] in attempt.studio_modes:
+            public = attempt.agent.public.of_part(part)
+            self.backend.log.add(self.claim.job, public if is_asked else {**public, "asked": False})
+
+
+@dataclass(frozen=True, slots=True)
+class _Undoing:
+    """The compensations of a run that was ended."""
+
+    agent: RegisteredAgent
+    work: UndoJob
+    effects: SharedEffects
+    report: dict[str, list[str]] = field(
+        default_factory=lambda: {"undone": [], "unknown": [], "kept": []}
+    )
+
+    def run(self) -> None:
+        with effects_of_run(self.effects, self.work.of):
+            for once in self.agent.once:
+                self._add(undo_effects(once, self.work.of))
+
+    async def arun(self) -> None:
+        with effects_of_run(self.effects, self.work.of):
+            for once in self.agent.once:
+                self._add(await aundo_effects(once, self.work.of))
+
+    def _add(self, undone: object) -> None:
+        for kind, effects in self.report.items():
+            effects += map(str, getattr(undone, kind))
 
 
 class _Attempt:
@@ -292,10 +387,8 @@ class _Attempt:
         self,
         backend: Backend,
         agent: RegisteredAgent,
-        job: str,
+        claim: Claim,
         work: ThreadJob,
-        lease: Lease,
-        run: Row[Any],
         usage: UsageHandler,
     ) -> None:
         """Prepare an attempt.
@@ -303,12 +396,11 @@ class _Attempt:
         Args:
             backend: The parts of the service.
             agent: The agent.
-            job: The id of the job.
+            claim: The job. The settings of the message that its run began with hold to the end.
             work: What the job does: a message or decisions.
-            lease: The lease of the thread.
-            run: The run, with the message that it began with, whose settings hold to its end.
             usage: Counts the model calls.
         """
+        job, lease, run = claim.job, claim.lease, claim.run
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
         self._database = backend.database
         message = read_job(run.payload)
@@ -321,7 +413,7 @@ class _Attempt:
         # Recorded for the studio even if the client did not ask: `_follow` marks such parts.
         self.studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = message.context
-        self.saver = FencedSaver(backend.database, lease, job)
+        self.saver = FencedSaver(backend.database, lease, job, backend.log.soon)
         self.is_paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)
@@ -550,7 +642,8 @@ def write_waits(
         agent: The agent, which knows how long a review may wait.
         work: The job that has led there, or one in its place.
         waiting_for: What the thread waits for.
-        place: The `job` that has led there, and the `checkpoint_id`.
+        place: The `job` that has led there, and the `checkpoint_id`; of a run that pauses now,
+            its `usage` and the agent's `plan`, too.
     """
     calls: list[dict[str, object]] = [
         {
@@ -591,12 +684,13 @@ def write_waits(
             checkpoint_id=place["checkpoint_id"],
         )
         connection.execute(row.on_conflict_do_nothing())
+    of_thread = {key: place[key] for key in ("plan",) if key in place}
+    of_run = {key: place[key] for key in ("checkpoint_id", "usage") if key in place}
     connection.execute(
         update(threads)
         .where(threads.c.thread_id == work.thread)
-        .values(status="waiting", run=work.run, owner=None, error=None, updated_at=now)
+        .values(status="waiting", run=work.run, owner=None, error=None, updated_at=now, **of_thread)
     )
-    statement = update(runs).where(runs.c.run_id == work.run)
     connection.execute(
-        statement.values(status="waiting", checkpoint_id=place["checkpoint_id"], error=None)
+        update(runs).where(runs.c.run_id == work.run).values(status="waiting", error=None, **of_run)
     )

@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from threading import RLock
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
@@ -30,24 +32,38 @@ from agent_factory.service.tables import questions
 T = TypeVar("T")
 
 
+Write = Callable[[BaseCheckpointSaver[str], Connection], object]
+"""What is written through LangGraph's saver in a transaction."""
+
+
 class FencedSaver(BaseCheckpointSaver[str]):
     """Saver of LangGraph on SQLite or Postgres, for one run.
 
-    Each write is one transaction on its own connection, which also checks the lease of the thread:
-    a run that has lost it raises LeaseLost and writes nothing. LangGraph's savers hold one lock
-    for all runs of a process.
+    Each write is a transaction on its own connection, which also checks the lease of the thread: a
+    run that has lost it raises LeaseLost and writes nothing. LangGraph's savers hold one lock for
+    all runs of a process.
 
     Args:
         database: Where checkpoints are stored.
         lease: The lease of the run's thread. Without one, nothing can be written.
         job: The job whose questions are noted, so that another worker can continue it.
+        soon: Calls a function soon, in another thread. With it, what a task has written and the
+            checkpoint of an input go into the transaction of the next checkpoint, which mostly
+            follows at once, and the state is read once.
     """
 
     def __init__(
-        self, database: Database, lease: Lease | None = None, job: str | None = None
+        self,
+        database: Database,
+        lease: Lease | None = None,
+        job: str | None = None,
+        soon: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         super().__init__()
-        self._database, self._lease, self._job = database, lease, job
+        self._database, self._lease, self._job, self._soon = database, lease, job, soon
+        self._order = RLock()
+        self._gathered: list[Write] = []
+        self._known: dict[Any, Any] = {}  # what was read, until the next write
         self.latest: str | None = None
         """The id of the latest checkpoint of the thread itself that this run knows of."""
 
@@ -55,8 +71,13 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint of a config, or the latest one of its thread."""
-        with aborting(), self._database.read() as connection:
-            return self._on(connection).get_tuple(config)
+
+        def read() -> CheckpointTuple | None:
+            with aborting(), self._database.read() as connection:
+                return self._on(connection).get_tuple(config)
+
+        found: CheckpointTuple | None = self._read(config, (), read)
+        return None if found is None else _copied(found)
 
     def list(
         self,
@@ -67,6 +88,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first."""
+        self.flush()
         with aborting(), self._database.read() as connection:
             yield from self._on(connection).list(config, filter=filter, before=before, limit=limit)
 
@@ -74,9 +96,31 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """History from which LangGraph puts delta channels together."""
-        with aborting(), self._database.read() as connection:
-            saver = self._on(connection)
-            return saver.get_delta_channel_history(config=config, channels=channels)
+
+        def read() -> Mapping[str, DeltaChannelHistory]:
+            with aborting(), self._database.read() as connection:
+                saver = self._on(connection)
+                return saver.get_delta_channel_history(config=config, channels=channels)
+
+        history: Mapping[str, DeltaChannelHistory] = self._read(config, channels, read)
+        return history
+
+    def _read(self, config: RunnableConfig, channels: Sequence[str], read: Callable[[], T]) -> T:
+        """Read something of the thread, once until something is written to it.
+
+        Nobody else writes to it meanwhile: that takes the lease.
+        """
+        if self._soon is None:
+            return read()
+        place = config["configurable"]
+        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+        key = (*(place.get(name) for name in names), *channels)
+        with self._order:
+            self.flush()
+            if key not in self._known:
+                self._known[key] = read()
+            known: T = self._known[key]
+            return known
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """The version of a channel after `current`."""
@@ -98,13 +142,19 @@ class FencedSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; LeaseLost if the run has lost its thread."""
-        with self._fenced() as connection:
-            saver = self._on(connection)
-            place: RunnableConfig = saver.put(config, checkpoint, metadata, new_versions)
+        place = config["configurable"]
+        namespace = place["checkpoint_ns"]
+
+        def write(saver: BaseCheckpointSaver[str], _: Connection) -> None:
+            saver.put(config, checkpoint, metadata, new_versions)
+
         # Agents inside the agent store their checkpoints in namespaces.
-        if not place["configurable"]["checkpoint_ns"]:
-            self.latest = place["configurable"]["checkpoint_id"]
-        return place
+        if not namespace:
+            self.latest = checkpoint["id"]
+        # A run that is cut short before the next one begins again, with the same input.
+        self._write(write, may_wait=metadata.get("source") == "input")
+        stored = {"checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
+        return {"configurable": {"thread_id": place["thread_id"], **stored}}
 
     def put_writes(
         self,
@@ -114,19 +164,50 @@ class FencedSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store writes of a task; LeaseLost if the run has lost its thread."""
-        with self._fenced() as connection:
-            self._on(connection).put_writes(config, writes, task_id, task_path)
-            if self._job is not None:
-                interrupts = [
-                    each for channel, value in writes if channel == INTERRUPT for each in value
-                ]
-                if interrupts:
-                    self._note_questions(connection, self._job, interrupts)
+        interrupts = [each for channel, value in writes if channel == INTERRUPT for each in value]
+
+        def write(saver: BaseCheckpointSaver[str], connection: Connection) -> None:
+            saver.put_writes(config, writes, task_id, task_path)
+            if self._job is not None and interrupts:
+                self._note_questions(connection, self._job, interrupts)
+
+        # No checkpoint follows an error or an interrupt.
+        is_last = any(channel in WRITES_IDX_MAP for channel, _ in writes)
+        self._write(write, may_wait=not is_last)
+
+    def _write(self, write: Write, *, may_wait: bool = False) -> None:
+        with self._order:
+            self._known.clear()
+            self._gathered.append(write)
+            if may_wait and self._soon is not None:
+                if len(self._gathered) == 1:
+                    # No checkpoint may follow for long: another task of the step works.
+                    self._soon(self.flush)
+                return
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered; LeaseLost if the run has lost its thread."""
+        with self._order:
+            if self._gathered:
+                with self._fenced() as connection:
+                    self._write_gathered(connection)
+                self._gathered.clear()
+
+    def flush_in(self, connection: Connection) -> None:
+        """Write what was gathered when a transaction commits that has checked the lease."""
+        with self._order:
+            self._write_gathered(connection)
+            self._gathered.clear()
+
+    def _write_gathered(self, connection: Connection) -> None:
+        saver = self._on(connection)
+        for write in self._gathered:
+            write(saver, connection)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a thread."""
-        with self._fenced() as connection:
-            self._on(connection).delete_thread(thread_id)
+        self._write(lambda saver, _: saver.delete_thread(thread_id))
 
     def erase(self, connection: Connection, thread: str) -> None:
         """Delete all checkpoints of a thread in a transaction that deletes its row, the fence."""
@@ -244,6 +325,21 @@ class FencedSaver(BaseCheckpointSaver[str]):
     async def adelete_thread(self, thread_id: str) -> None:
         """Async variant of `delete_thread`."""
         await self._in_thread(partial(self.delete_thread, thread_id))
+
+
+def _copied(found: CheckpointTuple) -> CheckpointTuple:
+    """A checkpoint that LangGraph may change: it counts up the versions in it."""
+    checkpoint = found.checkpoint
+    own = cast(
+        "Checkpoint",
+        {
+            **checkpoint,
+            "channel_values": dict(checkpoint["channel_values"]),
+            "channel_versions": dict(checkpoint["channel_versions"]),
+            "versions_seen": {node: {**seen} for node, seen in checkpoint["versions_seen"].items()},
+        },
+    )
+    return found._replace(checkpoint=own)
 
 
 class _InTransaction:

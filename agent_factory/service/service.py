@@ -22,7 +22,7 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.factory import with_decisions
+from agent_factory.factory import path_of, with_decisions
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
@@ -44,6 +44,7 @@ from agent_factory.service.messages import Arrival, as_config, as_input, as_text
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
+from agent_factory.service.schedules import Schedule
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY
@@ -112,7 +113,7 @@ class Service(ThreadService):
         busy: Busy = "queue",
         waiting: Waiting = "queue",
         stream: Collection[str] = ("updates", "messages", "custom"),
-        asynchronous: bool = False,
+        asynchronous: bool | None = None,
         decisions: bool = False,
         configurable: Collection[str] = (),
     ) -> None:
@@ -131,7 +132,9 @@ class Service(ThreadService):
             waiting: What happens to a message whose thread waits for a decision, unless `submit`
                 says otherwise.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
-            asynchronous: Run it with `astream`, in one event loop per process.
+            asynchronous: Whether it is run with `astream`, in one event loop per process, where
+                many runs wait for their models at once. None does so if the agent cannot be run
+                otherwise: with tools that have only a coroutine function, as those of MCP have.
             decisions: Record what hooks, layers and routes decide, and all that the studio shows
                 of a run while it works. The agent must be one of `create_agent`.
             configurable: The keys of `config["configurable"]` that clients may set over HTTP. They
@@ -160,6 +163,13 @@ class Service(ThreadService):
         check_choice("late", late, get_args(Late))
         check_choice("busy", busy, get_args(Busy))
         check_choice("waiting", waiting, get_args(Waiting))
+        path = path_of(agent)
+        if asynchronous is not None and path == ("sync" if asynchronous else "async"):
+            raise ArgumentError(
+                "asynchronous",
+                f"is {asynchronous}, and this agent can only run {path}.",
+                "Leave it out.",
+            )
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
@@ -168,7 +178,7 @@ class Service(ThreadService):
             busy=busy,
             waiting=waiting,
             stream=modes_of(stream),
-            asynchronous=asynchronous,
+            asynchronous=path == "async" if asynchronous is None else asynchronous,
             decisions=decisions,
             configurable=keys,
         )
@@ -543,11 +553,15 @@ class Service(ThreadService):
             timezone: Such as "Europe/Berlin"; None is UTC.
             **options: Other arguments of `submit`, as JSON; and `webhook`, a URL that gets the
                 outcome.
+
+        Raises:
+            NotFound: There is no such agent.
+            ArgumentError: The cron expression or the time zone cannot be read.
         """
         self._backend.agent(agent)
-        arguments = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
-        arguments |= options
-        self._backend.engine.schedule(name, cron, timezone, json.dumps({**arguments, "name": name}))
+        what = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
+        what |= options
+        self._backend.schedules.set(name, cron, timezone, what)
 
     def crons(self, tenant: str = "") -> Crons:
         """Crons of a tenant: schedules that clients create.
@@ -558,18 +572,24 @@ class Service(ThreadService):
         return Crons(self._backend, tenant, self.schedule, self.unschedule)
 
     def unschedule(self, name: str) -> None:
-        """Delete a schedule."""
-        self._backend.engine.unschedule(name)
+        """Delete a schedule.
 
-    def run_scheduled(self, payload: str, due: datetime) -> None:
-        """Submit the message of a schedule; workers call this."""
-        arguments = json.loads(payload)
-        name = arguments.pop("name")
-        # In a rolling update, only some workers have the agent.
-        if arguments["agent"] not in self._backend.agents:
-            self._backend.queue.pass_on(arguments["agent"], arguments["tenant"])
-            return
-        self._submit_scheduled(name, arguments, due)
+        Raises:
+            NotFound: There is no schedule of this name.
+        """
+        self._backend.schedules.delete(name)
+
+    def schedules(self) -> list[Schedule]:
+        """The schedules, by their names."""
+        return self._backend.schedules.list()
+
+    def _submit_due(self) -> None:
+        """Submit the messages of schedules whose time has come."""
+
+        def submit(schedule: Schedule, due: datetime) -> None:
+            self._submit_scheduled(schedule.name, dict(schedule.message), due)
+
+        self._backend.schedules.submit_due(self._backend.agents, submit)
 
     def _submit_scheduled(self, name: str, what: dict[str, Any], due: datetime) -> None:
         """Submit the message of a schedule that is due, unless it is a cron that has ended."""
@@ -609,30 +629,35 @@ class Service(ThreadService):
     # Workers
 
     def start(self, *, slots: int = 8, dead_after: float = DEAD_AFTER) -> None:
-        """Run jobs in threads of this process.
+        """Run jobs in this process.
 
         Args:
-            slots: How many runs at once; the same for all workers.
+            slots: How many runs at once. Those of async agents take no thread each.
             dead_after: Seconds without a sign of life after which the runs of another worker are
                 taken over.
         """
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
-        worker = Worker(self._backend, self.run_scheduled, slots=slots, dead_after=dead_after)
+        worker = Worker(self._backend, self._submit_due, slots=slots, dead_after=dead_after)
         worker.start()
         self._worker = worker
 
-    def stop(self, *, seconds: float = 30.0) -> None:
+    def stop(self, *, seconds: float = 30.0) -> bool:
         """Take no more jobs in this process, and wait for those that run.
 
         Args:
             seconds: The longest time to wait. Other workers take over what still runs then.
+
+        Returns:
+            Whether all of them have ended. Python waits at its end for threads of the others; a
+            process that has to end now calls `os._exit`.
         """
-        if self._worker is not None:
-            try:
-                self._worker.stop(seconds)
-            finally:
-                self._worker = None
+        if self._worker is None:
+            return True
+        try:
+            return self._worker.stop(seconds)
+        finally:
+            self._worker = None
 
     @property
     def worker_id(self) -> str | None:

@@ -1,7 +1,9 @@
-"""Tables of the service. LangGraph's checkpoints and the engine have tables, too.
+"""Tables of the service. LangGraph's checkpoints and its store have tables, too.
 
 The checkpoint is the truth about a thread. Rows of `threads` and `waits` are an index of it, which
-`Service.reindex` writes again. All times are seconds since 1970 by the clock of the database.
+`Service.reindex` writes again. A thread whose status is "queued" has a job that a worker may take:
+no other table says what is to be done. All times are seconds since 1970 by the clock of the
+database.
 """
 
 from __future__ import annotations
@@ -70,8 +72,18 @@ threads = Table(
     Column("error", Text),
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
+    Column("due", Float),  # when its job may begin; none if it never had one
+    Column("priority", Integer, nullable=False, server_default="0"),  # of its job
     Index("service_threads_tenant", "tenant", "updated_at"),
     Index("service_threads_status", "status"),
+)
+Index(
+    # What workers look for: without the threads that are idle, which grow in number.
+    "service_threads_due",
+    threads.c.priority.desc(),
+    threads.c.due,
+    postgresql_where=threads.c.status == "queued",
+    sqlite_where=threads.c.status == "queued",
 )
 
 waits = Table(
@@ -132,7 +144,7 @@ runs = Table(
     Column("priority", Integer, nullable=False),
     Column("payload", Text, nullable=False),  # the message, as JSON
     Column("status", String, nullable=False),  # as Run.status; "queued" for "held"
-    Column("job", String),  # the newest job of the engine; none while the thread is busy
+    Column("job", String),  # its newest job; none while the thread is busy with others
     Column("checkpoint_id", String),  # at which it has ended or paused
     Column("metadata", JSON, nullable=False, default=dict),
     Column("usage", JSON, nullable=False, default=list),  # lines of usage.total
@@ -140,6 +152,10 @@ runs = Table(
     Column("created_at", Float, nullable=False),
     # Each statement that changes a run sets it, wherever it is.
     Column("updated_at", Float, nullable=False, default=clock(), onupdate=clock()),
+    Column("decision", Text),  # the DecisionJob that its newest job is, as JSON
+    Column("started_at", Float),  # when a worker has first taken it
+    Column("ended_at", Float),
+    Index("service_runs_started", "tenant", "started_at"),
 )
 
 approvals = Table(  # the fields of a StandingApproval, and the thread in which it was given
@@ -200,7 +216,17 @@ def _make_append_only(_: Table, connection: Connection, **__: object) -> None:
         connection.exec_driver_sql(statement)
 
 
-limits = Table(  # tenants with a queue of their own
+schedules = Table(
+    "service_schedules",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("cron", String, nullable=False),
+    Column("timezone", String),  # UTC if none
+    Column("payload", Text, nullable=False),  # JSON: what `Service.submit` gets
+    Column("due", Float, nullable=False),  # the next time
+)
+
+limits = Table(  # of tenants
     "service_limits",
     metadata,
     Column("tenant", String, primary_key=True),

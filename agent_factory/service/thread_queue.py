@@ -1,19 +1,36 @@
-"""ThreadQueue: what comes next on a thread. The engine has one job of a thread at a time."""
+"""ThreadQueue: what comes next on a thread, and which threads a worker takes.
+
+The row of a thread is the lease that fences its writes, so it changes when a run begins and when it
+ends. It says as well what is to be done next: a queue elsewhere would have to be kept in step with
+it, by two more transactions for each message.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from agent_factory.service.arguments import check_name
 from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
-from agent_factory.service.engine import Engine, Job, queue_of
-from agent_factory.service.jobs import MessageJob, ThreadJob, UndoJob, read_job
-from agent_factory.service.leases import take_lease
-from agent_factory.service.tables import limits, runs, threads, waits
+from agent_factory.service.errors import LeaseLost
+from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
+from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.signals import Signals
+from agent_factory.service.tables import limits, runs, threads, waits, workers
 
 BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
@@ -21,28 +38,140 @@ BUSY = frozenset({"queued", "running", "waiting"})
 HIGHEST_PRIORITY = 1000
 """The highest priority of a run, and that of what undoes one."""
 
+_MINUTE = 60.0
+
+# SQLAlchemy takes longer to build a statement than SQLite to carry it out: built once.
+_LOCKED = select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update()
+_QUEUED_RUN = (
+    update(runs)
+    .where(runs.c.run_id == bindparam("id"))
+    .values(status="queued", job=bindparam("its_job"), decision=bindparam("its_decision"))
+)
+_FOLLOWING = (
+    select(runs)
+    .where(runs.c.thread_id == bindparam("id"), runs.c.job.is_(None), runs.c.status == "queued")
+    # What undoes a run comes before the messages behind it.
+    .order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq)
+    .limit(1)
+)
+
 
 def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
     """The row of a thread, which stays as it is until the transaction ends."""
-    query = select(threads).where(threads.c.thread_id == thread_id).with_for_update()
-    return connection.execute(query).first()
+    return connection.execute(_LOCKED, {"id": thread_id}).first()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job that a worker has taken.
+
+    Args:
+        lease: The lease of its thread.
+        plan: The digest of the agent's plan when the thread ran last.
+        run: The row of the run.
+    """
+
+    lease: Lease
+    plan: str | None
+    run: Row[Any]
+
+    @property
+    def job(self) -> str:
+        """The id of the job."""
+        job: str = self.run.job
+        return job
+
+    def work(self) -> ThreadJob | None:
+        """What the job does.
+
+        Raises:
+            ServiceError: A newer version has stored it, in a form that this one does not know.
+        """
+        return read_job(self.run.decision or self.run.payload)
 
 
 class ThreadQueue:
-    """Queues, holds and cancels the work of threads, and keeps the rows of the tables in step.
+    """Queues, holds, takes and cancels the work of threads, and keeps the rows in step.
 
     Methods that take a connection work in a transaction that has locked the row of the thread.
     Messages of a thread that is busy have no job yet: they are queued one by one, each when the one
-    before has ended.
+    before has ended. So the messages of a thread keep their order, whatever workers do.
     """
 
-    def __init__(self, database: Database, engine: Engine) -> None:
-        self._database, self._engine = database, engine
+    def __init__(self, database: Database, signals: Signals) -> None:
+        self._database, self._signals = database, signals
+        now = database.now
+        of_agents = threads.c.agent.in_(bindparam("agents", expanding=True))
+        is_queued = (threads.c.status == "queued") & of_agents
+        self._delay = select(func.min(threads.c.due) - now).where(is_queued)
+        is_limited = select(limits.c.tenant).where(limits.c.tenant == threads.c.tenant).exists()
+        self._due = (
+            select(threads.c.thread_id, threads.c.tenant, is_limited.label("is_limited"))
+            .where(
+                is_queued,
+                threads.c.due <= now,
+                threads.c.tenant.not_in(bindparam("full", expanding=True)),
+                threads.c.thread_id.not_in(bindparam("taken", expanding=True)),
+            )
+            .order_by(threads.c.priority.desc(), threads.c.due)
+            .limit(bindparam("most"))
+            # What another worker takes now is left out.
+            .with_for_update(skip_locked=True, of=threads)
+        )
+        self._take = (
+            update(threads)
+            .where(threads.c.thread_id.in_(bindparam("ids", expanding=True)))
+            .values(
+                status="running",
+                owner=bindparam("worker"),
+                epoch=threads.c.epoch + 1,
+                updated_at=now,
+            )
+            .returning(threads.c.run, threads.c.thread_id, threads.c.epoch, threads.c.plan)
+        )
+        self.insert_thread = (
+            database.insert(threads)
+            .values(agent="", status="idle", created_at=now, updated_at=now)
+            .on_conflict_do_nothing()
+        )
+        """Creates a thread that does not exist."""
+        self._insert_run = insert(runs).values(status="queued", created_at=now)
+        self._end_run = update(runs).where(runs.c.run_id == bindparam("id")).values(ended_at=now)
+        self._begin = (
+            update(runs)
+            .where(runs.c.run_id.in_(bindparam("ids", expanding=True)))
+            .values(status="running", started_at=func.coalesce(runs.c.started_at, now))
+            .returning(runs)
+        )
+        self._queue = (
+            update(threads)
+            .where(threads.c.thread_id == bindparam("id"))
+            .values(
+                jobs=threads.c.jobs + 1,
+                run=bindparam("its_run"),
+                agent=bindparam("its_agent"),
+                priority=bindparam("its_priority"),
+                due=func.coalesce(bindparam("begins_at", type_=threads.c.due.type), now),
+                status="queued",
+                updated_at=now,
+            )
+            .returning(threads.c.jobs)
+        )
+        self._end = (
+            update(threads)
+            .where(threads.c.thread_id == bindparam("id"))
+            .values(
+                status=bindparam("its_status"),
+                error=bindparam("its_error"),
+                plan=func.coalesce(bindparam("its_plan"), threads.c.plan),
+                owner=None,
+                updated_at=now,
+            )
+        )
 
     def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Limit the runs of a tenant, over all workers."""
         values = {"concurrency": concurrency, "per_minute": per_minute}
-        self._engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
         row = self._database.insert(limits).values(tenant=tenant, **values)
         with self._database.begin() as connection:
             connection.execute(
@@ -50,56 +179,142 @@ class ThreadQueue:
             )
 
     def queue(self, connection: Connection, job: ThreadJob) -> None:
-        """Give the engine a job of a run, whose thread is not busy."""
-        thread_id, tenant = job.thread, job.tenant
-        is_limited = select(limits.c.tenant).where(limits.c.tenant == tenant).exists()
-        number, has_limits, now = connection.execute(
-            update(threads)
-            .where(threads.c.thread_id == thread_id)
-            .values(
-                jobs=threads.c.jobs + 1,
-                run=job.run,
-                agent=job.agent,
-                status="queued",
-                updated_at=self._database.now,
-            )
-            .returning(threads.c.jobs, is_limited, self._database.now)
-        ).one()
+        """Let workers take a job of a run, whose thread is not busy."""
+        values = {
+            "id": job.thread,
+            "its_run": job.run,
+            "its_agent": job.agent,
+            "its_priority": job.priority,
+            "begins_at": job.begins_at if isinstance(job, MessageJob) else None,
+        }
+        number = connection.execute(self._queue, values).scalar_one()
         # With leading zeros, since jobs of a thread are compared as text.
-        job_id = f"{thread_id}/{number:08d}"
-        queue = queue_of(tenant if has_limits else None)
-        begins_at = job.begins_at if isinstance(job, MessageJob) else None
-        delay = max(0.0, (begins_at or now) - now) or None
-        self._engine.add(connection, Job(job_id, job.to_text(), job.priority, queue, delay))
-        statement = update(runs).where(runs.c.run_id == job.run).values(job=job_id, status="queued")
-        connection.execute(statement)
+        job_id = f"{job.thread}/{number:08d}"
+        decision = job.to_text() if isinstance(job, DecisionJob) else None
+        of_run = {"id": job.run, "its_job": job_id, "its_decision": decision}
+        connection.execute(_QUEUED_RUN, of_run)
+        self._signals.send(connection, "jobs")
 
     def add_run(self, connection: Connection, job: ThreadJob, **values: object) -> None:
         """Write the run of a job, whose turn comes later."""
-        connection.execute(
-            insert(runs).values(
-                run_id=job.run,
-                thread_id=job.thread,
-                tenant=job.tenant,
-                agent=job.agent,
-                priority=job.priority,
-                payload=job.to_text(),
-                status="queued",
-                created_at=self._database.now,
-                **values,
-            )
-        )
+        row = {
+            "run_id": job.run,
+            "thread_id": job.thread,
+            "tenant": job.tenant,
+            "agent": job.agent,
+            "priority": job.priority,
+            "payload": job.to_text(),
+        }
+        connection.execute(self._insert_run, row | values)
 
-    def pass_on(self, agent: str, tenant: str) -> None:
-        """Give the job that this thread carries out to the workers that have the agent."""
-        of_tenant = select(limits).where(limits.c.tenant == tenant)
+    def delay(self, agents: Collection[str]) -> float | None:
+        """Seconds until the next job of these agents is due; None if none is queued.
+
+        It may have to wait longer, since its tenant has a limit.
+        """
         with self._database.read() as connection:
-            limit = connection.execute(of_tenant).first()
-        self._engine.pass_on(
-            queue_of(None if limit is None else tenant, agent),
-            concurrency=None if limit is None else limit.concurrency,
-            per_minute=None if limit is None else limit.per_minute,
+            seconds = connection.execute(self._delay, {"agents": [*agents]}).scalar()
+        return None if seconds is None else max(0.0, seconds)
+
+    def claim(self, worker: str, agents: Collection[str], most: int) -> list[Claim]:
+        """Take jobs that are due, the most urgent first, and then those that wait longest.
+
+        Args:
+            worker: The worker that takes them.
+            agents: The agents that it has.
+            most: How many it takes at most.
+        """
+        with self._database.begin() as connection:
+            ids = self._choose(connection, agents, most)
+            if not ids:
+                return []
+            taken = connection.execute(self._take, {"ids": ids, "worker": worker})
+            leases = {row.run: (Lease(row.thread_id, row.epoch), row.plan) for row in taken}
+            begun = connection.execute(self._begin, {"ids": [*leases]}).all()
+        return [Claim(*leases[run.run_id], run) for run in begun]
+
+    def _choose(self, connection: Connection, agents: Collection[str], most: int) -> list[str]:
+        """The threads that are taken next, within the limits of their tenants."""
+        ids: list[str] = []
+        room: dict[str, int] = {}
+        while len(ids) < most:
+            full = [tenant for tenant, number in room.items() if number <= 0]
+            wanted = most - len(ids)
+            place = {"agents": [*agents], "full": full, "taken": ids, "most": wanted}
+            rows = connection.execute(self._due, place).all()
+            for row in rows:
+                if row.is_limited:
+                    if row.tenant not in room:
+                        room[row.tenant] = self._room(connection, row.tenant)
+                    room[row.tenant] -= 1
+                    if room[row.tenant] < 0:
+                        continue
+                ids.append(row.thread_id)
+            if len(rows) < wanted or not room:
+                break
+        return ids
+
+    def claim_again(self, worker: str, claim: Claim) -> Claim:
+        """Take a job again that this worker has, after an error of the database.
+
+        Raises:
+            LeaseLost: It was ended, or taken over.
+        """
+        is_own = (threads.c.status == "running", threads.c.owner == worker)
+        statement = (
+            update(threads)
+            .where(threads.c.thread_id == claim.lease.thread_id, *is_own)
+            .values(epoch=threads.c.epoch + 1)
+            .returning(threads.c.epoch)
         )
+        of_job = select(runs).where(runs.c.run_id == claim.run.run_id, runs.c.job == claim.job)
+        with self._database.begin() as connection:
+            run = connection.execute(of_job).first()
+            epoch = connection.execute(statement).scalar()
+        if run is None or epoch is None:
+            raise LeaseLost(f"Run {claim.run.run_id!r} was ended, or taken over.")
+        return replace(claim, lease=replace(claim.lease, epoch=epoch), run=run)
+
+    def give_back(self, worker: str, but: Collection[str] = ()) -> int:
+        """Let others take what a worker has, except these threads; return how many there were."""
+        lost = (threads.c.owner == worker) & threads.c.thread_id.not_in(but)
+        with self._database.begin() as connection:
+            return self._give_back(connection, lost)
+
+    def take_over(self) -> int:
+        """Let workers take the jobs of workers that are known no more; return how many."""
+        lost = threads.c.owner.is_not(None) & threads.c.owner.not_in(select(workers.c.id))
+        query = select(threads.c.thread_id).where(threads.c.status == "running", lost).limit(1)
+        with self._database.read() as connection:
+            if connection.execute(query).first() is None:
+                return 0
+        with self._database.begin() as connection:
+            return self._give_back(connection, lost)
+
+    def _give_back(self, connection: Connection, lost: ColumnElement[bool]) -> int:
+        statement = update(threads).where(threads.c.status == "running", lost)
+        # A worker that still runs one of them can write no more from here on.
+        values = {"status": "queued", "owner": None, "epoch": threads.c.epoch + 1}
+        changed = connection.execute(statement.values(values))
+        self._signals.send(connection, "jobs")
+        return int(changed.rowcount)
+
+    def _room(self, connection: Connection, tenant: str) -> int:
+        """How many jobs of a tenant may begin now. Other workers wait to ask this."""
+        query = select(limits).where(limits.c.tenant == tenant).with_for_update()
+        limit = connection.execute(query).one()
+        room = []
+        if limit.concurrency is not None:
+            busy = select(func.count()).where(
+                threads.c.tenant == tenant, threads.c.status == "running"
+            )
+            room.append(limit.concurrency - connection.execute(busy).scalar_one())
+        if limit.per_minute is not None:
+            begun = select(func.count()).where(
+                runs.c.tenant == tenant, runs.c.started_at > self._database.now - _MINUTE
+            )
+            room.append(limit.per_minute - connection.execute(begun).scalar_one())
+        return min(room, default=HIGHEST_PRIORITY)
 
     def settle(
         self,
@@ -107,21 +322,18 @@ class ThreadQueue:
         thread_id: str,
         run_id: str,
         status: Literal["done", "failed", "cancelled"],
+        plan: str | None = None,
         **values: object,
     ) -> None:
         """Write how a run has ended, and queue the next message of its thread."""
-        statement = update(runs).where(runs.c.run_id == run_id).values(status=status, **values)
-        connection.execute(statement)
-        connection.execute(
-            update(threads)
-            .where(threads.c.thread_id == thread_id)
-            .values(
-                status="failed" if status == "failed" else "idle",
-                error=values.get("error"),
-                owner=None,
-                updated_at=self._database.now,
-            )
-        )
+        connection.execute(self._end_run, {"id": run_id, "status": status, **values})
+        ended = {
+            "id": thread_id,
+            "its_status": "failed" if status == "failed" else "idle",
+            "its_error": values.get("error"),
+            "its_plan": plan,
+        }
+        connection.execute(self._end, ended)
         following = self.following(connection, thread_id)
         if following is not None:
             job = read_job(following.payload)
@@ -130,19 +342,14 @@ class ThreadQueue:
 
     def following(self, connection: Connection, thread_id: str) -> Row[Any] | None:
         """The run whose message comes next on a busy thread."""
-        query = select(runs).where(
-            runs.c.thread_id == thread_id, runs.c.job.is_(None), runs.c.status == "queued"
-        )
-        # What undoes a run comes before the messages behind it.
-        first = query.order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq).limit(1)
-        return connection.execute(first).first()
+        return connection.execute(_FOLLOWING, {"id": thread_id}).first()
 
     def end_run(
         self, connection: Connection, row: Row[Any], by: str, *, undo: bool = False
     ) -> None:
         """End the run that is queued for a thread, works on it or waits in it.
 
-        What it has written stays. If the engine still has its job, that cannot write any more.
+        What it has written stays. A worker that has it cannot write any more.
 
         Args:
             connection: The transaction.
@@ -165,6 +372,7 @@ class ThreadQueue:
             )
             self.add_run(connection, job)
         self.settle(connection, row.thread_id, row.run, "cancelled")
+        self._signals.send(connection, "events")  # to those who wait for its result
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
         """Ask no more what a thread waits for, and say so in the audit."""
@@ -184,8 +392,8 @@ class ThreadQueue:
         rows = [*connection.execute(query.order_by(runs.c.seq)).all()]
         # All at first: `settle` queues the next run of the thread that is not cancelled.
         ids = [run.run_id for run in rows]
-        cancelled = update(runs).where(runs.c.run_id.in_(ids)).values(status="cancelled")
-        connection.execute(cancelled)
+        cancelled = {"status": "cancelled", "ended_at": self._database.now}
+        connection.execute(update(runs).where(runs.c.run_id.in_(ids)).values(cancelled))
         self.end_run(connection, thread, by)
         return rows
 

@@ -161,22 +161,18 @@ def insert_thread(
         raise ArgumentError(
             "thread", f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
         )
-    now = backend.database.now
-    new = backend.database.insert(threads).values(
-        thread_id=thread,
-        tenant=tenant,
-        agent=agent,
-        status="idle",
-        epoch=first_number(),
-        jobs=first_number(),
-        title=title,
-        metadata=dict(metadata or {}),
-        created_at=now,
-        updated_at=now,
-    )
+    new = {
+        "thread_id": thread,
+        "tenant": tenant,
+        "agent": agent,
+        "epoch": first_number(),
+        "jobs": first_number(),
+        "title": title,
+        "metadata": dict(metadata or {}),
+    }
     # Two messages may create a thread at once: one of them inserts nothing, and gets the row of the
     # other.
-    connection.execute(new.on_conflict_do_nothing())
+    connection.execute(backend.queue.insert_thread, new)
     return locked_thread(connection, thread, tenant)
 
 
@@ -410,12 +406,12 @@ def delete_thread(
         row = locked_thread(connection, thread, tenant)
         if row.status in BUSY and not even_busy:
             return False
-        # While the row is locked, nobody adds a job: these are of this thread, and not of one that
-        # is made again under its id.
-        jobs = backend.engine.jobs_of(thread)
+        jobs = select(runs.c.job).where(runs.c.thread_id == thread)
+        earlier_jobs = select(waits.c.job).where(waits.c.thread_id == thread)
         FencedSaver(backend.database).erase(connection, thread)
         connection.execute(delete(effects).where(effects.c.run.in_(of_thread)))
-        connection.execute(delete(events).where(events.c.job.in_(jobs)))
+        of_thread_jobs = events.c.job.in_(jobs) | events.c.job.in_(earlier_jobs)
+        connection.execute(delete(events).where(of_thread_jobs))
         connection.execute(delete(approvals).where(approvals.c.thread == thread))
         if row.status in BUSY:
             backend.queue.end_runs(connection, row, by)
@@ -423,6 +419,4 @@ def delete_thread(
         # The schedule of a cron ends when it is due next.
         for table in (runs, waits, questions, crons, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
-    # After the commit. A job that a crash leaves here finds no thread, and is lost.
-    backend.engine.forget(jobs)
     return True

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import datetime
-from threading import Event, Thread
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Condition, Event, Thread
 from uuid import uuid4
 
 from sqlalchemy import delete, insert, select, update
@@ -21,91 +22,126 @@ from agent_factory.service.inbox import Inbox
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers
+from agent_factory.service.thread_queue import Claim
 
 logger = logging.getLogger("agent_factory.service")
 
-BEAT_SECONDS = 1.0
-"""How often a worker says that it is alive."""
+BEAT_SECONDS = 2.0
+"""How often a worker says that it is alive, at most a fifth of the time after which it is dead."""
 
 DEAD_AFTER = 10.0
 """Seconds without a sign of life after which the jobs of a worker are taken over."""
 
-_HOUR = 3600
+LOOK_SECONDS = 2.0
+"""How often a worker looks for jobs without a signal, and looks after the service."""
+
+_AT_ONCE = 50  # jobs that are taken at once: the event loop has other runs meanwhile
+_HOUR = 3600.0
+_DEADLINES = 50  # carried out before the worker looks whether it has to stop
 
 
 class Worker:
-    """Threads of this process that run jobs.
+    """Carries out jobs in this process.
+
+    One thread takes jobs, one gives signs of life, and one looks after the service: what takes long
+    in one of them must not keep the others from their work. A job of an async agent is a task of
+    one event loop, and any other one has a thread.
 
     Args:
         backend: The parts of the service.
-        run_schedule: Gets the payload of a schedule, and when it was due.
-        slots: How many jobs run at once; the same for all workers.
+        submit_due: Submits the messages of schedules whose time has come.
+        slots: How many jobs run at once.
         dead_after: Seconds without a sign of life after which another worker is taken for dead.
     """
 
     def __init__(
         self,
         backend: Backend,
-        run_schedule: Callable[[str, datetime], None],
+        submit_due: Callable[[], None],
         *,
         slots: int,
         dead_after: float = DEAD_AFTER,
     ) -> None:
         self._backend, self._slots, self._dead_after = backend, slots, dead_after
-        self._runner, self._run_schedule = Runner(backend, lambda: self.id), run_schedule
+        self._submit_due = submit_due
+        self._runner = Runner(backend, lambda: self.id)
         self._stop, self._drain = Event(), Event()
-        self._beats = Thread(target=self.beat, name="agent-factory-beat", daemon=True)
+        self._held: dict[str, Claim] = {}  # by their threads
+        self._change = Condition()  # of what is held
+        self._lost_track = False  # a claim may have been written without an answer
+        self._beats_seen: dict[str, tuple[float, float]] = {}
+        works = {"jobs": self._take_jobs, "beat": self._beat, "upkeep": self._look_after}
+        self._threads = [
+            Thread(target=work, name=f"agent-factory-{name}", daemon=True)
+            for name, work in works.items()
+        ]
         self.id = ""
 
     def start(self) -> None:
-        """Begin to run jobs."""
+        """Begin to carry out jobs."""
         self._backend.database.retried(self._enter)
+        self._loop = asyncio.new_event_loop()
+        run = self._loop.run_forever
+        self._loop_thread = Thread(target=run, name="agent-factory-async", daemon=True)
         try:
-            self._beats.start()
+            for thread in (self._loop_thread, *self._threads):
+                thread.start()
         except BaseException:  # the limit of threads
-            self._backend.engine.stop(self.id, 0)
-            self._leave(self.id)
+            self.stop(0)
             raise
 
-    def stop(self, seconds: float) -> None:
-        """Take no more jobs, and wait for those that run, at most for some seconds."""
+    def stop(self, seconds: float) -> bool:
+        """Take no more jobs, and wait for those that run; return whether they have ended.
+
+        Args:
+            seconds: The longest time to wait. Other workers take over what still runs then: it can
+                write no more.
+        """
         self._stop.set()
-        # First: a beat may let the worker enter once more.
-        self._beats.join()
-        self._backend.engine.stop(self.id, seconds)
-        self._leave(self.id)
+        self._backend.signals.tell("jobs")
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        with self._change:
+            self._change.wait_for(lambda: not self._held, seconds)
+            still_running = len(self._held)
+        if still_running:
+            logger.warning("%d runs did not end in time; other workers go on.", still_running)
+        with suppress(DatabaseUnavailable):
+            self._backend.queue.give_back(self.id)
+            self._leave(self.id)
+        if self._loop_thread.is_alive():
+            asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop_thread.join()
+        self._loop.close()
+        return not still_running
 
     @property
     def is_drained(self) -> bool:
         """True if somebody has asked this worker to end."""
         return self._drain.is_set()
 
+    @property
+    def ended_threads(self) -> list[str]:
+        """The names of its threads that have ended, though they should run."""
+        threads = (self._loop_thread, *self._threads)
+        return [thread.name for thread in threads if not thread.is_alive()]
+
+    # Signs of life
+
     def _enter(self) -> None:
         """Begin under a new id: that of a worker that was given up is never used again."""
         database = self._backend.database
-        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        worker = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        values = {"id": worker, "beat": database.now, "draining": False, "detail": self._detail}
         with database.begin() as connection:
-            connection.execute(
-                # Before the worker takes jobs: `rescue` takes over the jobs of workers without a
-                # row.
-                insert(workers).values(
-                    id=self.id, beat=database.now, draining=False, detail=self._detail
-                )
-            )
-        run, run_schedule = self._runner.run, self._run_schedule
-        try:
-            self._backend.engine.start(
-                self.id, self._slots, run, run_schedule, self._backend.agents
-            )
-        except BaseException:
-            # Without an id: a beat would keep a row alive whose worker runs no jobs.
-            failed, self.id = self.id, ""
-            self._leave(failed)
-            raise
+            connection.execute(insert(workers).values(values))
+        # After the commit, since others take over the jobs of workers without a row.
+        self.id = worker
 
     def _leave(self, worker: str) -> None:
-        """Delete the row of an id; if there is no database, another worker does it later."""
-        with suppress(DatabaseUnavailable), self._backend.database.begin() as connection:
+        with self._backend.database.begin() as connection:
             connection.execute(delete(workers).where(workers.c.id == worker))
 
     @property
@@ -114,65 +150,167 @@ class Worker:
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
         return json.dumps({**detail, "agents": sorted(self._backend.agents)})
 
-    def beat(self) -> None:
-        """Give signs of life, and look after the service, until this worker stops."""
-        turn = 0
-        while not self._stop.wait(BEAT_SECONDS):
-            turn += 1
+    def _beat(self) -> None:
+        """Give signs of life, and do nothing else."""
+        while not self._stop.wait(min(BEAT_SECONDS, self._dead_after / 5)):
+            with _logged("Worker %s could not give a sign of life.", self):
+                self._give_sign()
+
+    def _give_sign(self) -> None:
+        database = self._backend.database
+        # With the detail each time, since agents may be added while a worker runs.
+        beat = update(workers).where(workers.c.id == self.id)
+        beat = beat.values(beat=database.now, detail=self._detail)
+        with database.begin() as connection:
+            row = connection.execute(beat.returning(workers.c.draining)).first()
+        if row is None:
+            # Another worker has deleted the row, since it saw no sign of life for too long. What
+            # runs here has lost its threads.
+            logger.warning("Worker %s was given up; it continues under a new id.", self.id)
+            self._enter()
+        elif row.draining:
+            self._drain.set()
+            self._backend.signals.tell("jobs")
+
+    # Jobs
+
+    def _take_jobs(self) -> None:
+        """Take jobs as they become due, while there is room for them."""
+        signals = self._backend.signals
+        while not self._stop.is_set():
+            moment, wait = signals.now("jobs"), LOOK_SECONDS
+            with _logged("Worker %s could not take jobs.", self):
+                wait = self._take_due()
+            if wait > 0:
+                signals.wait(moment, wait)
+
+    def _take_due(self) -> float:
+        """Take the jobs that are due; return the seconds until others may be."""
+        queue, agents = self._backend.queue, self._backend.agents
+        if self._lost_track:
+            self._lost_track = False
+            with self._change:
+                held = [*self._held]
+            queue.give_back(self.id, held)
+        room = min(self._slots - len(self._held), _AT_ONCE)
+        if self._drain.is_set() or room <= 0 or not agents:
+            return LOOK_SECONDS
+        delay = queue.delay(agents)
+        if delay is None or delay > 0:
+            return LOOK_SECONDS if delay is None else min(delay, LOOK_SECONDS)
+        try:
+            claims = queue.claim(self.id, agents, room)
+            for claim in claims:
+                self._begin(claim)
+        except BaseException:
+            # The transaction may have committed all the same.
+            self._lost_track = True
+            raise
+        # None, though one is due: its tenant has as many as it may have.
+        return 0.0 if claims else LOOK_SECONDS
+
+    def _begin(self, claim: Claim) -> None:
+        with self._change:
+            self._held[claim.lease.thread_id] = claim
+        if self._backend.agents[claim.run.agent].asynchronous:
+            asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
+            return
+        # Not one of a pool, whose threads Python waits for at its end, however long a tool takes.
+        Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
+
+    def _carry_out(self, claim: Claim) -> None:
+        with _logged("Worker %s could not carry out a job.", self):
             try:
-                database = self._backend.database
-                beat = update(workers).where(workers.c.id == self.id)
-                # With the detail each time, since agents may be added while a worker runs.
-                beat = beat.values(beat=database.now, detail=self._detail)
-                with database.begin() as connection:
-                    row = connection.execute(beat.returning(workers.c.draining)).first()
-                # Another worker has deleted the row, since it saw no sign of life for too long.
-                if row is None:
-                    if self.id:  # it has none after a start that failed
-                        logger.warning(
-                            "Worker %s was given up; it continues under a new id.", self.id
-                        )
-                    # Its runs have lost their threads, so nothing is waited for.
-                    self._backend.engine.stop(self.id, 0)
-                    self._enter()
-                elif row.draining:
-                    self._drain.set()
-                self._backend.engine.listen(self._backend.agents)
-                if turn % 2 == 0:
-                    self.look_after()
-                if turn % _HOUR == 0:
+                self._runner.run(claim)
+            except BaseException:
+                self._lost_track = True
+                raise
+            finally:
+                self._end(claim)
+
+    async def _acarry_out(self, claim: Claim) -> None:
+        with _logged("Worker %s could not carry out a job.", self):
+            try:
+                await self._runner.arun(claim)
+            except BaseException:
+                self._lost_track = True
+                raise
+            finally:
+                self._end(claim)
+
+    def _end(self, claim: Claim) -> None:
+        with self._change:
+            # A job that was taken over may come back to this worker before its first run has ended.
+            if self._held.get(claim.lease.thread_id) is claim:
+                del self._held[claim.lease.thread_id]
+            self._change.notify_all()
+        self._backend.signals.tell("jobs")
+
+    # Upkeep
+
+    def _look_after(self) -> None:
+        forgotten = time.monotonic()
+        while not self._stop.wait(min(LOOK_SECONDS, self._dead_after / 5)):
+            with _logged("Worker %s could not look after the service.", self):
+                self.look_after()
+                if time.monotonic() - forgotten > _HOUR:
+                    forgotten = time.monotonic()
                     self._backend.log.forget()
-            except DatabaseUnavailable as error:
-                logger.warning("%s", error)
-            except Exception:
-                # The thread goes on: without signs of life, others take over what runs here.
-                logger.exception("Worker %s could not look after the service.", self.id)
 
     def look_after(self) -> None:
-        """Take over what dead workers ran, and decide what nobody decided in time."""
-        database = self._backend.database
-
-        def living() -> set[str]:
-            with database.read() as connection:
-                return set(connection.execute(select(workers.c.id)).scalars())
-
-        with database.alone("look after") as is_alone:
-            if not is_alone:
-                return  # another worker does it now
+        """Take over what dead workers ran, and do what is due: deadlines and schedules."""
+        database, queue = self._backend.database, self._backend.queue
+        if dead := self._dead_workers():
             with database.begin() as connection:
-                dead = delete(workers).where(workers.c.beat < database.now - self._dead_after)
-                for worker_id in connection.execute(dead.returning(workers.c.id)).scalars():
-                    logger.warning(
-                        "Worker %s gave no sign of life; its runs are taken over.", worker_id
-                    )
-            expire_reservations(database)
-            jobs = self._backend.engine.rescue(living)
-            if jobs:
-                logger.warning("Took over %d runs of workers that have died.", len(jobs))
-                self._backend.metrics.taken_over(len(jobs))
-            Inbox(self._backend).expire(
-                {agent.name: agent.review_within or 0.0 for agent in self._backend.agents.values()}
-            )
+                gone = delete(workers).where(workers.c.id.in_(dead)).returning(workers.c.id)
+                for worker in connection.execute(gone).scalars():
+                    logger.warning("Worker %s gave no sign of life.", worker)
+        if jobs := queue.take_over():
+            logger.warning("Took over %d runs of workers that have died.", jobs)
+            self._backend.metrics.taken_over(jobs)
+        expire_reservations(database)
+        self._submit_due()
+        agents = self._backend.agents.values()
+        late = {agent.name: agent.review_within or 0.0 for agent in agents}
+        inbox = Inbox(self._backend)
+        while not self._stop.is_set() and inbox.expire(late, most=_DEADLINES) == _DEADLINES:
+            pass
+
+    def _dead_workers(self) -> list[str]:
+        """Workers whose beat is old, or has not changed for as long, whatever the clock says."""
+        now, query = time.monotonic(), select(workers.c.id, workers.c.beat)
+        old = (workers.c.beat < self._backend.database.now - self._dead_after).label("is_old")
+        with self._backend.database.read() as connection:
+            rows = connection.execute(query.add_columns(old)).all()
+        seen, self._beats_seen, dead = self._beats_seen, {}, []
+        for row in rows:
+            beat, since = seen.get(row.id, (None, now))
+            since = since if beat == row.beat else now
+            self._beats_seen[row.id] = (row.beat, since)
+            # A clock that was set makes a living worker's beat look old until its next one.
+            is_still = row.is_old and beat == row.beat
+            if row.id != self.id and (is_still or now - since > self._dead_after):
+                dead.append(row.id)
+        return dead
+
+
+@contextmanager
+def _logged(text: str, worker: Worker) -> Iterator[None]:
+    """Log errors: a thread goes on, and the database may come back."""
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        logger.warning("%s", error)
+    except Exception:
+        logger.exception(text, worker.id)
+
+
+async def _end_tasks() -> None:
+    """Cancel the tasks of this event loop, and wait until they have ended."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def known_workers(database: Database) -> list[dict[str, object]]:

@@ -33,6 +33,7 @@ from agent_factory.middleware import (
     AutoModeMiddleware,
     BudgetMiddleware,
     ClearToolUsesEdit,
+    ClientToolsMiddleware,
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
     HumanInTheLoopMiddleware,
@@ -89,6 +90,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "clearing_thread": lambda: ContextEditingMiddleware(
         edits=[ClearToolUsesEdit(trigger=40, keep=1)], keep_thread=False, name="clears the thread"
     ),
+    "client_tools": lambda: ClientToolsMiddleware(),
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
     "fallback": lambda: ModelFallbackMiddleware(words()),
     "limit": lambda: ModelCallLimitMiddleware(run_limit=3),
@@ -151,6 +153,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
         {"thread": Limits(turns=4)},
         {"run": Limits(turns=4), "exit_behavior": "ask"},
     ],
+    ClientToolsMiddleware: [{}],
     HumanInTheLoopMiddleware: [
         {"interrupt_on": {"find": True}},
         {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},
@@ -163,7 +166,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
 
 NEED_NONE: list[Callable[[], Member]] = [
     lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
-    *(make for name, make in BUILT_INS.items() if name not in ("once", "review")),
+    *(make for name, make in BUILT_INS.items() if name not in ("client_tools", "once", "review")),
     ShellToolMiddleware,
     lambda: FilesystemFileSearchMiddleware(root_path="."),
 ]

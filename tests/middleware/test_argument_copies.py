@@ -92,7 +92,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
 NO_CONTAINERS = {
     *("AnswerGuardMiddleware", "FilesystemFileSearchMiddleware", "ModelCallLimitMiddleware"),
     *("ModelRetryMiddleware", "PIIMiddleware", "PromptCachingMiddleware", "TodoListMiddleware"),
-    *("ToolCallLimitMiddleware",),
+    *("ClientToolsMiddleware", "ToolCallLimitMiddleware"),
 }
 """Built-ins without such an argument."""
 

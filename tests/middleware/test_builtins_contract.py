@@ -164,6 +164,7 @@ NAMING: dict[str, Callable[[str], Member]] = {
 """Each argument of a built-in that names tools."""
 
 OTHERS = {
+    "ClientToolsMiddleware.max_tools",
     "FilesystemFileSearchMiddleware.tool_prefix",
     "LLMToolSelectorMiddleware.max_tools",
     "ShellToolMiddleware.tool_description",

@@ -15,8 +15,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentState, OmitFromSchema, ToolRuntime, create_agent
-from agent_factory.middleware import HumanInTheLoopMiddleware, PIIMiddleware
+from agent_factory import AgentState, OmitFromSchema, ToolRuntime, client_tool, create_agent
+from agent_factory.middleware import (
+    ClientToolsMiddleware,
+    HumanInTheLoopMiddleware,
+    PIIMiddleware,
+)
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
 
@@ -47,6 +51,11 @@ def pay(euros: int) -> str:
     """Pay a bill."""
     get_stream_writer()({"name": "paying", "value": euros})
     return f"Paid {euros}."
+
+
+def refund(euros: int = 5) -> str:
+    """Pay money back."""
+    return f"Refunded {euros}."
 
 
 def ask(about: str) -> str:
@@ -90,6 +99,21 @@ def shop(runtime: ToolRuntime[Shop, Any]) -> str:
     return runtime.context.shop
 
 
+def page(messages: list[BaseMessage]) -> AIMessage:
+    """Calls the tools that the user names; says what they have returned."""
+    results: list[str] = []
+    for message in reversed(messages):
+        if not isinstance(message, ToolMessage):
+            break
+        results.insert(0, f"{message.name}={message.text}")
+    if results:
+        return AIMessage(f"Done: {', '.join(results)}")
+    names = [name for name in messages[-1].text.split() if name.islower()]
+    args = {"pay": {"euros": 5}, "scroll": {"to": 7}}
+    calls = [{"name": name, "args": args.get(name, {}), "id": uuid4().hex} for name in names]
+    return AIMessage("" if calls else f"You said: {messages[-1].text}", tool_calls=calls)
+
+
 def helper(question: str, runtime: ToolRuntime) -> str:
     """Ask an agent inside."""
     inner = create_agent(ScriptedChatModel(["Inner words."]), name="inner")
@@ -120,6 +144,11 @@ def add_agents(service: Service) -> None:
     service.add("contextual", create_agent(every(context_of)))
     service.add("shop", create_agent(caller("shop"), [shop], context_schema=Shop))
     service.add("boss", create_agent(caller("helper", question="Why?"), [helper]))
+    saver, own = InMemorySaver(), client_tool("clock", "The time of the user.")
+    layers = [HumanInTheLoopMiddleware({"refund": True}), ClientToolsMiddleware()]
+    tools: list[Any] = [pay, refund, own]
+    service.add("page", create_agent(every(page), tools, middleware=layers, checkpointer=saver))
+    service.add("own", create_agent(every(page), [own], checkpointer=saver))
     service.add("guarded", create_agent(every(echo), middleware=[PIIMiddleware("email")]))
 
 
@@ -129,3 +158,11 @@ def chat_service(folder: Path) -> Iterator[Service]:
     with Service(f"sqlite:///{folder}/chat.db") as service:
         add_agents(service)
         yield service
+
+
+def wait_for_threads(service: Service, number: int) -> None:
+    """Wait until there are so many threads: one of a stream is deleted with its last piece."""
+    end = time.monotonic() + 10
+    while service.count_threads() != number:
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -357,9 +357,6 @@ def test_decisions_are_not_for_users(url: str) -> None:
 
 
 def test_what_is_refused(url: str) -> None:
-    tool = {"name": "alert", "description": "Alert"}
-    status, text = refused(url, "echo", body(user("Hi"), tools=[tool]))
-    assert (status, "(alert) are not supported" in text) == (422, True)
     assert refused(url, "echo", body())[0] == 422
     assert refused(url, "echo", {})[0] == 422
     assert refused(url, "echo", body(user("Hi"), forwardedProps=[1]))[0] == 422

@@ -14,14 +14,6 @@ from agent_factory.service.database import Database
 from service.databases import new_postgres, new_server
 
 
-@pytest.fixture(scope="session", autouse=True)
-def quick_queue() -> Iterator[None]:
-    """Workers look for jobs often: tests need not wait."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
-        yield
-
-
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Postgres for this process of the tests."""

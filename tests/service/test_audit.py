@@ -151,9 +151,9 @@ def test_a_role_that_may_only_add(postgres_url: str) -> None:
     with owner.begin() as connection:
         for statement in (
             "create role {} login",
-            "grant usage, create on schema public, dbos to {}",
-            "grant select, insert, update, delete on all tables in schema public, dbos to {}",
-            "grant usage on all sequences in schema public, dbos to {}",
+            "grant usage, create on schema public to {}",
+            "grant select, insert, update, delete on all tables in schema public to {}",
+            "grant usage on all sequences in schema public to {}",
             "revoke update, delete on service_audit from {}",
         ):
             connection.execute(text(statement.format(role)))

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from threading import current_thread
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -19,7 +20,7 @@ from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.runner import Runner
-from agent_factory.service.tables import runs, threads
+from agent_factory.service.tables import threads
 from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, check_history, make_desk
 
@@ -48,27 +49,18 @@ class MortalDatabase(Database):
             raise Killed
 
 
-def work(
-    service: Service,
-    thread: str,
-    dies_at: int = 0,
-    survives_commit: bool = False,
-    job: str | None = None,
-) -> bool:
-    """Carry out the job of a thread, as a worker does; whether the worker has survived."""
+def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool = False) -> bool:
+    """Carry out the job of a thread, as a new worker does; whether the worker has survived."""
     database = MortalDatabase(service._backend.database.url)
-    database.dies_at, database.survives_commit = dies_at, survives_commit
-    backend = Backend(database)
+    backend, worker = Backend(database), f"w-{uuid4()}"
     backend.agents.update(service._backend.agents)
-    with database.read() as connection:
-        newest = select(runs.c.job).where(runs.c.thread_id == thread, runs.c.job.is_not(None))
-        job = job or connection.execute(newest.order_by(runs.c.job.desc())).scalars().first()
-        assert job is not None
-    (queued,) = service._backend.engine._client.list_workflows(workflow_ids=[job])
-    assert queued.input is not None
-    payload = queued.input["args"][0]
+    backend.queue.take_over()  # no worker has a row here: all that were are dead
+    database.dies_at, database.survives_commit = dies_at, survives_commit
+    database.count = 0
     try:
-        Runner(backend, lambda: "w").run(job, payload)
+        for claim in backend.queue.claim(worker, backend.agents, 10):
+            assert claim.lease.thread_id == thread
+            Runner(backend, lambda: worker).run(claim)
     except Killed:
         return False
     finally:
@@ -130,37 +122,6 @@ def test_a_worker_that_dies_during_a_message(
     # An effect runs twice only if its process died between it and the storing of its result.
     assert max(journal.times("pay").values()) <= 2
     assert min(journal.times("pay").values()) == 1
-
-
-@pytest.mark.parametrize("review", [False, True])
-def test_a_job_that_was_finished_is_not_done_again(
-    sqlite_url: str, tmp_path: Path, review: bool
-) -> None:
-    """Its worker died before the engine knew, and the thread has gone on since."""
-    journal = Journal(tmp_path / "journal")
-    with closing(Service(sqlite_url)) as service:
-        service.add("desk", make_desk(journal, calls=1, review=review))
-        first = service.submit("desk", thread="t", message="Pay.", message_id="m-1").info.job
-        assert first is not None
-        service.submit("desk", thread="t", message="Again.", message_id="m-2")
-        backend = service._backend
-        for number in (0, 1):
-            job = f"t/{int(first.rpartition('/')[2]) + number}"
-            assert work(service, "t", job=job)
-            if review:
-                assert status_of(service, "t") == "waiting"
-                (wait,) = service.inbox().waits(thread="t")
-                assert work(service, "t", job=job)
-                assert service.inbox().waits(thread="t") == [wait]
-                break
-            assert work(service, "t", job=first)
-        if not review:
-            messages = service.state("t").values["messages"]
-            check_history(messages, ["m-1", "m-2"])
-            assert len(messages) == 8
-            assert [one.status for one in service.threads()] == ["idle"]
-            with backend.database.read() as connection:
-                assert connection.execute(select(runs.c.status)).scalars().all() == ["done", "done"]
 
 
 DECISIONS: list[dict[str, Any]] = [

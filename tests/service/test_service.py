@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -25,10 +24,10 @@ from agent_factory.service import (
     RunCancelled,
     RunFailed,
     Service,
-    ServiceError,
     ThreadBusy,
 )
 from agent_factory.service.backend import Backend
+from agent_factory.service.signals import Moment
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
 from service.databases import new_postgres
@@ -266,8 +265,8 @@ def test_a_first_event_waits_for_no_other(
     monkeypatch.setattr("agent_factory.service.events.GATHER_SECONDS", 60.0)
     backend.log.add("job", {"type": "values"})
     rows = backend.log.read("job", 0, lambda: False)
-    while (row := next(rows)) is None:
-        backend.log.wait()
+    while isinstance(row := next(rows), Moment):
+        backend.signals.wait(row, WAIT)
     assert row[1] == [{"type": "values"}]
 
 
@@ -854,10 +853,6 @@ def test_bad_urls(url: Any, text: str) -> None:
         Service(url)
 
 
-def test_one_service_runs_in_a_process(service: Service, tmp_path: Path) -> None:
-    second = Service(f"sqlite:///{tmp_path}/other.db")
-    with pytest.raises(ServiceError, match="another service runs in this process"):
-        second.start()
+def test_a_service_is_started_once(service: Service) -> None:
     with pytest.raises(ArgumentError, match="this service has been started"):
         service.start()
-    second.close()

@@ -10,13 +10,12 @@ from unittest.mock import Mock
 
 import pytest
 import uvicorn
-from dbos import DBOS
 from typer.testing import CliRunner
 
 from agent_factory import create_agent
 from agent_factory.cli.app import app
 from agent_factory.errors import ArgumentError
-from agent_factory.service import DatabaseUnavailable, Service, ServiceError
+from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service import worker as workers
 from agent_factory.testing import ScriptedChatModel
 
@@ -34,39 +33,30 @@ def starts(url: str) -> None:
         assert service.worker_id in [worker["id"] for worker in service.workers()]
 
 
-ENGINE: dict[str, tuple[Any, str, Any]] = {
-    "constructor": (DBOS, "__init__", fail),
-    "queues": (DBOS, "listen_queues", fail),
-    "launch": (DBOS, "launch", fail),
-    "interrupt": (DBOS, "launch", Mock(side_effect=KeyboardInterrupt)),
-    "beats": (workers.Worker, "beat", None),
-}
-
-
-@pytest.mark.parametrize("cause", ENGINE)
-def test_a_start_whose_engine_fails_gives_it_back(
-    cause: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("thread", ["jobs", "beat", "upkeep", "async"])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_start_that_fails_leaves_nothing(
+    thread: str, error: type[BaseException], sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, name, replacement = ENGINE[cause]
+    """As at the limit of threads, or where somebody stops it."""
+    start = threading.Thread.start
+
+    def fails(started: threading.Thread) -> None:
+        if started.name == f"agent-factory-{thread}":
+            raise error
+        start(started)
+
     with monkeypatch.context() as patch:
-        if cause == "beats":  # as at the limit of threads
-            start = threading.Thread.start
-            patch.setattr(
-                threading.Thread,
-                "start",
-                lambda thread: fail() if thread.name == "agent-factory-beat" else start(thread),
-            )
-        else:
-            patch.setattr(target, name, replacement)
+        patch.setattr(threading.Thread, "start", fails)
         service = Service(sqlite_url)
         for _ in range(2):
-            with pytest.raises((RuntimeError, KeyboardInterrupt)) as error:
+            with pytest.raises(error):
                 service.start()
-            assert not isinstance(error.value, ServiceError), "the engine is still claimed"
         assert service.workers() == []
         assert service.worker_id is None
-        with pytest.raises((RuntimeError, KeyboardInterrupt)), service:
+        with pytest.raises(error), service:
             pytest.fail("a service whose start failed was entered")
+    assert not [one for one in threading.enumerate() if one.name.startswith("agent-factory-")]
     starts(sqlite_url)
 
 
@@ -77,7 +67,7 @@ def test_a_start_whose_engine_fails_gives_it_back(
         ("", "folder/service.db", "unable to open"),
     ],
 )
-def test_a_start_without_tables_leaves_the_engine_to_others(
+def test_a_start_without_tables_leaves_others_alone(
     tmp_path: Path, sqlite_url: str, content: str, name: str, error: str
 ) -> None:
     if content:
@@ -89,18 +79,13 @@ def test_a_start_without_tables_leaves_the_engine_to_others(
     starts(f"sqlite:///{tmp_path}/another.db")
 
 
-def test_a_start_does_not_take_the_engine_of_another_service(
-    sqlite_url: str, tmp_path: Path
-) -> None:
-    with Service(sqlite_url) as service:
-        service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
-        with (
-            pytest.raises(ServiceError, match="another service runs in this process"),
-            Service(f"sqlite:///{tmp_path}/other.db"),
-        ):
-            pytest.fail("two services run in one process")
-        run = service.submit("desk", message="Hi")
-        assert run.result(timeout=30)["messages"][-1].text == "Hello!"
+def test_two_services_run_in_one_process(sqlite_url: str, tmp_path: Path) -> None:
+    with Service(sqlite_url) as service, Service(f"sqlite:///{tmp_path}/other.db") as other:
+        for one, text in ((service, "Hello!"), (other, "Salut !")):
+            one.add("desk", create_agent(ScriptedChatModel([text])))
+        runs = [one.submit("desk", message="Hi") for one in (service, other)]
+        texts = [run.result(timeout=30)["messages"][-1].text for run in runs]
+    assert texts == ["Hello!", "Salut !"]
 
 
 def test_a_server_whose_port_is_taken_ends_its_service(
@@ -122,15 +107,12 @@ def test_a_worker_that_could_not_begin_again_tries_it_at_the_next_beat(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     monkeypatch.setattr(workers, "BEAT_SECONDS", 0.02)
-    launch, failures = DBOS.launch, iter([fail])
-
-    def launched() -> None:
-        next(failures, launch)()
+    enter, failures = workers.Worker._enter, iter([fail])
 
     with Service(sqlite_url) as service:
         service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
         first = service.worker_id
-        monkeypatch.setattr(DBOS, "launch", launched)
+        monkeypatch.setattr(workers.Worker, "_enter", lambda worker: next(failures, enter)(worker))
         # As another worker does that has seen no sign of life.
         assert first is not None
         service._worker._leave(first)  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
@@ -174,19 +175,6 @@ def test_a_worker_is_drained(service: Service, until: Until) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.long
-def test_a_worker_that_stops_lets_the_engine_note_the_end_of_its_jobs(
-    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The result is there, and the job has not ended yet.
-    monkeypatch.setattr(service._backend.metrics, "ended", lambda *_: time.sleep(1.5))
-    service.start()
-    service.submit("desk", message="Pay.").result(WAIT)
-    service.stop()
-    time.sleep(1.0)
-    assert [record.message for record in caplog.records] == []
-
-
 def test_a_worker_that_was_given_up_continues_under_a_new_id(
     service: Service, until: Until
 ) -> None:
@@ -517,7 +505,9 @@ class KilledWorker(BaseException):
 
 def work(service: Service, run: Any) -> None:
     """Carry out the job of a run in this thread, as a worker does."""
-    with service._backend.database.read() as connection:
-        row = connection.execute(select(runs).where(runs.c.run_id == run.id)).one()
+    queue, worker = service._backend.queue, f"w-{uuid4()}"
+    queue.take_over()  # from the one before, which has no row
+    (claim,) = queue.claim(worker, service._backend.agents, 1)
+    assert claim.run.run_id == run.id
     with suppress(KilledWorker):
-        Runner(service._backend, lambda: "w").run(row.job, row.payload)
+        Runner(service._backend, lambda: worker).run(claim)

@@ -48,6 +48,58 @@ const flows = {
     assert.deepEqual(agent.messages.map((message) => message.role), ["user", "assistant", "tool", "assistant"]);
   },
 
+  async clientTools() {
+    const agent = agentOf("page");
+    const parameters = { type: "object", properties: { to: { type: "integer" } } };
+    const tools = [
+      { name: "title", description: "The title of the page.", parameters: { type: "object" } },
+      { name: "scroll", description: "Scroll to a line.", parameters },
+    ];
+    const outcomes = [];
+    const results = [];
+    const subscriber = {
+      onRunFinishedEvent: ({ outcome }) => void outcomes.push(outcome),
+      onToolCallResultEvent: ({ event }) => void results.push(event.content),
+    };
+    say(agent, "title pay scroll");
+    await agent.runAgent({ tools }, subscriber);
+    assert.deepEqual(agent.pendingInterrupts, [], "the page runs its calls, and is not asked");
+    // As a front end does: it runs the calls that have no result and are its own, one by one.
+    const done = new Set(agent.messages.map((message) => message.toolCallId));
+    const calls = agent.messages.flatMap((message) => message.toolCalls ?? []);
+    const mine = calls.filter((call) => call.function.name !== "pay" && !done.has(call.id));
+    assert.deepEqual(mine.map((call) => [call.function.name, call.function.arguments]), [
+      ["title", "{}"],
+      ["scroll", '{"to": 7}'],
+    ]);
+    for (const call of mine) {
+      agent.addMessage({ id: crypto.randomUUID(), role: "tool", toolCallId: call.id, content: "ok" });
+    }
+    await agent.runAgent({ tools }, subscriber);
+    assert.deepEqual(outcomes, ["success", "success"]);
+    assert.deepEqual(results, ["Paid 5."], "its own results are not sent back");
+    assert.equal(agent.messages.at(-1).content, "Done: title=ok, pay=Paid 5., scroll=ok");
+    const roles = ["user", "assistant", "tool", "tool", "tool", "assistant"];
+    assert.deepEqual(agent.messages.map((message) => message.role), roles);
+    const other = agentOf("page", { threadId: agent.threadId });
+    await other.runAgent({ tools });
+    // The client keeps the order in which results came; the thread has that of the calls.
+    assert.deepEqual(texts(other).sort(), texts(agent).sort(), "another client reads the thread");
+  },
+
+  async clientToolsReload() {
+    const tools = [{ name: "title", description: "The title.", parameters: { type: "object" } }];
+    const agent = agentOf("page");
+    say(agent, "title");
+    await agent.runAgent({ tools });
+    const other = agentOf("page", { threadId: agent.threadId });
+    await other.runAgent({ tools });
+    const [call] = other.messages.at(-1).toolCalls;
+    other.addMessage({ id: crypto.randomUUID(), role: "tool", toolCallId: call.id, content: "", error: "No page." });
+    await other.runAgent({ tools });
+    assert.equal(other.messages.at(-1).content, "Done: title=No page.");
+  },
+
   async state() {
     const agent = agentOf("notes");
     const seen = [];

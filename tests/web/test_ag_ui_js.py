@@ -1,4 +1,4 @@
-"""AG-UI's own client for JavaScript, as it is, against a service. Its flows are in the script."""
+"""AG-UI's own client for JavaScript, and CopilotKit's, as they are, against a service."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def client(url: str, flow: str) -> str:
 
 @pytest.mark.parametrize(
     "flow",
-    ["text", "twoRuns", "tools", "state", "reasoning", "interrupt", "abandon"],
+    [
+        *("text", "twoRuns", "tools", "clientTools", "clientToolsReload", "state"),
+        *("reasoning", "interrupt", "abandon"),
+    ],
 )
 def test_a_flow(url: str, flow: str) -> None:
     client(url, flow)
@@ -52,6 +55,14 @@ def test_errors_are_reported(url: str) -> None:
         ["node", SCRIPT, url, "error"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr  # the client writes errors to stderr, too
+
+
+def test_a_frontend_action_of_copilotkit(url: str) -> None:
+    script = SCRIPT.with_name("copilotkit.mjs")
+    done = subprocess.run(
+        ["node", script, url], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_client_cancels(url: str, service: Service) -> None:

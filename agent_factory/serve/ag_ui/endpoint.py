@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ag_ui.core import PROTOCOL_VERSION, RunAgentInput, TokenUsage
+from ag_ui.core import PROTOCOL_VERSION, RunAgentInput, TokenUsage, types
 from ag_ui.core import events as ag
 from langchain_core.messages import AIMessage, BaseMessage
 from sse_starlette import EventSourceResponse
@@ -18,13 +18,23 @@ from starlette.requests import Request
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
-from agent_factory.serve.ag_ui.messages import new_messages
+from agent_factory.serve.ag_ui.messages import call_results, id_of, new_messages
 from agent_factory.serve.body import read_body
 from agent_factory.serve.chat_thread import ChatThread
+from agent_factory.serve.client_tools import (
+    client_settings,
+    digest_of,
+    is_client_call,
+    result_decisions,
+    takes_client_tools,
+    with_settings,
+)
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, Service, ThreadBusy, Wait
+
+_TOOL_PARTS = {"name", "description", "parameters"}
 
 
 async def run_agent(service: Service, request: Request) -> EventSourceResponse:
@@ -67,35 +77,45 @@ class _Exchange:
     usage_before: Counter[tuple[str, str]] = field(default_factory=Counter)
     has_ended: bool = False
     before: ChatThread = field(init=False)
+    # Results of calls that the client has sent with this request.
+    results: list[types.Message] = field(default_factory=list)
     new: list[BaseMessage] = field(default_factory=list)
 
     def begin(self) -> None:
         """Submit what is new, and carry out the answers to interrupts."""
-        body, service = self.body, self.service
-        if body.tools:
-            names = ", ".join(tool.name for tool in body.tools)
-            raise HTTPException(
-                422,
-                f"tools of the application ({names}) are not supported. Give them to the agent; "
-                "for an answer of the user, let the tool of the agent call interrupt().",
-            )
+        body, service, graph = self.body, self.service, self.service.agents[self.agent]
+        tools = [tool.model_dump(include=_TOOL_PARTS) for tool in body.tools or ()]
+        settings = client_settings(graph, self.agent, tools)
         props = body.forwarded_props
         if props is not None and not isinstance(props, Mapping):
             raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
         self.before = before = self._read()
         self.new = new = new_messages(body.messages, before.messages)
-        if body.resume:
-            self.runs.append(self._resume())
+        waits = before.waits(service)
+        results = call_results(body.messages, before.messages)
+        decisions = result_decisions(waits, results)
+        if decisions and body.tools is not None and takes_client_tools(graph):
+            run = service.run(waits[0].run, tenant=self.principal.tenant)
+            decisions = with_settings(decisions, settings, run, before.messages)
+        call_ids = {wait.call_id for wait in waits if wait.id in decisions}
+        self.results = [
+            message
+            for message in body.messages
+            if isinstance(message, types.ToolMessage) and message.tool_call_id in call_ids
+        ]
+        if body.resume or decisions:
+            self.runs.append(self._resume(decisions))
             if not new:
                 return
-        elif new and before.waits(service):
+        elif new and not all(map(is_client_call, waits)):
             raise ThreadBusy(
                 f"thread {body.thread_id!r}",
                 "waits for an answer to its interrupts, so the message was not taken.",
                 "Send resume, with an entry for each of them; the message may come with it.",
             )
         context = [entry.model_dump() for entry in body.context or ()]
-        takes_context = service.agents[self.agent].get_context_jsonschema() is not None
+        configurable = {**({"ag_ui_context": context} if context else {}), **settings}
+        takes_context = graph.get_context_jsonschema() is not None
         # A client that has lost a stream sends no new message, and wants no other try.
         asks = bool(body.messages) and body.messages[-1].role == "user"
         run = before.submit(
@@ -106,9 +126,12 @@ class _Exchange:
             again=body.run_id if asks else None,
             principal=self.principal,
             busy="queue" if self.runs else None,  # behind what was answered
+            # A user who writes on does not wait for what the page has not done.
+            waiting="interrupt" if waits and all(map(is_client_call, waits)) else None,
             stream=self._modes,
             context=props if props and takes_context else None,
-            config={"configurable": {"ag_ui_context": context}} if context else None,
+            config={"configurable": configurable} if configurable else None,
+            metadata=digest_of(settings),
         )
         stored = {message.id: message for message in run.messages}  # as guards of the agent let it
         self.new = [stored.get(message.id, message) for message in new]
@@ -145,18 +168,22 @@ class _Exchange:
             if to_json(value) != to_json(before.values.get(key))
         }
 
-    def _resume(self) -> Run:
-        """Decide about what the thread waits for."""
+    def _resume(self, results: Mapping[str, object]) -> Run:
+        """Decide about what the thread waits for.
+
+        Args:
+            results: Results of calls that the client has run, as decisions by the ids of the waits.
+        """
         tenant, by = self.principal.tenant, self.principal.name
         inbox = self.service.inbox(tenant, may_decide=self.may_decide)
-        decisions: dict[str, Any] = {}
+        decisions: dict[str, Any] = dict(results)
         for entry in self.body.resume or ():
             wait = inbox.get(entry.interrupt_id)
             if wait.thread_id != self.body.thread_id:
                 text = f"There is no interrupt {entry.interrupt_id!r} in this thread."
                 raise HTTPException(404, text)
             decisions[wait.id] = to_decision(wait, entry)
-        run = self.service.run(wait.run, tenant=tenant)
+        run = self.service.run(inbox.get(next(iter(decisions))).run, tenant=tenant)
         self.usage_before = _tokens_of([run])
         # An answer without a decision ends the run: see `to_decision`.
         if None in decisions.values():
@@ -175,7 +202,7 @@ class _Exchange:
         )
         before = {**self.before.values, "messages": [*self.before.messages, *self.new]}
         has = {message.id for message in body.messages}
-        stored_ids = {str(message.id) for message in before["messages"]}
+        stored_ids = {id_of(message) for message in before["messages"]}
         events = Events(has | stored_ids, body.state, self._keys)
         # A client that has a state gets what changes in it.
         if not body.state:
@@ -212,7 +239,9 @@ class _Exchange:
             return
         for event in events.state(after.values):
             yield event
-        yield events.messages(after.values)
+        # As long as other calls wait, the thread does not have the results that have come.
+        stored_ids = {id_of(message) for message in after.messages}
+        yield events.messages(after.values, [m for m in self.results if m.id not in stored_ids])
         yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
 
     def _outcome(self, end: Mapping[str, object]) -> ag.RunFinishedOutcome | str:
@@ -228,11 +257,16 @@ class _Exchange:
             if isinstance(message, AIMessage)
             for call in message.tool_calls
         }
+        waits = now.waits(self.service)
         interrupts = [
             to_interrupt(wait, calls, schema_of(self.service, wait)[0])
-            for wait in now.waits(self.service)
+            for wait in waits
+            if not is_client_call(wait)
         ]
-        return ag.RunFinishedInterruptOutcome(interrupts=interrupts) if interrupts else ""
+        if interrupts:
+            return ag.RunFinishedInterruptOutcome(interrupts=interrupts)
+        # The client runs the calls that wait, and sends their results with its next request.
+        return ag.RunFinishedSuccessOutcome() if waits else ""
 
     def _usage(self) -> list[TokenUsage] | None:
         """Tokens that the model calls of this request have used."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ag_ui.core import events as ag
+from ag_ui.core import types
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
-from agent_factory.serve.ag_ui.messages import reasoning_id, reasoning_of, to_ag_ui
+from agent_factory.serve.ag_ui.messages import id_of, reasoning_id, reasoning_of, to_ag_ui
 from agent_factory.serve.json_response import to_json
 
 
@@ -53,7 +54,7 @@ class Events:
 
     def _piece(self, message: BaseMessage) -> Iterator[ag.BaseEvent]:
         """The events of a message, or of a piece of one."""
-        id = str(message.id)
+        id = id_of(message)
         if id in self._message_ids:
             return
         if isinstance(message, ToolMessage):
@@ -157,9 +158,11 @@ class Events:
         if self._state:
             yield ag.StateSnapshotEvent(snapshot=self._state)
 
-    def messages(self, values: Mapping[str, Any]) -> ag.BaseEvent:
-        """The messages as a whole."""
-        return ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ()))])
+    def messages(
+        self, values: Mapping[str, Any], more: Iterable[types.Message] = ()
+    ) -> ag.BaseEvent:
+        """The messages as a whole, and more that the client has sent."""
+        return ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ())), *more])
 
 
 def _plain(value: object) -> Any:

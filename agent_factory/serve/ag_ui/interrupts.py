@@ -78,7 +78,7 @@ def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, object] | None:
         rejection: dict[str, object] = {"type": "reject", "message": NO_ANSWER}
         return rejection if "reject" in wait.allowed else None
     payload = entry.payload
-    if wait.kind == "question":
+    if wait.kind in ("question", "client"):
         return {"type": "respond", "message": payload}
     answer = payload if isinstance(payload, Mapping) else {"approved": payload}
     if "type" in answer:  # a whole decision

@@ -15,6 +15,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from agent_factory.review import CLIENT_ID
+
 _BLOCKS = {"image": "image", "audio": "audio", "video": "video", "document": "file"}
 _PARTS = {
     "image": types.ImagePart,
@@ -29,15 +31,50 @@ def new_messages(
 ) -> list[BaseMessage]:
     """The messages of a client that its thread does not have yet.
 
-    Only the service writes tool results, reasoning and activities.
+    Only the service writes tool results, reasoning and activities. A result of a call that the
+    client has run answers that call: see `call_results`.
 
     Args:
         messages: The messages of the client.
         thread_messages: Those of the thread.
     """
-    ids = {message.id for message in thread_messages}
+    ids = {id_of(message) for message in thread_messages}
     candidates = (_to_langchain(message) for message in messages if message.id not in ids)
     return [message for message in candidates if message is not None]
+
+
+def id_of(message: BaseMessage) -> str:
+    """The id of a message of a thread, as a client knows it.
+
+    Clients put the messages of a snapshot in the place of those that have the same ids. So a result
+    that a client has sent keeps the id that it has there.
+    """
+    return str(message.response_metadata.get(CLIENT_ID) or message.id)
+
+
+def call_results(
+    messages: Iterable[types.Message], thread_messages: Iterable[BaseMessage]
+) -> dict[str, object]:
+    """Results of calls that a client sends and its thread does not have, by the ids of the calls.
+
+    Args:
+        messages: The messages of the client.
+        thread_messages: Those of the thread.
+    """
+    ids = {id_of(message) for message in thread_messages}
+    results: dict[str, object] = {}
+    for message in messages:
+        if isinstance(message, types.AssistantMessage):
+            # Ids of calls may recur in a thread, and a result before the call is of another one.
+            for call in message.tool_calls or ():
+                results.pop(call.id, None)
+        elif isinstance(message, types.ToolMessage) and message.id not in ids:
+            content: Any = message.content
+            if not isinstance(content, str):
+                content = [_block(part) for part in content] or ""
+            result = {"error": message.error} if message.error else {"content": content}
+            results[message.tool_call_id] = {**result, "id": message.id}
+    return results
 
 
 def _to_langchain(message: types.Message) -> BaseMessage | None:
@@ -67,7 +104,7 @@ def _block(part: types.ContentPart) -> dict[str, object]:
 def to_ag_ui(messages: Iterable[BaseMessage]) -> Iterator[types.Message]:
     """The messages of a thread as those of a client."""
     for message in messages:
-        id = str(message.id)
+        id = id_of(message)
         if isinstance(message, AIMessage):
             if reasoning := reasoning_of(message):
                 yield types.ReasoningMessage(id=reasoning_id(id), content=reasoning)

@@ -28,6 +28,7 @@ KINDS = {
     "result": "wants to return the result of",
     "question": "asks",
     "pause": "stopped before",
+    "client": "waits for its client to run",
 }
 """What an agent does that waits, by the kind of the wait."""
 
@@ -173,7 +174,8 @@ def shown_wait(
         question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
     principal, may_decide = request.state.principal, request.state.may_decide
     is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
-    is_theirs = is_theirs and (may_decide is None or may_decide(wait))
+    # As in the inbox: the result of a call that the client runs is not a decision.
+    is_theirs = is_theirs and (may_decide is None or wait.kind == "client" or may_decide(wait))
     return ShownWait(wait, description, tuple(fields), question, is_theirs, title, tuple(held))
 
 

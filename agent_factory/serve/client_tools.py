@@ -1,0 +1,163 @@
+"""Tools that a client sends with a request, and the results of the calls that it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from starlette.exceptions import HTTPException
+
+from agent_factory import ClientTool, tools_of
+from agent_factory.errors import ArgumentError
+from agent_factory.factory import middleware_of
+from agent_factory.middleware.client_tools import (
+    CLIENT_RESPONSE_FORMAT,
+    CLIENT_TOOL_CHOICE,
+    CLIENT_TOOLS,
+    ClientToolsMiddleware,
+    client_request,
+)
+from agent_factory.service import Run, Wait
+from agent_factory.types import Graph
+
+DIGEST = "client_tools"
+"""Key in the metadata of a run: names the tools that its client has sent."""
+
+
+def client_settings(
+    graph: Graph,
+    agent: str,
+    tools: Sequence[Mapping[str, object]],
+    choice: str | None = None,
+    response_format: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """The part of a run's `configurable` that its client asks for; empty for nothing.
+
+    Tools that the agent itself leaves to its client are not among them: a client says which tools
+    it can run, and the agent has these already.
+
+    Args:
+        graph: The agent.
+        agent: Its name.
+        tools: The tools that the client sends, with `name`, `description` and `parameters`.
+        choice: "required", or the name of the tool that the model has to call.
+        response_format: The JSON schema of the answer.
+
+    Raises:
+        HTTPException: 422 if the agent takes nothing of it from its clients, or not these.
+    """
+    try:
+        own_tools = tools_of(graph)
+    except ArgumentError:  # another library has built the graph
+        own_tools = {}
+    tools = [tool for tool in tools if not isinstance(own_tools.get(str(tool["name"])), ClientTool)]
+    parts: dict[str, object] = {
+        CLIENT_TOOLS: tools,
+        CLIENT_TOOL_CHOICE: choice,
+        CLIENT_RESPONSE_FORMAT: response_format,
+    }
+    settings = {name: part for name, part in parts.items() if part}
+    if not settings:
+        return {}
+    fields = " and ".join(name.removeprefix("client_") for name in settings)
+    member = next(_takers(graph), None)
+    if member is None:
+        names = ", ".join(str(tool["name"]) for tool in tools)
+        got = f", got {names}" if names else ""
+        text = f"{fields}: agent {agent!r} takes none from its clients{got}. "
+        hint = "Add ClientToolsMiddleware() to the middleware of the agent."
+        raise HTTPException(422, text + hint)
+    for tool in tools:
+        if tool["name"] in own_tools:
+            text = f"tools: {tool['name']!r} is the name of a tool of agent {agent!r}. Rename it."
+            raise HTTPException(422, text)
+    try:
+        known = member.tools_from(tools)
+        member.format_from(response_format)
+    except ArgumentError as error:
+        reason = error.subject.replace("client_tool ", "tools: ").removeprefix("client_")
+        raise HTTPException(422, f"{reason}: {error.reason} {error.hint}".rstrip()) from error
+    if choice not in (None, "required", *known):
+        names = ", ".join(known) or "none"
+        text = f"tool_choice must be a tool of the request, got {choice!r}. It has {names}."
+        raise HTTPException(422, text)
+    return settings
+
+
+def takes_client_tools(graph: Graph) -> bool:
+    """Return True if an agent, or one that is a node of it, takes tools from its clients."""
+    return next(_takers(graph), None) is not None
+
+
+def _takers(graph: Graph) -> Iterator[ClientToolsMiddleware]:
+    for part in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
+        try:
+            members = middleware_of(part)  # type: ignore[arg-type]  # it raises for another graph
+        except ArgumentError:
+            continue
+        yield from (member for member in members if isinstance(member, ClientToolsMiddleware))
+
+
+def digest_of(settings: Mapping[str, object]) -> dict[str, str]:
+    """The metadata of a run that name the tools of its client; empty for none."""
+    if not settings:
+        return {}
+    text = json.dumps(settings, sort_keys=True)
+    return {DIGEST: hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+
+def is_client_call(wait: Wait) -> bool:
+    """Return True if a thread waits for its client here, and not for a person who decides."""
+    return wait.kind == "client"
+
+
+def result_decisions(
+    waits: Iterable[Wait], results: Mapping[str, object]
+) -> dict[str, dict[str, object]]:
+    """Decisions by the ids of the waits: the results of calls that the client has run.
+
+    Args:
+        waits: What the thread waits for.
+        results: The results by the ids of the calls.
+    """
+    return {
+        wait.id: {"type": "respond", "message": results[wait.call_id]}
+        for wait in waits
+        if is_client_call(wait) and wait.call_id in results
+    }
+
+
+def with_settings(
+    decisions: Mapping[str, dict[str, Any]],
+    settings: Mapping[str, object],
+    run: Run,
+    messages: Sequence[BaseMessage],
+) -> dict[str, dict[str, Any]]:
+    """Decisions with what the client asks for now, if that is new to the run.
+
+    Args:
+        decisions: Results of calls, as `result_decisions` makes them.
+        settings: What the client asks for, as `client_settings` makes it.
+        run: The run that waits.
+        messages: The messages of the thread.
+    """
+    history: Sequence[Any] = messages
+    previous = client_request(history)
+    now = {CLIENT_TOOLS: [], **settings}
+    is_known = (
+        run.info.metadata.get(DIGEST) == digest_of(settings).get(DIGEST)
+        if previous is None
+        else previous == now
+    )
+    # A choice holds for the next answer of the model alone, so it is new each time.
+    if is_known and CLIENT_TOOL_CHOICE not in settings:
+        return dict(decisions)
+    complete = {}
+    for id, decision in decisions.items():
+        result = decision["message"]
+        parts = result if isinstance(result, Mapping) else {"content": result}
+        complete[id] = {**decision, "message": {**parts, "request": now}}
+    return complete

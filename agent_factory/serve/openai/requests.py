@@ -1,0 +1,272 @@
+"""Requests for a completion: what they ask for, and the messages that they bring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from pydantic import BaseModel, ConfigDict, Field
+
+_OF_THE_MODEL = {
+    "frequency_penalty",
+    "max_completion_tokens",
+    "max_tokens",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning_effort",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "store",
+    "temperature",
+    "top_k",
+    "top_p",
+    "verbosity",
+}
+"""Settings that chat clients send with each request; the agent has its own, which hold."""
+
+_WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
+    "audio": (),
+    "function_call": ("none", "auto"),
+    "functions": ([],),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "modalities": (["text"],),
+    "moderation": (),
+    "n": (1,),
+    "prediction": (),
+    "stop": ([],),
+    "top_logprobs": (0,),
+    "web_search_options": (),
+}
+"""Other fields of OpenAI's API, and the values of them that ask for nothing."""
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+_ANY_OBJECT = {"title": "json_object", "type": "object", "additionalProperties": True}
+"""The schema of `response_format: {"type": "json_object"}`."""
+
+
+class StreamOptions(BaseModel):
+    """Additions to the text of a stream."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """A request for a completion."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    messages: list[dict[str, object]] = Field(min_length=1)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+    metadata: dict[str, object] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+
+class Refused(Exception):
+    """A request that is not supported."""
+
+    def __init__(self, param: str, text: str, code: str = "unsupported") -> None:
+        super().__init__(text)
+        self.param, self.code = param, code
+
+
+def check_fields(body: ChatRequest) -> None:
+    """Check that a request asks for nothing that an agent does not do.
+
+    Raises:
+        Refused: It does.
+    """
+    for name, value in (body.model_extra or {}).items():
+        if name in _OF_THE_MODEL or value is None or value in _WITHOUT_EFFECT.get(name, ()):
+            continue
+        if name not in _WITHOUT_EFFECT:
+            # As OpenAI answers.
+            raise Refused(name, f"Unknown parameter: {name!r}.", "unknown_parameter")
+        text = f"{name} is not supported by this server. The agent decides about it."
+        raise Refused(name, text)
+
+
+def tools_of(body: ChatRequest) -> list[dict[str, object]]:
+    """The tools of a request that the model may call, with `name`, `description`, `parameters`.
+
+    Raises:
+        Refused: There is one that is not a function.
+    """
+    tools = []
+    for tool in body.tools or ():
+        function = tool.get("function")
+        if tool.get("type") != "function" or not isinstance(function, Mapping):
+            text = f'tools must be of the type "function", got {tool.get("type")!r}.'
+            raise Refused("tools", text)
+        if not isinstance(function.get("name"), str):
+            raise Refused("tools", f"tools.function.name must be a string, got {function!r:.100}.")
+        parts = ("name", "description", "parameters")
+        tools.append({name: function[name] for name in parts if function.get(name) is not None})
+    return [] if body.tool_choice == "none" else tools
+
+
+def choice_of(body: ChatRequest) -> str | None:
+    """The tool that the model has to call, or "required"; None leaves it to the model.
+
+    Raises:
+        Refused: The choice has another form, or there are no tools.
+    """
+    choice = body.tool_choice
+    if choice in (None, "none", "auto"):
+        return None
+    function = choice.get("function") if isinstance(choice, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if choice != "required" and not isinstance(name, str):
+        text = (
+            'tool_choice must be "none", "auto", "required" or {"type": "function", "function": '
+            f'{{"name": ...}}}}, got {choice!r:.100}.'
+        )
+        raise Refused("tool_choice", text)
+    if not body.tools:
+        raise Refused("tool_choice", "tool_choice is only allowed when tools are specified.")
+    return name if name is not None else "required"
+
+
+def format_of(body: ChatRequest) -> Mapping[str, object] | None:
+    """The JSON schema of the answer; None for a text.
+
+    Raises:
+        Refused: The format is not one of OpenAI's.
+    """
+    kind = (body.response_format or {"type": "text"}).get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return _ANY_OBJECT
+    if kind == "json_schema":
+        return body.response_format
+    text = f'response_format.type must be "text", "json_object" or "json_schema", got {kind!r}.'
+    raise Refused("response_format", text)
+
+
+def messages_of(body: ChatRequest) -> list[BaseMessage]:
+    """The messages of a request.
+
+    Raises:
+        Refused: There is one of another form.
+    """
+    plain = []
+    for message in body.messages:
+        role = message.get("role")
+        if role not in _ROLES:
+            raise Refused("messages", f"messages must be of {', '.join(_ROLES)}, got {role!r}.")
+        parts: dict[str, object] = {"role": role, "content": message.get("content") or ""}
+        if message.get("name"):
+            parts["name"] = message["name"]
+        if role == "assistant" and message.get("tool_calls"):
+            parts["tool_calls"] = message["tool_calls"]
+        if role == "tool":
+            if not isinstance(message.get("tool_call_id"), str):
+                raise Refused("messages", "messages of a tool must have a tool_call_id.")
+            parts["tool_call_id"] = message["tool_call_id"]
+        plain.append(parts)
+    try:
+        messages = convert_to_messages(plain)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = "messages must have a text or a list of parts as their content, and valid calls."
+        raise Refused("messages", text) from error
+    # A name in the history is that of the tool, which a client need not repeat.
+    names: dict[str | None, str] = {}
+    for item in messages:
+        if isinstance(item, AIMessage):
+            names |= {call["id"]: call["name"] for call in item.tool_calls}
+        elif isinstance(item, ToolMessage) and item.name is None:
+            item.name = names.get(item.tool_call_id)
+    return messages
+
+
+def check_calls(messages: Sequence[BaseMessage]) -> None:
+    """Check that each call of a history has a result, and each result a call, as OpenAI does.
+
+    Raises:
+        Refused: One is missing.
+    """
+    unanswered: list[str] = []
+    for message in (*messages, HumanMessage("")):
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in unanswered:
+                text = "messages of a tool must follow the message with its call in 'tool_calls': "
+                raise Refused("messages", f"{text}{message.tool_call_id!r} has none.")
+            unanswered.remove(message.tool_call_id)
+            continue
+        if unanswered:
+            text = "messages with 'tool_calls' must be followed by a message of the tool for each: "
+            raise Refused("messages", f"{text}{', '.join(unanswered)} has none.")
+        if isinstance(message, AIMessage):
+            calls = [*message.tool_calls, *message.invalid_tool_calls]
+            unanswered = [str(call["id"]) for call in calls]
+
+
+def last_results(messages: Sequence[BaseMessage]) -> dict[str, object]:
+    """The results after the last answer, by the ids of their calls."""
+    results: dict[str, object] = {}
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            break
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id] = message.content
+    return results
+
+
+def new_messages(
+    messages: Sequence[BaseMessage], thread_messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    """The messages of a request that its thread does not have yet.
+
+    Chat clients send the whole conversation, without ids. New is what follows the last answer in
+    it, except messages that the thread has, and has not answered: they are sent again. Results of
+    tools are never new to a thread that has messages: see `last_results`.
+
+    >>> hi, hello, more = HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("More")
+    >>> [message.text for message in new_messages([hi, hello, more], [hi, hello])]
+    ['More']
+    >>> new_messages([hi, hello, more], [hi, hello, more])
+    []
+    """
+    if not thread_messages:
+        return [*messages]
+    last = max(
+        (at for at, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1
+    )
+    # Clients send their system prompt each time, and the thread needs it once.
+    prompts = {message.text for message in thread_messages if isinstance(message, SystemMessage)}
+    new = [
+        message
+        for message in messages[last + 1 :]
+        if not isinstance(message, ToolMessage)
+        and not (isinstance(message, SystemMessage) and message.text in prompts)
+    ]
+    open_texts: list[str] = []
+    for message in reversed(thread_messages):
+        if isinstance(message, AIMessage) and not message.tool_calls:
+            break
+        if isinstance(message, HumanMessage):
+            # Back to the last answer: what was said before it is answered.
+            open_texts.insert(0, message.text)
+    for text in open_texts:
+        if not new or new[0].text != text:
+            break
+        del new[0]
+    return new

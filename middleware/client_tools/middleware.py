@@ -1,0 +1,206 @@
+"""Offer the model tools that the client of a run brings, and let the client run their calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ClientTool,
+    Flow,
+    ModelRequest,
+    ModelResponse,
+    Ordering,
+    ToolCallRequest,
+    TracePolicy,
+    client_tool,
+    omit_payload,
+)
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.middleware._shared.validation import check_count
+from agent_factory.structured_output import AutoStrategy
+
+from .requests import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE, CLIENT_TOOLS, settings_of
+
+__all__ = ["ClientToolsMiddleware"]
+
+MOST_CHARACTERS: Final = 65_536
+"""The longest schema of an answer, as JSON; that of a tool is limited by `client_tool`."""
+
+_PARTS: Final = frozenset({"name", "description", "parameters"})
+
+
+class ClientToolsMiddleware(AgentMiddleware[AgentState, Any]):
+    """Offers the model tools that the client of a run brings, and lets the client run their calls.
+
+    For front ends that send tools with each request, as those of AG-UI and OpenAI's API do. A call
+    pauses the run until the client has sent its result, as a call of a `client_tool` does. In
+    Python, a run has such tools in its config:
+
+        config = {"configurable": {"client_tools": [{"name": "page_title"}]}}
+
+    The tools of the agent come first: a client cannot replace one, nor add one of the same name.
+    Names, descriptions and schemas come from the client, and the model reads them, so give this
+    middleware only to agents whose clients may talk to the model.
+
+    With "required" or a name as `client_tool_choice`, the first request to the model offers only
+    the tools of the client, or the one that is named. Later requests are free.
+
+    With a JSON schema as `client_response_format`, the run has a structured answer of that schema,
+    in place of the agent's own `response_format`.
+
+    Args:
+        max_tools: The most tools that a client may bring.
+        name: The name of this instance, if a stack has several.
+
+    Raises:
+        ValueError: `max_tools` is not a positive number.
+
+    >>> ClientToolsMiddleware().tools_from([{"name": "page_title", "description": "Its title."}])
+    {'page_title': ClientTool(name='page_title', description='Its title.', \
+args_schema={'type': 'object', 'properties': {}})}
+    """
+
+    # A review further in would find a tool that its hook did not know, and ask again.
+    ordering = Ordering(after=("HumanInTheLoopMiddleware",), extends=("tools",))
+    needs_checkpointer = True
+    trace_policy = TracePolicy(process_inputs=omit_payload)
+
+    def __init__(self, *, max_tools: int = 64, name: str | None = None) -> None:
+        super().__init__(name=name)
+        check_count("max_tools", max_tools, 1, required=True)
+        self.max_tools = max_tools
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
+        """Offer the tools of the client."""
+        settings, is_first = settings_of(request.messages)
+        tools = self.tools_from(settings.get(CLIENT_TOOLS))
+        if tools:
+            for tool in request.tools:
+                _refuse_collision(tool, tools)
+            choice = _choice(settings, tools) if is_first else None
+            if choice is None:
+                request = request.override(tools=[*request.tools, *tools.values()])
+            else:
+                # The client has asked for a call, and it cannot see those of other tools.
+                chosen = tools.values() if choice == "any" else [tools[choice]]
+                request = request.override(tools=[*chosen], tool_choice=choice)
+        if (answer := self.format_from(settings.get(CLIENT_RESPONSE_FORMAT))) is not None:
+            (spec,) = answer.by_tool.schema_specs
+            if any(getattr(tool, "name", None) == spec.name for tool in request.tools):
+                reason = f"has the name of a tool, {spec.name!r}."
+                raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Give the schema another one.")
+            request = request.override(response_format=answer)
+        response: ModelResponse = yield request
+        return response
+
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
+        """Let the client run a call of its tool."""
+        messages = request.state["messages"]
+        at = max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=0)
+        # As they were when the model was asked: results of this turn may bring others.
+        settings, _ = settings_of(messages[:at])
+        tools = self.tools_from(settings.get(CLIENT_TOOLS))
+        # Again: a layer may hide a tool of the agent, which a client must not offer again.
+        _refuse_collision(request.tool, tools)
+        if request.tool is None and request.tool_call["name"] in tools:
+            request = request.override(tool=tools[request.tool_call["name"]])
+        result: ToolMessage | Command[Any] = yield request
+        return result
+
+    def tools_from(self, definitions: object) -> dict[str, ClientTool]:
+        """Return the tools that a client describes, by name.
+
+        Args:
+            definitions: A list of dicts with `name`, `description` and `parameters`; None for none.
+
+        Raises:
+            ArgumentError: It has another form, too many tools, or two of one name; or a name, a
+                description or a schema cannot be used.
+        """
+        if definitions is None:
+            return {}
+        if not isinstance(definitions, list | tuple):
+            reason = f"must be a list of tools, got {describe(definitions)}."
+            raise ArgumentError(CLIENT_TOOLS, reason, 'Pass [{"name": "page_title"}].')
+        if len(definitions) > self.max_tools:
+            reason = f"has {len(definitions)} tools, and at most {self.max_tools} are allowed."
+            raise ArgumentError(
+                CLIENT_TOOLS, reason, f"Send fewer, or set max_tools= of {self.name}."
+            )
+        tools = {}
+        for definition in definitions:
+            if not isinstance(definition, Mapping) or not {"name"} <= definition.keys() <= _PARTS:
+                reason = f"a tool has name, description and parameters, got {describe(definition)}."
+                raise ArgumentError(CLIENT_TOOLS, reason)
+            tool = _tool(json.dumps(definition, sort_keys=True))
+            if tool.name in tools:
+                raise ArgumentError(CLIENT_TOOLS, f"two tools have the name {tool.name!r}.")
+            tools[tool.name] = tool
+        return tools
+
+    def format_from(self, schema: object) -> AutoStrategy[Any] | None:
+        """Return the strategy for the answer that a client wants; None for none.
+
+        Args:
+            schema: A JSON schema, perhaps in the envelope of OpenAI's API.
+
+        Raises:
+            ArgumentError: It is not a JSON schema, or has more than 65,536 characters.
+        """
+        if schema is None:
+            return None
+        if not isinstance(schema, Mapping):
+            reason = f"must be a JSON schema, got {describe(schema)}."
+            raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason)
+        text = json.dumps(schema)
+        if len(text) > MOST_CHARACTERS:
+            reason = f"has {len(text):,} characters, at most {MOST_CHARACTERS:,} are allowed."
+            raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Shorten it.")
+        return _format(text)
+
+
+@lru_cache(maxsize=256)
+def _format(text: str) -> AutoStrategy[Any]:
+    """Return the strategy for a schema: the same object each time, as `_tool` does."""
+    strategy: AutoStrategy[Any] = AutoStrategy(json.loads(text))
+    # Read for its error: the schema is refused before a model is asked.
+    _ = strategy.by_provider
+    return strategy
+
+
+@lru_cache(maxsize=256)
+def _tool(text: str) -> ClientTool:
+    """Return the tool of a definition: the same object each time, since models are bound by it."""
+    definition = json.loads(text)
+    return client_tool(
+        definition["name"], definition.get("description") or "", definition.get("parameters")
+    )
+
+
+def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:
+    """Raise ArgumentError if the client brings a tool with the name of one of the agent."""
+    name = str(getattr(tool, "name", ""))
+    if name in tools and tool is not tools[name]:
+        reason = f"{name!r} is the name of a tool of the agent."
+        raise ArgumentError(CLIENT_TOOLS, reason, "Rename the tool of the client.")
+
+
+def _choice(settings: Mapping[str, Any], tools: Mapping[str, ClientTool]) -> str | None:
+    """Return the choice that a model is bound with."""
+    choice = settings.get(CLIENT_TOOL_CHOICE)
+    if choice in (None, "auto"):
+        return None
+    if choice == "required":
+        return "any"  # the word that LangChain's models share
+    if choice not in tools:
+        reason = f"must be 'auto', 'required' or a tool of the client, got {describe(choice)}."
+        raise ArgumentError(CLIENT_TOOL_CHOICE, reason, f"Its tools are {', '.join(tools)}.")
+    return str(choice)

@@ -1,0 +1,52 @@
+"""What the client of a run asks for: its tools, which one to call, and the form of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables.config import ensure_config
+
+CLIENT_TOOLS: Final = "client_tools"
+"""Key of `config["configurable"]`: the tools of the client, each a dict with `name`,
+`description` and `parameters`, a JSON schema."""
+
+CLIENT_TOOL_CHOICE: Final = "client_tool_choice"
+"""Key of `config["configurable"]`: "required", or the name of the tool that the model has to call;
+"auto" or None leave the choice to the model."""
+
+CLIENT_RESPONSE_FORMAT: Final = "client_response_format"
+"""Key of `config["configurable"]`: the JSON schema of the answer, as `response_format` takes it."""
+
+
+def client_request(messages: Sequence[AnyMessage]) -> Mapping[str, Any] | None:
+    """Return what the client asks for since its last result in this turn; None if it did not say.
+
+    Args:
+        messages: The messages of the thread.
+    """
+    return next((settings for settings, _ in _requests(messages)), None)
+
+
+def _requests(messages: Sequence[AnyMessage]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield what results of the current turn ask for, the newest first, and whether they are new.
+
+    They are new if the model has not read them.
+    """
+    is_new = True
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return
+        is_new = is_new and not isinstance(message, AIMessage)
+        artifact = getattr(message, "artifact", None)
+        if isinstance(artifact, Mapping) and CLIENT_TOOLS in artifact:
+            yield artifact, is_new
+
+
+def settings_of(messages: Sequence[AnyMessage]) -> tuple[Mapping[str, Any], bool]:
+    """Return what the client asks for, and whether the model is asked for the first time since."""
+    for settings in _requests(messages):
+        return settings
+    is_first = not messages or not isinstance(messages[-1], AIMessage | ToolMessage)
+    return ensure_config().get("configurable", {}), is_first

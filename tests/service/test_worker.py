@@ -1,0 +1,454 @@
+"""Workers: what they take, when they are dead, and what one run cannot do to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool
+from langgraph.config import get_stream_writer
+from sqlalchemy import event, insert, select, update
+
+from agent_factory import AgentMiddleware, create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.service import RunFailed, Service
+from agent_factory.service import worker as worker_module
+from agent_factory.service.inbox import Inbox
+from agent_factory.service.tables import threads, workers
+from agent_factory.service.thread_queue import ThreadQueue
+from agent_factory.service.worker import Worker
+from agent_factory.testing import ScriptedChatModel
+
+Until = Callable[..., None]
+WAIT = 30.0
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life and looks come often."""
+    monkeypatch.setattr(worker_module, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.05)
+
+
+def echo() -> Any:
+    return create_agent(ScriptedChatModel([lambda messages: f"re: {messages[-1].text}"] * 1000))
+
+
+def status_of(service: Service, thread: str) -> str:
+    return service.thread(thread).status
+
+
+class Gate:
+    """A tool that waits until it is opened."""
+
+    def __init__(self) -> None:
+        self.begun, self.opened = threading.Event(), threading.Event()
+
+    def agent(self) -> Any:
+        def wait() -> str:
+            """Wait."""
+            self.begun.set()
+            self.opened.wait(WAIT)
+            return "waited"
+
+        call = {"name": "wait", "args": {}, "id": "c1"}
+        answers = [lambda m: AIMessage("", tool_calls=[call]) if m[-1].type == "human" else "Done."]
+        return create_agent(ScriptedChatModel(answers * 100), [wait])
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.opened.set()
+
+
+# Signs of life
+
+
+def test_a_worker_gives_signs_of_life_while_it_looks_after_the_service(
+    service: Service, quick: None, gate: Gate, monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    """A thousand deadlines take minutes."""
+
+    def expire(*_: Any, **__: Any) -> int:
+        gate.begun.set()
+        gate.opened.wait(WAIT)
+        return 0
+
+    def beat() -> float:
+        with service._backend.database.read() as connection:
+            return float(connection.execute(select(workers.c.beat)).scalar_one())
+
+    monkeypatch.setattr(Inbox, "expire", expire)
+    service.start()
+    assert gate.begun.wait(WAIT)
+    before = beat()
+    until(lambda: beat() > before)
+    gate.opened.set()
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_dead_worker_is_taken_for_dead_whatever_the_clock_says(
+    service: Service, quick: None, hours: int
+) -> None:
+    """Its last sign of life lies an hour ahead, as after a clock was set back."""
+    service.add("echo", echo())
+    run = service.submit("echo", thread="t", message="Hi")
+    database = service._backend.database
+    dead = {"id": "dead", "beat": database.now + 3600 * hours, "draining": False, "detail": "{}"}
+    with database.begin() as connection:
+        connection.execute(insert(workers).values(dead))
+    assert service._backend.queue.claim("dead", ["echo"], 1)
+    service.start(dead_after=0.3)
+    assert run.result(WAIT)["messages"][-1].text == "re: Hi"
+
+
+def test_a_living_worker_stays_alive_when_the_clock_jumps_ahead(service: Service) -> None:
+    service.add("echo", echo())
+    looking, living = (Worker(service._backend, lambda: None, slots=1) for _ in range(2))
+    looking._enter()
+    living._enter()
+
+    def jump() -> None:
+        old = update(workers).values(beat=workers.c.beat - 3600)
+        with service._backend.database.begin() as connection:
+            connection.execute(old)
+
+    jump()
+    assert looking._dead_workers() == []
+    living._give_sign()
+    jump()
+    assert looking._dead_workers() == []
+    assert looking._dead_workers() == [living.id]  # no sign since the look before
+
+
+def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -> None:
+    service.add("echo", echo())
+    worker, commits = Worker(service._backend, lambda: None, slots=1), []
+    worker._enter()
+    event.listen(service._backend.database.engine, "commit", lambda _: commits.append(1))
+    worker.look_after()
+    worker._take_due()
+    service._submit_due()
+    assert commits == []
+    worker._give_sign()
+    assert commits == [1]
+
+
+# Jobs
+
+
+def test_a_message_takes_few_commits(
+    sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To submit and to take it, two of LangGraph, and one for its end with all its events."""
+    monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
+    service, commits = sqlite_service, []
+    service.add("echo", echo())
+    service.submit("echo", message="Hi")
+    service.start()
+    service.submit("echo", message="Hi").result(WAIT)
+    event.listen(service._backend.database.engine, "commit", commits.append)
+    monkeypatch.setattr(worker_module.Worker, "_give_sign", lambda _: None)
+    service.submit("echo", message="Hi").result(WAIT)
+    assert len(commits) <= 5
+
+
+def test_a_claim_without_an_answer_is_not_lost(
+    service: Service, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction has committed, and the connection broke before the process knew."""
+    service.add("echo", echo())
+    claim, losses = ThreadQueue.claim, [True]
+
+    def lose(*arguments: Any) -> Any:
+        claims = claim(*arguments)
+        if claims and losses:
+            losses.pop()
+            raise ConnectionError("no answer")
+        return claims
+
+    monkeypatch.setattr(ThreadQueue, "claim", lose)
+    service.start()
+    run = service.submit("echo", thread="t", message="Hi")
+    assert run.result(WAIT)["messages"][-1].text == "re: Hi"
+    assert losses == []
+
+
+@pytest.mark.parametrize("method", ["_give_sign", "_take_due", "look_after"])
+def test_an_error_ends_no_thread_of_a_worker(
+    service: Service,
+    quick: None,
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    until: Until,
+) -> None:
+    original, errors = getattr(Worker, method), [ValueError("odd")]
+
+    def fails_once(worker: Worker) -> Any:
+        if errors:
+            raise errors.pop()
+        return original(worker)
+
+    monkeypatch.setattr(Worker, method, fails_once)
+    service.add("echo", echo())
+    service.start()
+    until(lambda: not errors)
+    assert service.submit("echo", message="Hi").result(WAIT)
+    assert service._worker is not None
+    assert service._worker.ended_threads == []
+    assert "ValueError: odd" in caplog.text
+
+
+def test_a_drained_worker_takes_no_message(service: Service, quick: None, until: Until) -> None:
+    service.add("echo", echo())
+    service.start()
+    service.drain()
+    until(lambda: service.is_drained)
+    run = service.submit("echo", thread="t", message="Hi")
+    with pytest.raises(TimeoutError):
+        run.result(0.5)
+    assert status_of(service, "t") == "queued"
+
+
+def test_a_run_that_outlives_the_grace_is_taken_over(
+    service: Service, url: str, gate: Gate
+) -> None:
+    """A deploy is no error of the run."""
+    service.add("gate", gate.agent())
+    service.start()
+    run = service.submit("gate", thread="t", message="Hi")
+    assert gate.begun.wait(WAIT)
+    assert not service.stop(seconds=0)
+    assert service.workers() == []
+    with Service(url) as other:
+        next_gate = Gate()
+        next_gate.opened.set()
+        other.add("gate", next_gate.agent())
+        assert run.result(WAIT)["messages"][-1].text == "Done."
+        # What is left of the first attempt writes nothing.
+        gate.opened.set()
+        assert len(other.state("t").values["messages"]) == 4
+    assert run.status == "done"
+
+
+def test_limits_keep_nobody_else_waiting(service: Service) -> None:
+    service.add("echo", echo())
+    service.limit("acme", concurrency=2)
+    service.limit("beta", per_minute=1)
+    for tenant, number in (("acme", 5), ("beta", 3), ("", 3)):
+        for at in range(number):
+            place: dict[str, Any] = {"thread": f"{tenant}-{at}", "tenant": tenant}
+            service.submit("echo", message="Hi", priority=9 if tenant else 0, **place)
+    queue = service._backend.queue
+
+    def take(most: int) -> list[str]:
+        claims = queue.claim("w", ["echo"], most)
+        return sorted(claim.lease.thread_id for claim in claims)
+
+    assert take(1) == ["acme-0"]
+    assert take(10) == ["-0", "-1", "-2", "acme-1", "beta-0"]
+    assert take(10) == []
+    with service._backend.database.begin() as connection:
+        thread = service.thread("acme-0")
+        queue.settle(connection, thread.id, str(thread.run), "done")
+    assert take(10) == ["acme-2"]
+
+
+def test_the_most_urgent_job_comes_first_and_then_the_oldest(service: Service) -> None:
+    service.add("echo", echo())
+    service.submit("echo", thread="a", message="Hi")
+    service.submit("echo", thread="later", message="Hi", priority=9, delay=3600)
+    service.submit("echo", thread="b", message="Hi")
+    service.submit("echo", thread="c", message="Hi", priority=1)
+    taken = [service._backend.queue.claim("w", ["echo"], 1) for _ in range(4)]
+    assert [claim.lease.thread_id for claims in taken for claim in claims] == ["c", "a", "b"]
+
+
+# Events
+
+
+@pytest.mark.parametrize("value", [2**70, threading.Lock()], ids=["integer", "lock"])
+def test_an_event_that_cannot_be_stored_is_the_error_of_its_run(
+    service: Service, value: object
+) -> None:
+    def write() -> str:
+        """Write."""
+        get_stream_writer()(value)
+        return "written"
+
+    call = {"name": "write", "args": {}, "id": "c1"}
+    model = ScriptedChatModel([AIMessage("", tool_calls=[call]), "Done."])
+    service.add("writer", create_agent(model, [write]))
+    service.add("echo", echo())
+    service.start()
+    good = service.submit("echo", message="Hi")
+    with pytest.raises(RunFailed, match="an event of the mode 'custom': cannot be stored"):
+        service.submit("writer", message="Hi").result(WAIT)
+    for run in (good, service.submit("echo", message="Hi")):
+        assert "messages" in [part["type"] for part in run.stream(timeout=WAIT)]
+
+
+def test_events_are_written_after_an_error(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, errors = service._backend.log, [ValueError("odd")]
+    write = log.write
+
+    def fails_once(*arguments: Any) -> None:
+        if errors:
+            raise errors.pop()
+        write(*arguments)
+
+    monkeypatch.setattr(log, "write", fails_once)
+    with caplog.at_level(logging.ERROR):
+        log.add("t/1", {"type": "custom"})
+        while errors:
+            log.flush() if not errors else threading.Event().wait(0.01)
+    log.add("t/1", {"type": "values"})
+    rows = log.read("t/1", 0, lambda: False)
+    while not isinstance(row := next(rows), tuple):
+        log.signals.wait(row, WAIT)
+    assert row[1] == [{"type": "values"}]
+    assert log.is_alive
+
+
+# A full disk
+
+
+def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate) -> None:
+    service = sqlite_service
+    service.add("gate", gate.agent())
+    service.start()
+    run = service.submit("gate", thread="t", message="Hi")
+    assert gate.begun.wait(WAIT)
+    database = service._backend.database
+    limits: list[Any] = []
+
+    def limit(connection: Any, *_: Any) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages if limits else 1 << 30}")
+
+    event.listen(database.engine, "checkout", limit)
+    limits.append("full")
+    blob = "x" * 100_000  # what the tool writes does not fit any more
+    gate.opened.set()
+    threading.Event().wait(0.5)
+    assert run.status == "running"
+    limits.clear()
+    assert run.result(WAIT)["messages"][-1].text == "Done."
+    follow = service.submit("gate", thread="t", message=blob)
+    assert follow.result(WAIT)
+    assert status_of(service, "t") == "idle"
+
+
+# Async agents
+
+
+class Patient(BaseChatModel):
+    """A model for async runs alone, which answers when it is told to."""
+
+    go: Any
+    waiting: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "patient"
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        raise NotImplementedError
+
+    async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
+        self.waiting += 1
+        while not self.go.is_set():
+            await asyncio.sleep(0.01)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Done."))])
+
+
+def test_runs_of_an_async_agent_take_no_thread_each(service: Service, until: Until) -> None:
+    model = Patient(go=threading.Event())
+    service.add("patient", create_agent(model), asynchronous=True)
+    service.start(slots=150)
+    runs = [service.submit("patient", message="Hi") for _ in range(150)]
+    until(lambda: model.waiting == 150)
+    mine = [one for one in threading.enumerate() if "agent-factory" in one.name]
+    assert len(mine) < 40
+    model.go.set()
+    assert {run.result(WAIT)["messages"][-1].text for run in runs} == {"Done."}
+
+
+async def look(city: str) -> str:
+    """Look the weather up."""
+    return f"sunny in {city}"
+
+
+class OnlyAsync(AgentMiddleware[Any, Any]):
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+
+class OnlySync(AgentMiddleware[Any, Any]):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+def asking() -> ScriptedChatModel:
+    call = {"name": "look", "args": {"city": "Rome"}, "id": "c1"}
+    return ScriptedChatModel([AIMessage("", tool_calls=[call]), "Done."])
+
+
+ONLY_ASYNC: dict[str, dict[str, Any]] = {
+    "tool": {"tools": [StructuredTool.from_function(coroutine=look)]},
+    "middleware": {"tools": [look], "middleware": [OnlyAsync()]},
+}
+
+
+@pytest.mark.parametrize("part", ONLY_ASYNC)
+def test_an_agent_that_can_only_run_async_does(service: Service, part: str) -> None:
+    agent = create_agent(asking(), **ONLY_ASYNC[part])
+    with pytest.raises(ArgumentError, match="is False, and this agent can only run async"):
+        service.add("asks", agent, asynchronous=False)
+    service.add("asks", agent)
+    service.start()
+    messages = service.submit("asks", message="Hi").result(WAIT)["messages"]
+    assert [message.text for message in messages] == ["Hi", "", "sunny in Rome", "Done."]
+
+
+def test_an_agent_inside_counts(service: Service) -> None:
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("asks", create_agent(asking(), **ONLY_ASYNC["tool"]))
+    graph.add_edge(START, "asks")
+    service.add("outer", graph.compile())
+    service.start()
+    assert service.submit("outer", message="Hi").result(WAIT)["messages"][-1].text == "Done."
+
+
+def test_an_agent_that_no_run_can_use_is_refused(service: Service) -> None:
+    agent = create_agent(asking(), ONLY_ASYNC["tool"]["tools"], middleware=[OnlySync()])
+    with pytest.raises(ArgumentError, match="OnlySync is sync only and look async only"):
+        service.add("asks", agent)
+
+
+def test_a_thread_that_was_given_back_is_fenced(service: Service) -> None:
+    """A worker that comes back can write no more, also if nobody has taken the thread since."""
+    service.add("echo", echo())
+    service.submit("echo", thread="t", message="Hi")
+    queue, database = service._backend.queue, service._backend.database
+    (claim,) = queue.claim("w", ["echo"], 1)
+    assert queue.give_back("w") == 1
+    with database.read() as connection:
+        epoch = connection.execute(select(threads.c.epoch)).scalar_one()
+    assert epoch > claim.lease.epoch
+    (again,) = queue.claim("w", ["echo"], 1)
+    assert again.job == claim.job
