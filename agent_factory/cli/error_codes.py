@@ -147,6 +147,10 @@ AF373 agent_factory.service.ConfigNotAllowed
     Leave the key out, or name it in `Service.add(configurable=...)`.
 AF374 agent_factory.service.DatabaseVersionError
     Run `agent-factory upgrade URL`, or install the newer version.
+AF378 agent_factory.service.AlreadyExists
+    Take another id, or change the assistant that is there.
+AF379 agent_factory.service.ReadOnly
+    Create an assistant for the agent, and change that.
 """
 
 ERROR_CODES: Final = {

@@ -159,6 +159,19 @@ def serve(
             "https://chat.example.com; once for each."
         ),
     ] = None,
+    webhook: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A server to which the outcome of a run may be sent, such as "
+            "https://hooks.example.com; once for each."
+        ),
+    ] = None,
+    webhook_secret: Annotated[
+        str | None,
+        typer.Option(
+            envvar="AGENT_FACTORY_WEBHOOK_SECRET", help="Signs what is sent to a webhook."
+        ),
+    ] = None,
     grace: Grace = 30.0,
     metrics_token: MetricsToken = None,
     traceback: ShowTraceback = False,
@@ -167,13 +180,17 @@ def serve(
 
     A worker runs inside. Without --authenticate, only requests from this machine are served.
     """
-    from agent_factory.serve import create_app
+    from agent_factory.serve import Webhooks, create_app
     from agent_factory.serve.metrics import export_metrics
 
     loaded_service = load_service(service)
     who: Any = None if authenticate is None else _named("function", authenticate)
     application = create_app(
-        loaded_service, authenticate=who, origins=origin or (), metrics_token=metrics_token
+        loaded_service,
+        authenticate=who,
+        origins=origin or (),
+        webhooks=Webhooks(webhook or (), secret=webhook_secret),
+        metrics_token=metrics_token,
     )
     export_metrics()
     if not no_worker:

@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from agent_factory.serve.app import create_app as create_app
     from agent_factory.serve.principal import Principal as Principal
     from agent_factory.serve.security import RateLimit as RateLimit
+    from agent_factory.serve.webhooks import Webhooks as Webhooks
 
-_HOME = {".app": "create_app", ".principal": "Principal", ".security": "RateLimit"}
+_HOME = {
+    ".app": "create_app",
+    ".principal": "Principal",
+    ".security": "RateLimit",
+    ".webhooks": "Webhooks",
+}
 
 require("serve", __name__)
 

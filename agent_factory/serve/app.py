@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.serve import ag_ui, langgraph, openai, pages
-from agent_factory.serve.errors import error_response, status_of
+from agent_factory.serve import ag_ui, langgraph, openai, openapi, pages
+from agent_factory.serve.errors import error_response, status_of, text_of
 from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
@@ -29,6 +29,7 @@ from agent_factory.serve.security import (
     SecurityHeaders,
     logger,
 )
+from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
 
 _ORIGIN = re.compile(r"\w+://[^/*]+")
@@ -42,6 +43,7 @@ def create_app(
     rate_limit: RateLimit | None = RateLimit(),  # noqa: B008  it cannot change
     body_limit: int = 10_000_000,
     origins: Collection[str] = (),
+    webhooks: Webhooks | Collection[str] = (),
     metrics_token: str | None = None,
 ) -> Starlette:
     """An application that serves the agents of a service over HTTP.
@@ -63,6 +65,8 @@ def create_app(
         body_limit: The most bytes of a request's body.
         origins: Origins of other servers whose pages may make requests in a browser, such as
             "https://chat.example.com".
+        webhooks: The servers to which the outcome of a run may be sent, such as
+            "https://hooks.example.com"; or `Webhooks`, which also signs what is sent.
         metrics_token: Who sends this as a bearer token may read `/metrics`. None lets only
             requests from this machine read them.
 
@@ -70,7 +74,7 @@ def create_app(
         A Starlette application, for uvicorn or any other ASGI server.
 
     Raises:
-        ArgumentError: `origins` is not a list of origins, or the token is empty.
+        ArgumentError: `origins` or `webhooks` is not a list of origins, or the token is empty.
 
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
@@ -79,6 +83,9 @@ def create_app(
     True
     """
     _check_origins(origins)
+    hooks = webhooks if isinstance(webhooks, Webhooks) else Webhooks(webhooks)
+    if hooks.origins:
+        service.webhooks.start(hooks.sender(langgraph.outcome))
     if authenticate is None:
         authenticate, rate_limit = local_principal, None
         logger.warning(
@@ -106,35 +113,53 @@ def create_app(
         # Without methods, Starlette would let a function answer GET alone.
         return Route(route.path, serve, methods=list(route.methods or ()))
 
-    async def info(_: Request) -> Response:
-        return JsonResponse({"version": version("agent-factory"), "flags": {"assistants": True}})
-
+    open_api = [*health_routes(service, metrics_token), Route("/info", _info)]
+    api = [*langgraph.routes(service, hooks), *ag_ui.routes(service), *openai.routes(service)]
     return Starlette(
         routes=[
-            Route("/info", info),
-            *health_routes(service, metrics_token),
+            *open_api,
             *pages.open_routes(),
-            *map(with_principal, langgraph.routes(service)),
-            *map(with_principal, ag_ui.routes(service)),
-            *map(with_principal, openai.routes(service)),
+            *map(with_principal, [*api, *langgraph.refused_routes()]),
+            *map(with_principal, openapi.routes([*open_api, *api])),
             *map(with_principal, pages.routes(service)),
         ],
-        middleware=[
-            # The outermost: what the other two refuse gets the headers as well.
-            Middleware(SecurityHeaders),
-            Middleware(
-                # Around the guard: without these headers, a page cannot read why it was refused.
-                CORSMiddleware,
-                allow_origins=origins,
-                allow_methods=["*"],
-                allow_headers=["*"],
-                # A browser shows a page of another origin few other headers.
-                expose_headers=["Content-Location", "Location", "Retry-After", "X-Thread-Id"],
-            ),
-            Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
-        ],
+        middleware=_middleware(addresses, body_limit, origins),
         exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
     )
+
+
+async def _info(_: Request) -> Response:
+    """Say which version it has, and what it offers."""
+    return JsonResponse(
+        {"version": version("agent-factory"), "flags": {"assistants": True, "crons": True}}
+    )
+
+
+def _middleware(
+    addresses: RateLimiter, body_limit: int, origins: Collection[str]
+) -> list[Middleware]:
+    """What is around all routes, the outermost first."""
+    return [
+        # The outermost: what the other two refuse gets the headers as well.
+        Middleware(SecurityHeaders),
+        Middleware(
+            # Around the guard: without these headers, a page cannot read why it was refused.
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            # A browser shows a page of another origin few other headers.
+            expose_headers=[
+                "Content-Location",
+                "Location",
+                "Retry-After",
+                "X-Pagination-Next",
+                "X-Pagination-Total",
+                "X-Thread-Id",
+            ],
+        ),
+        Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
+    ]
 
 
 def _check_origins(origins: Collection[str]) -> None:
@@ -147,12 +172,12 @@ def _check_origins(origins: Collection[str]) -> None:
         )
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     """A request that the service refuses."""
     status = status_of(error)
     if status >= 500:
         raise error  # RequestGuard answers without its details
-    return error_response(request, status, str(error))
+    return error_response(request, status, text_of(error))
 
 
 async def _failed(request: Request, error: Any) -> Response:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from starlette.requests import Request
 
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import AgentFactoryError, ArgumentError, sentence
 from agent_factory.review import NothingPending, NoThread, ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (
     AlreadyDecided,
+    AlreadyExists,
     ClaimedByOther,
     DatabaseUnavailable,
     DecisionForbidden,
     NotFound,
+    ReadOnly,
     ThreadBusy,
 )
 
@@ -22,8 +25,10 @@ _STATUS: dict[type[Exception], int] = {
     NotFound: 404,
     ThreadBusy: 409,
     AlreadyDecided: 409,
+    AlreadyExists: 409,
     ClaimedByOther: 409,
     DecisionForbidden: 403,
+    ReadOnly: 403,
     ReviewError: 422,
     NothingPending: 409,
     NoThread: 404,
@@ -36,6 +41,42 @@ def status_of(error: Exception) -> int:
     """The status code of a response to a request that has led to this error."""
     # By the nearest class: some errors of reviews have another status than ReviewError.
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+
+
+_PYTHON = re.compile(r"\w\(|\b\w+=|\b(?:None|True|False|Python)\b|\bservice\.\w")
+"""What only callers in Python can write."""
+
+_TYPES = {
+    "bool": "true or false",
+    "dict": "an object",
+    "float": "a number",
+    "int": "a number",
+    "list": "a list",
+    "NoneType": "null",
+    "str": "a string",
+}
+_TYPE = re.compile(rf"\b(?:(?<=got )|an? )({'|'.join(_TYPES)})\b")
+
+
+def text_of(error: AgentFactoryError) -> str:
+    """An error as a client over HTTP reads it: in words of JSON, and without a hint for Python.
+
+    >>> from agent_factory.service import ThreadBusy
+    >>> text_of(ThreadBusy("thread 't'", "is running.", "Submit it with busy='queue'."))
+    "thread 't': is running."
+    """
+    # A hint for Python would send a client to a call that it cannot make.
+    hint = "" if _PYTHON.search(error.hint) else error.hint
+    return in_json_words(f"{error.subject}: {sentence(error.reason)} {hint}".strip())
+
+
+def in_json_words(text: str) -> str:
+    """A text without the code of an error, and with JSON's names of types.
+
+    >>> in_json_words("[AF337] refund: expected a dict, got str ('approve').")
+    "refund: expected an object, got a string ('approve')."
+    """
+    return _TYPE.sub(lambda match: _TYPES[match[1]], re.sub(r"^\[AF\d+\] ", "", text))
 
 
 def error_response(

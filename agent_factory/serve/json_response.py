@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +27,37 @@ class JsonResponse(Response):
     def render(self, content: object) -> bytes:
         """The content as bytes."""
         return to_json(content).encode()
+
+
+def page_response(rows: Sequence[object], total: int, offset: int) -> JsonResponse:
+    """A part of a list, with headers that say how long it is and where the rest begins.
+
+    Args:
+        rows: The part.
+        total: The length of the whole list.
+        offset: Where the part begins.
+    """
+    headers, end = {"X-Pagination-Total": str(total)}, offset + len(rows)
+    if end < total:
+        headers["X-Pagination-Next"] = str(end)
+    return JsonResponse(rows, headers=headers)
+
+
+def failure_of(error: str) -> dict[str, str]:
+    """The error of a run as an object: the name of its class, and its message.
+
+    Args:
+        error: As `RunInfo.error` has it.
+
+    >>> failure_of("ValueError: the model is out of order")
+    {'error': 'ValueError', 'message': 'the model is out of order'}
+    >>> failure_of("[AF350] refund: is not allowed.")
+    {'error': 'RunFailed', 'message': '[AF350] refund: is not allowed.'}
+    """
+    name, colon, message = error.partition(": ")
+    if colon and name.replace(".", "_").isidentifier():
+        return {"error": name, "message": message}
+    return {"error": "RunFailed", "message": error}
 
 
 def time_text(seconds: float) -> str:

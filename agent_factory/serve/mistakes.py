@@ -40,7 +40,10 @@ def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str
             hint = f" Did you mean {close[0]!r}?" if close else ""
             sentence = f"{place} is not supported by this server.{hint}"
         elif field is None or (in_part and any(_models_in(field.annotation))):
-            sentence = f"{place}: {mistake['msg']}, got {mistake['input']!r:.100}."
+            # Pydantic's own words begin so, or say something else.
+            words = mistake["msg"].replace("Input should be", "must be", 1)
+            link = " " if words.startswith("must be") else ": "
+            sentence = f"{place}{link}{words}, got {mistake['input']!r:.100}."
         else:
             # The value of the whole field: Pydantic tells that of its innermost part.
             value = json.loads(body)

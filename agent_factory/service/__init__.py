@@ -11,8 +11,14 @@ from agent_factory import lazy_names
 from agent_factory.errors import require
 
 if TYPE_CHECKING:
+    from agent_factory.service.assistants import Assistant as Assistant
+    from agent_factory.service.assistants import Assistants as Assistants
+    from agent_factory.service.assistants import assistant_id as assistant_id
     from agent_factory.service.audit import AuditEntry as AuditEntry
+    from agent_factory.service.crons import Cron as Cron
+    from agent_factory.service.crons import Crons as Crons
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
+    from agent_factory.service.errors import AlreadyExists as AlreadyExists
     from agent_factory.service.errors import AuditTampered as AuditTampered
     from agent_factory.service.errors import ClaimedByOther as ClaimedByOther
     from agent_factory.service.errors import ConfigNotAllowed as ConfigNotAllowed
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from agent_factory.service.errors import MessageHeld as MessageHeld
     from agent_factory.service.errors import NotFound as NotFound
     from agent_factory.service.errors import NoWorker as NoWorker
+    from agent_factory.service.errors import ReadOnly as ReadOnly
     from agent_factory.service.errors import RunCancelled as RunCancelled
     from agent_factory.service.errors import RunFailed as RunFailed
     from agent_factory.service.errors import ServiceError as ServiceError
@@ -36,12 +43,18 @@ if TYPE_CHECKING:
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
+    from agent_factory.service.webhooks import UndeliverableError as UndeliverableError
+    from agent_factory.service.webhooks import Webhook as Webhook
+    from agent_factory.service.webhooks import WebhookQueue as WebhookQueue
 
 _HOME = {
+    ".assistants": "Assistant Assistants assistant_id",
     ".audit": "AuditEntry",
+    ".crons": "Cron Crons",
     ".errors": (
-        "AlreadyDecided AuditTampered ClaimedByOther ConfigNotAllowed DatabaseUnavailable "
-        "DatabaseVersionError DecisionForbidden MessageHeld NotFound NoWorker RunCancelled "
+        "AlreadyDecided AlreadyExists AuditTampered ClaimedByOther ConfigNotAllowed "
+        "DatabaseUnavailable DatabaseVersionError DecisionForbidden MessageHeld NotFound NoWorker "
+        "ReadOnly RunCancelled "
         "RunFailed ServiceError ThreadBusy"
     ),
     ".inbox": "Inbox Wait",
@@ -51,6 +64,7 @@ _HOME = {
     ".run": "Run RunInfo",
     ".service": "Service",
     ".threads": "ThreadInfo",
+    ".webhooks": "UndeliverableError Webhook WebhookQueue",
 }
 
 require("service", __name__)

@@ -114,6 +114,18 @@ class DatabaseVersionError(ServiceError):
         super().__init__(f"the database {url}", reason, hint)
 
 
+class AlreadyExists(ServiceError):
+    """There is an assistant with this id."""
+
+    code = "AF378"
+
+
+class ReadOnly(ServiceError, PermissionError):
+    """Code has added it, and only code changes it."""
+
+    code = "AF379"
+
+
 class RunAborted(BaseException):
     """A run ends here without an outcome: another attempt continues it, or nobody.
 

@@ -62,6 +62,7 @@ class MessageJob(ThreadJob):
         begins_at: When it may begin, in seconds since 1970; None for at once.
         before: Messages of runs that it has ended: their runs, inputs and checkpoints.
         rollback: The run that the thread goes back before, if there is one.
+        busy: What it was to do if its thread was busy; None if the agent says so.
     """
 
     kind: ClassVar[str] = "message"
@@ -77,9 +78,10 @@ class MessageJob(ThreadJob):
     begins_at: float | None = None
     before: Sequence[tuple[str, str, str | None]] = ()
     rollback: str | None = None
+    busy: str | None = None
 
 
-_LEFT_OUT = ("begins_at", "before", "rollback")
+_LEFT_OUT = ("begins_at", "before", "rollback", "busy")
 """Fields that are stored only with a value: workers of earlier versions expect them so."""
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import Row, bindparam, select, update
+from sqlalchemy import Row, bindparam, delete, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
@@ -22,7 +22,7 @@ from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.signals import LOOK_SECONDS, Moment
-from agent_factory.service.tables import runs, threads
+from agent_factory.service.tables import effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
 
@@ -52,6 +52,7 @@ class RunInfo:
         error: Why it has failed.
         metadata: What was noted about it when it was submitted.
         created_at: When it was submitted, in seconds since 1970, by the database's clock.
+        updated_at: When its status or its usage has changed last.
         job: The id of its newest piece of work; a decision begins a new one. None if it has none.
         usage: What its model calls have used, in a line for each part of the agent and each model:
             "agent", "part", "model", "calls", "input_tokens", "output_tokens", "cached_tokens" and
@@ -66,6 +67,7 @@ class RunInfo:
     error: str | None
     metadata: Mapping[str, Any]
     created_at: float
+    updated_at: float
     job: str | None = None
     usage: Sequence[Mapping[str, Any]] = ()
 
@@ -108,6 +110,7 @@ class Run:
             error=row.error,
             metadata=row.metadata,
             created_at=row.created_at,
+            updated_at=row.updated_at,
             job=row.job,
             usage=row.usage,
         )
@@ -123,6 +126,39 @@ class Run:
         job = read_job(self._look().payload)
         inputs = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
         return [] if inputs is None else list(inputs["messages"])
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What was asked for with the message.
+
+        It has `input`, `config`, `checkpoint`, `stream`, `subgraphs`, `interrupt_before`,
+        `interrupt_after`, and `busy`, which is that of the agent if nothing else was asked for.
+        Private keys of the state, and keys of `configurable` that clients may not set, are left
+        out. So is the context: only code knows what is private in it. Of a run that `reindex` has
+        found it is empty.
+        """
+        row = self._look()
+        job, agent = read_job(row.payload), self._backend.agents.get(row.agent)
+        if not isinstance(job, MessageJob):
+            return {}
+        inputs, config = load(b64decode(job.input)), dict[str, Any](job.config)
+        if inputs is not None:
+            keys = (lambda key: key in agent.public) if agent else {"messages"}.__contains__
+            inputs = {key: value for key, value in inputs.items() if keys(key)}
+        allowed = agent.configurable if agent else ()
+        configurable = config.pop("configurable", {})
+        config["configurable"] = {k: configurable[k] for k in configurable if k in allowed}
+        stream = job.stream or (agent.stream if agent else ())
+        return {
+            "input": inputs,
+            "config": config,
+            "checkpoint": job.checkpoint,
+            "stream": [*stream],
+            "subgraphs": job.subgraphs,
+            "interrupt_before": job.interrupt_before,
+            "interrupt_after": job.interrupt_after,
+            "busy": job.busy or (agent.busy if agent else "queue"),
+        }
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the output of the agent's `invoke`, once the run has ended or pauses.
@@ -336,6 +372,42 @@ class Run:
     ) -> None:
         """Async variant of `cancel`."""
         await asyncio.to_thread(self.cancel, by=by, undo=undo, roll_back=roll_back)
+
+    def delete(self, *, by: str = "api") -> None:
+        """Delete the run: its record, events, reviews and effects. One that works is cancelled.
+
+        What it has written stays in the thread, and an entry in the audit. Its message, submitted
+        again with the same `message_id`, begins another run.
+
+        Args:
+            by: Who deletes it, for the audit.
+
+        Raises:
+            NotFound: The run does not exist.
+        """
+        self._look()
+        self.cancel(by=by)
+        self._backend.call(partial(self._delete, by))
+
+    def _delete(self, by: str) -> None:
+        of_run, of_thread = runs.c.run_id == self.id, runs.c.thread_id == self.thread_id
+        with self._backend.database.begin() as connection:
+            thread = lock_thread(connection, self.thread_id)
+            run = connection.execute(select(runs).where(of_run)).first()
+            if thread is None or run is None:
+                return  # somebody else has deleted it
+            of_wait = select(waits.c.job).where(waits.c.run == self.id)
+            jobs = [run.job, *connection.execute(of_wait).scalars()]
+            connection.execute(delete(events).where(events.c.job.in_(jobs)))
+            for table in (effects, waits):
+                connection.execute(delete(table).where(table.c.run == self.id))
+            connection.execute(delete(runs).where(of_run))
+            # A thread must not name a run that is not there: pages look it up.
+            newest = select(runs.c.run_id).where(of_thread).order_by(runs.c.seq.desc()).limit(1)
+            if thread.run == self.id:
+                changed = update(threads).where(threads.c.thread_id == self.thread_id)
+                connection.execute(changed.values(run=newest.scalar_subquery()))
+            self._backend.queue.record(connection, thread, by, "delete run", {"run": self.id})
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, thread_id={self.thread_id!r})"

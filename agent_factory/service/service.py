@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -30,10 +32,12 @@ from agent_factory.service.arguments import (
     nodes_of,
     seconds_of,
 )
+from agent_factory.service.assistants import Assistants
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
+from agent_factory.service.crons import CRON_KEY, Cron, Crons, due_cron
 from agent_factory.service.database import Database
-from agent_factory.service.errors import NotFound
+from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
 from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
@@ -48,9 +52,12 @@ from agent_factory.service.thread_queue import HIGHEST_PRIORITY
 from agent_factory.service.thread_service import ThreadService
 from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import forget, reindex, stranded_threads
+from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 from agent_factory.types import Graph
 from agent_factory.upstream import is_reserved
+
+logger = logging.getLogger("agent_factory.service")
 
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
@@ -92,6 +99,8 @@ class Service(ThreadService):
         database = Database(url, connections=connections, direct_url=direct_url)
         self._backend = Backend(database, callbacks)
         self._worker: Worker | None = None
+        self.webhooks = WebhookQueue(self._backend)
+        """Requests that a server makes when runs end or pause."""
 
     # Set-up
 
@@ -278,8 +287,8 @@ class Service(ThreadService):
         check_name(by)
         registration = self._backend.agent(agent)
         waiting_or_busy = waiting or busy or registration.waiting
-        busy = busy or registration.busy
-        check_choice("busy", busy, get_args(Busy))
+        busy_or_default = busy or registration.busy
+        check_choice("busy", busy_or_default, get_args(Busy))
         if waiting is not None:
             check_choice("waiting", waiting, get_args(Waiting))
         if priority not in _PRIORITIES:
@@ -308,9 +317,10 @@ class Service(ThreadService):
             interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
             interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
             trace=traceparent(),
+            busy=busy,
         )
         title = None if inputs is None else title_of(inputs["messages"])
-        how = Arrival(busy, waiting_or_busy, by)
+        how = Arrival(busy_or_default, waiting_or_busy, by)
         work = partial(submit, self._backend, job, how, run_metadata, title, delay)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
@@ -483,7 +493,15 @@ class Service(ThreadService):
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return self._backend.call(partial(approvals.revoke, approval, by))
 
-    # Stores and stranded threads
+    # Assistants, stores and stranded threads
+
+    def assistants(self, tenant: str = "") -> Assistants:
+        """Assistants of a tenant: agents with settings, which clients create and run.
+
+        Args:
+            tenant: Whose they are. Other tenants do not see them.
+        """
+        return Assistants(self._backend, tenant)
 
     def store(self, tenant: str = "") -> BaseStore:
         """Store of a tenant, for what its agents keep across threads if they brought none.
@@ -522,6 +540,7 @@ class Service(ThreadService):
         thread: str | None = None,
         tenant: str = "",
         timezone: str | None = None,
+        **options: Any,
     ) -> None:
         """Submit a message at the times of a cron expression.
 
@@ -533,6 +552,8 @@ class Service(ThreadService):
             thread: The thread; None takes a new one each time.
             tenant: The tenant.
             timezone: Such as "Europe/Berlin"; None is UTC.
+            **options: Other arguments of `submit`, as JSON; and `webhook`, a URL that gets the
+                outcome.
 
         Raises:
             NotFound: There is no such agent.
@@ -540,7 +561,16 @@ class Service(ThreadService):
         """
         self._backend.agent(agent)
         what = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
+        what |= options
         self._backend.schedules.set(name, cron, timezone, what)
+
+    def crons(self, tenant: str = "") -> Crons:
+        """Crons of a tenant: schedules that clients create.
+
+        Args:
+            tenant: Whose they are. Other tenants do not see them.
+        """
+        return Crons(self._backend, tenant, self.schedule, self.unschedule)
 
     def unschedule(self, name: str) -> None:
         """Delete a schedule.
@@ -558,13 +588,44 @@ class Service(ThreadService):
         """Submit the messages of schedules whose time has come."""
 
         def submit(schedule: Schedule, due: datetime) -> None:
-            what: dict[str, Any] = dict(schedule.message)
-            what["thread"] = what["thread"] or f"{schedule.name}-{due:%Y%m%dT%H%M%S}"
-            # Two workers that submit it at once submit one message.
-            message_id, by = f"{schedule.name}-{due.isoformat()}", f"schedule {schedule.name}"
-            self.submit(**what, message_id=message_id, by=by)
+            self._submit_scheduled(schedule.name, dict(schedule.message), due)
 
         self._backend.schedules.submit_due(self._backend.agents, submit)
+
+    def _submit_scheduled(self, name: str, what: dict[str, Any], due: datetime) -> None:
+        """Submit the message of a schedule that is due, unless it is a cron that has ended."""
+        try:
+            if what.get("metadata", {}).get(CRON_KEY) == name:
+                cron = due_cron(self._backend, name, due)
+                if cron is None:
+                    with suppress(NotFound):  # another worker has done it
+                        self.unschedule(name)
+                    return
+                self._tidy_cron(cron)
+                settings = self.assistants(cron.tenant).get(cron.assistant).settings_of(what)
+                # A client has chosen it: checked each time, as that of a run.
+                settings["config"] = self.client_config(what["agent"], settings["config"])
+                what = {**what, **settings}
+            webhook = what.pop("webhook", None)
+            thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
+            # Two workers that fire a schedule at once submit one message.
+            message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
+            run = self.submit(**what, thread=thread, message_id=message_id, by=by)
+            if webhook is not None:
+                self.webhooks.add(run.id, webhook)
+        except DatabaseUnavailable:
+            raise
+        except (ServiceError, ArgumentError) as error:
+            # The thread may be busy, or the assistant deleted. The next time may go well.
+            logger.error("Schedule %s was not carried out: %s", name, error)
+
+    def _tidy_cron(self, cron: Cron) -> None:
+        """Delete the threads of a cron's earlier runs, if they are not kept."""
+        if cron.keeps_threads or cron.thread_id is not None:
+            return
+        filters: dict[str, Any] = {"tenant": cron.tenant, "status": ("idle", "failed")}
+        for thread in self.threads(**filters, text=f"{cron.id}-", limit=1000):
+            self.delete_thread(thread.id, by=f"schedule {cron.id}")
 
     # Workers
 
@@ -696,6 +757,7 @@ class Service(ThreadService):
     def close(self) -> None:
         """Stop, and close all connections."""
         try:
+            self.webhooks.stop()
             self.stop()
         finally:
             self._backend.close()

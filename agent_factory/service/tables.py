@@ -26,12 +26,33 @@ from sqlalchemy import (
     Text,
     event,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
 
 # A table is called service_threads, so that it is not taken for one of the product's own.
 metadata = MetaData()
 
 # SQLite only counts up by itself in a column of the type INTEGER.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+class clock(FunctionElement[float]):
+    """The time by the clock of the database, in seconds since 1970, as the default of a column."""
+
+    inherit_cache = True
+    type = Float()
+
+
+@compiles(clock, "sqlite")
+def _sqlite_clock(_: object, __: object, **___: object) -> str:
+    # 2440587.5 is the Julian day of 1970-01-01.
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(clock, "postgresql")
+def _postgres_clock(_: object, __: object, **___: object) -> str:
+    return "extract(epoch from clock_timestamp())::double precision"
+
 
 threads = Table(
     "service_threads",
@@ -129,6 +150,8 @@ runs = Table(
     Column("usage", JSON, nullable=False, default=list),  # lines of usage.total
     Column("error", Text),
     Column("created_at", Float, nullable=False),
+    # Each statement that changes a run sets it, wherever it is.
+    Column("updated_at", Float, nullable=False, default=clock(), onupdate=clock()),
     Column("decision", Text),  # the DecisionJob that its newest job is, as JSON
     Column("started_at", Float),  # when a worker has first taken it
     Column("ended_at", Float),
@@ -297,4 +320,61 @@ workers = Table(
     Column("beat", Float, nullable=False),
     Column("draining", Boolean, nullable=False),
     Column("detail", Text),  # JSON: host, process, slots
+)
+
+assistants = Table(  # agents under an id of their tenant, with settings
+    "service_assistants",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("assistant_id", String, primary_key=True),
+    Column("version", Integer, nullable=False),  # the one that runs take
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+)
+
+assistant_versions = Table(
+    "service_assistant_versions",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("assistant_id", String, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("agent", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("description", Text),
+    Column("config", JSON, nullable=False),
+    Column("context", JSON, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+crons = Table(  # what clients know of a schedule; its name is the id
+    "service_crons",
+    metadata,
+    Column("cron_id", String, primary_key=True),
+    Column("tenant", String, nullable=False, index=True),
+    Column("agent", String, nullable=False),
+    Column("assistant", String, nullable=False),
+    Column("thread_id", String, index=True),  # none if each run gets a new one
+    Column("schedule", String, nullable=False),
+    Column("timezone", String),
+    Column("ends_at", Float),
+    Column("enabled", Boolean, nullable=False),
+    Column("keeps_threads", Boolean, nullable=False),
+    Column("by", String, nullable=False),
+    Column("options", JSON, nullable=False),  # what `Service.submit` gets
+    Column("request", JSON, nullable=False),  # what the client has sent
+    Column("metadata", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+)
+
+webhooks = Table(  # requests that a server is to make when a run ends or pauses
+    "service_webhooks",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("run_id", String, nullable=False, index=True),
+    Column("url", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due", Float, nullable=False, index=True),  # not before
+    Column("created_at", Float, nullable=False),
 )

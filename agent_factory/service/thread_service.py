@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, get_args
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, cast, get_args
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import StateSnapshot
+from langgraph.types import StateSnapshot, StateUpdate
 from sqlalchemy import func, select
 
 from agent_factory.service.arguments import check_choice
@@ -43,6 +43,7 @@ class ThreadService:
         *,
         metadata: Mapping[str, object] | None = None,
         tenant: str = "",
+        agent: str | None = None,
     ) -> ThreadInfo:
         """Create a thread before its first message; `submit` does it by itself, too.
 
@@ -50,13 +51,18 @@ class ThreadService:
             thread: Its id; None for a new one. A thread that exists stays as it is.
             metadata: What is noted about it, as JSON.
             tenant: Whose it is.
+            agent: The agent that its state is for: `update_state` can write before a message comes.
 
         Raises:
-            NotFound: The thread belongs to another tenant.
+            NotFound: The thread belongs to another tenant, or there is no such agent.
         """
         name = thread or str(uuid4())
+        if agent is not None:
+            self._backend.agent(agent)
         with self._backend.database.begin() as connection:
-            row = insert_thread(connection, self._backend, name, tenant, metadata)
+            row = insert_thread(
+                connection, self._backend, name, tenant, metadata, agent=agent or ""
+            )
         return ThreadInfo.of(row)
 
     def thread(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
@@ -129,14 +135,29 @@ class ThreadService:
             return int(connection.execute(query).scalar_one())
 
     def change_thread(
-        self, thread: str, *, metadata: Mapping[str, object], tenant: str | None = None
+        self,
+        thread: str,
+        *,
+        metadata: Mapping[str, object],
+        tenant: str | None = None,
+        agent: str | None = None,
     ) -> ThreadInfo:
         """Change keys of a thread's metadata; the others stay.
 
+        Args:
+            thread: The thread.
+            metadata: The keys and their values, as JSON.
+            tenant: The tenant of the one who changes it.
+            agent: The agent of a thread that has none yet.
+
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, it belongs to another tenant, or there is no such
+                agent.
+            ArgumentError: The thread has another agent.
         """
-        return change_metadata(self._backend, thread, metadata, tenant)
+        if agent is not None:
+            self._backend.agent(agent)
+        return change_metadata(self._backend, thread, metadata, tenant, agent)
 
     def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
         """Delete a thread as a whole. A run that works on it is ended.
@@ -276,8 +297,36 @@ class ThreadService:
             ThreadBusy: A run works on the thread, or is queued for it.
             ArgumentError: The agent cannot write this, for example since the node is not known.
         """
-        place = (as_node, checkpoint)
-        return change_state(self._backend, thread, values, place, tenant, by)
+        written = StateUpdate(cast("dict[str, Any] | None", values), as_node)
+        return self.update_states(thread, [[written]], checkpoint=checkpoint, tenant=tenant, by=by)
+
+    def update_states(
+        self,
+        thread: str,
+        supersteps: Sequence[Sequence[StateUpdate]],
+        *,
+        checkpoint: str | None = None,
+        tenant: str | None = None,
+        by: str = "api",
+    ) -> RunnableConfig:
+        """Write several states of a thread, as the agent's `bulk_update_state` does.
+
+        Args:
+            thread: The thread.
+            supersteps: What is written, in LangGraph's `StateUpdate`: a list for each state.
+            checkpoint: The id of a checkpoint: the first state is based on it.
+            tenant: The tenant of the one who writes.
+            by: Who writes, for the audit.
+
+        Returns:
+            The config of the last checkpoint.
+
+        Raises:
+            NotFound: As in `state`.
+            ThreadBusy: As in `update_state`.
+            ArgumentError: As in `update_state`.
+        """
+        return change_state(self._backend, thread, supersteps, checkpoint, tenant, by)
 
     def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
         """Copy a thread that no run works on, with its history and with what it waits for.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import shorten
@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import END
 from langgraph.errors import InvalidUpdateError
-from langgraph.types import StateSnapshot
+from langgraph.types import StateSnapshot, StateUpdate
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -38,6 +38,7 @@ from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
     approvals,
     audit,
+    crons,
     effects,
     events,
     questions,
@@ -60,7 +61,8 @@ class ThreadInfo:
     Args:
         id: Its id.
         tenant: Whose it is.
-        agent: The agent of its last message; "" before the first one.
+        agent: The agent of its last message, or the one that it was created for; "" if there is
+            none.
         status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
         run: The id of the run that works on it, or did last.
         error: Why the last run has failed.
@@ -147,6 +149,7 @@ def insert_thread(
     tenant: str,
     metadata: Mapping[str, object] | None = None,
     title: str | None = None,
+    agent: str = "",
 ) -> Row[Any]:
     """The row of a thread, locked; a thread that does not exist is created.
 
@@ -161,6 +164,7 @@ def insert_thread(
     new = {
         "thread_id": thread,
         "tenant": tenant,
+        "agent": agent,
         "epoch": first_number(),
         "jobs": first_number(),
         "title": title,
@@ -204,15 +208,29 @@ def pulse_of(backend: Backend, tenant: str | None) -> dict[str, object]:
 
 
 def change_metadata(
-    backend: Backend, thread: str, metadata: Mapping[str, object], tenant: str | None
+    backend: Backend,
+    thread: str,
+    metadata: Mapping[str, object],
+    tenant: str | None,
+    agent: str | None,
 ) -> ThreadInfo:
-    """Change keys of a thread's metadata; the others stay."""
+    """Change keys of a thread's metadata; the others stay. A thread without an agent gets one."""
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
+        if agent is not None and row.agent not in ("", agent):
+            raise ArgumentError(
+                "agent",
+                f"cannot be {agent!r}: the thread is one of agent {row.agent!r}.",
+                "Create another thread.",
+            )
         changed = (
             update(threads)
             .where(threads.c.thread_id == thread)
-            .values(metadata={**row.metadata, **metadata}, updated_at=backend.database.now)
+            .values(
+                metadata={**row.metadata, **metadata},
+                agent=agent or row.agent,
+                updated_at=backend.database.now,
+            )
             .returning(threads)
         )
         return ThreadInfo.of(connection.execute(changed).one())
@@ -221,8 +239,8 @@ def change_metadata(
 def change_state(
     backend: Backend,
     thread: str,
-    values: object,
-    place: tuple[str | None, str | None],
+    supersteps: Sequence[Sequence[StateUpdate]],
+    checkpoint: str | None,
     tenant: str | None,
     by: str,
 ) -> RunnableConfig:
@@ -233,13 +251,12 @@ def change_state(
     Args:
         backend: The parts of the service.
         thread: The thread.
-        values: What is written.
-        place: The node it is written for and the id of the checkpoint it is based on, as in
-            `Service.update_state`.
+        supersteps: What is written, as LangGraph's `bulk_update_state` takes it.
+        checkpoint: The id of the checkpoint it is based on; None takes the newest.
         tenant: The tenant of the one who writes.
         by: Who writes, for the audit.
     """
-    as_node, checkpoint = place
+    agent = backend.agent_of(thread, tenant)
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
         if row.status in ("queued", "running"):
@@ -249,8 +266,9 @@ def change_state(
                 "Change its state when its run has ended, or cancel the run first.",
             )
         lease = take_lease(connection, thread)
-        backend.queue.record(connection, row, by, "write", {"as_node": as_node})
-    agent = backend.agent(row.agent)
+        nodes = [write.as_node for writes in supersteps for write in writes]
+        detail = {"as_node": nodes[0] if len(nodes) == 1 else nodes}
+        backend.queue.record(connection, row, by, "write", detail)
     graph = agent.stored_in(FencedSaver(backend.database, lease))
     # LangGraph's update_state needs the namespace where there is an id.
     config: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
@@ -258,10 +276,15 @@ def change_state(
         config["configurable"]["checkpoint_id"] = checkpoint
     # A run may have begun since the transaction above: it has the lease then, and this write fails.
     with yielding(thread):
+        safe = [
+            [write._replace(values=without_claims(write.values)) for write in writes]
+            for writes in supersteps
+        ]
         try:
-            changed: RunnableConfig = graph.update_state(config, without_claims(values), as_node)
-        except InvalidUpdateError as error:
-            raise ArgumentError("update_state", f"cannot write this: {error}.") from error
+            changed = graph.bulk_update_state(config, safe)
+        # ValueError: nothing is to be written.
+        except (InvalidUpdateError, ValueError) as error:
+            raise ArgumentError("values", f"cannot be written: {error}.") from error
         if row.status == "waiting":
             waiting_for = pending(graph, {"configurable": {"thread_id": thread}})
             with backend.database.begin() as connection:
@@ -393,6 +416,7 @@ def delete_thread(
         if row.status in BUSY:
             backend.queue.end_runs(connection, row, by)
         backend.queue.record(connection, row, by, "delete")
-        for table in (runs, waits, questions, threads):
+        # The schedule of a cron ends when it is due next.
+        for table in (runs, waits, questions, crons, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
     return True

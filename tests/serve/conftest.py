@@ -31,3 +31,9 @@ def client(url: str) -> Iterator[SyncLangGraphClient]:
     """A client of LangGraph's for the service of a module."""
     with get_sync_client(url=url) as client:
         yield client
+
+
+@pytest.fixture
+def thread(client: SyncLangGraphClient) -> str:
+    """A new thread."""
+    return str(client.threads.create()["thread_id"])

@@ -12,13 +12,16 @@ import httpx
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
+from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import APIStatusError
 
 from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.serve import Principal
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.agents import ask
+from servers import served
 
 REFUSED = (APIStatusError, httpx.HTTPStatusError)
 """What the client raises; `runs.wait` has its own error."""
@@ -59,6 +62,21 @@ def running_service(url: str) -> Iterator[Service]:
         made.add("desk", create_agent(caller("pay", euros=5), [pay], middleware=asks, **options))
         made.add("asks", create_agent(caller("ask", about="it"), [ask], **options))
         yield made
+
+
+@contextmanager
+def two_tenants(service: Service) -> Iterator[tuple[Any, Any]]:
+    """Clients of two tenants of a service."""
+
+    def who(request: Any) -> Principal:
+        return Principal(tenant=request.headers["x-tenant"], name="ann")
+
+    with (
+        served(service, authenticate=who) as url,
+        get_sync_client(url=url, headers={"x-tenant": "a"}) as ours,
+        get_sync_client(url=url, headers={"x-tenant": "b"}) as others,
+    ):
+        yield ours, others
 
 
 def said(values: Any) -> list[str]:

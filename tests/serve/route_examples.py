@@ -52,6 +52,7 @@ class Sent:
 
 
 RUN: Any = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
+CRON: Any = {**RUN, "schedule": "0 3 * * *"}
 ANSWER = {"assistant_id": "desk", "command": {"resume": {"decisions": [{"type": "approve"}]}}}
 FORK = {**RUN, "checkpoint_id": "{checkpoint}"}
 ON_THREAD = [{**RUN, "if_not_exists": "create"}, ANSWER, FORK]
@@ -87,9 +88,9 @@ EXAMPLES: dict[str, list[Any]] = {
     "GET /studio": [None, "?text=own"],
     "GET /studio/threads": [None],
     "GET /studio/events": [None],
-    "GET /studio/agents/{assistant}": [None],
-    "GET /studio/agents/{assistant}/plan.svg": [None],
-    "GET /studio/agents/{assistant}/policy": [None],
+    "GET /studio/agents/{agent}": [None],
+    "GET /studio/agents/{agent}/plan.svg": [None],
+    "GET /studio/agents/{agent}/policy": [None],
     "POST /studio/threads": [Form({"agent": "echo", "text": "Hi"})],
     "GET /studio/threads/{thread}": [None, "?at={checkpoint}", "?from=0"],
     "GET /studio/threads/{thread}/parts": [None],
@@ -116,18 +117,24 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /inbox/decisions": [
         Form({"decision": "approve", "wait": "{wait}", "digest": "as it was shown"})
     ],
-    "POST /ag-ui/{assistant}": [AG_UI, AG_UI_ANSWER],
+    "POST /ag-ui/{agent}": [AG_UI, AG_UI_ANSWER],
     "GET /v1/models": [None],
-    "GET /v1/models/{assistant}": [None],
+    "GET /v1/models/{agent}": [None],
     "POST /v1/chat/completions": [
         CHAT,
         {**CHAT, "stream": True},
         Sent(CHAT, {"X-Thread-Id": "{thread}"}),
         Sent(CHAT, {"X-Thread-Id": "{waiting}"}),
     ],
-    "POST /assistants/search": [{}, {"graph_id": "echo"}],
+    "GET /openapi.json": [None],
+    "GET /docs": [None],
+    "POST /assistants": [{"graph_id": "echo", "metadata": {"topic": "own"}}],
+    "POST /assistants/search": [{}, {"graph_id": "echo"}, {"metadata": {"topic": "own"}}],
     "POST /assistants/count": [{}],
     "GET /assistants/{assistant}": [None],
+    "PATCH /assistants/{assistant}": [{"name": "Own"}],
+    "POST /assistants/{assistant}/versions": [{}],
+    "POST /assistants/{assistant}/latest": [{"version": 1}],
     "GET /assistants/{assistant}/graph": [None],
     "GET /assistants/{assistant}/schemas": [None],
     "GET /assistants/{assistant}/subgraphs": [None],
@@ -141,7 +148,12 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /store/items/search": [{"namespace_prefix": ["a"]}],
     "POST /store/namespaces": [{}],
     "DELETE /store/items": [{"namespace": ["a"], "key": "k"}],
-    "POST /threads": [{}, {"thread_id": "{thread}", "if_exists": "do_nothing"}],
+    "GET /threads": [None, "?limit=1", '?metadata={"topic":"own"}'],
+    "POST /threads": [
+        {},
+        {"metadata": {"assistant_id": "{assistant}"}},
+        {"thread_id": "{thread}", "if_exists": "do_nothing"},
+    ],
     "POST /threads/search": [{}, {"ids": ["{thread}"]}, {"metadata": {"topic": "own"}}],
     "POST /threads/count": [{}, {"ids": ["{thread}"]}],
     "GET /threads/{thread}": [None],
@@ -151,7 +163,15 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /threads/{thread}/state/checkpoint": [{"checkpoint": {"checkpoint_id": "{checkpoint}"}}],
     "GET /threads/{thread}/state/{checkpoint}": [None],
     "POST /threads/{thread}/history": [{}, {"before": "{checkpoint}"}],
+    "GET /threads/{thread}/history": [None, "?limit=1", "?before={checkpoint}"],
     "GET /threads/{thread}/runs": [None],
+    "POST /threads/{thread}/runs/crons": [CRON],
+    "POST /runs/crons": [CRON, {**CRON, "assistant_id": "{assistant}"}],
+    "POST /runs/crons/search": [{}, {"thread_id": "{thread}"}],
+    "POST /runs/crons/count": [{}],
+    "GET /runs/crons/{cron}": [None],
+    "PATCH /runs/crons/{cron}": [{"enabled": False}],
+    "DELETE /runs/crons/{cron}": [None],
     "POST /threads/{thread}/runs": [RUN, *ON_THREAD],
     "POST /threads/{thread}/runs/stream": [RUN, *ON_THREAD],
     "POST /threads/{thread}/runs/wait": [RUN, *ON_THREAD],
@@ -159,11 +179,13 @@ EXAMPLES: dict[str, list[Any]] = {
     "GET /threads/{thread}/runs/{run}/join": [None],
     "GET /threads/{thread}/runs/{run}/stream": [None],
     "POST /threads/{thread}/runs/{run}/cancel": [None],
-    "POST /runs": [RUN],
+    "POST /runs": [RUN, {**RUN, "assistant_id": "{assistant}"}],
     "POST /runs/stream": [RUN],
     "POST /runs/wait": [RUN],
     "POST /studio/threads/{thread}/cancel": [Form({})],
     "POST /runs/cancel": [{"run_ids": ["{run}"]}, {"status": "all"}],
+    "DELETE /threads/{thread}/runs/{run}": [None],
+    "DELETE /assistants/{assistant}": [None],
     "DELETE /threads/{thread}": [None],
     "POST /threads/prune": [{"thread_ids": ["{waiting}"]}],
 }
@@ -181,8 +203,7 @@ def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
         known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
     for route in refused_routes():
         known -= {f"{method} {route.path}" for method in route.methods or ()}
-    # An assistant is a name of an agent, as are others.
-    known = {re.sub(r"\{(agent|model:path)\}", "{assistant}", key) for key in known}
+    known = {key.replace("{model:path}", "{agent}") for key in known}
     assert known == EXAMPLES.keys(), "Change route_examples.py."
     for key, bodies in EXAMPLES.items():
         method, path = key.split()

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from agent_factory import review
 from agent_factory.cli.app import app
+from agent_factory.serve.errors import in_json_words
 from agent_factory.service import Service
 from samples import combinations
 from serve.refund_desk import (
@@ -367,7 +368,9 @@ def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> 
         expected = refusal(reference, mistake.decision)
         assert mistake.text in expected, mistake.name
         text = refusal(way, mistake.decision)
-        assert text is INEXPRESSIBLE or expected in text, mistake.name
+        # Over HTTP, a hint that only Python can follow is left out.
+        words = (expected, in_json_words(expected), in_json_words(mistake.text))
+        assert text is INEXPRESSIBLE or any(word in text for word in words), mistake.name
         refused += text is not INEXPRESSIBLE
         assert (ran_in(way.thread), way.asked()) == ([], ["refund"]), mistake.name
     assert refused >= 4

@@ -27,11 +27,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield made
 
 
-@pytest.fixture
-def thread(client: Any) -> str:
-    return str(client.threads.create()["thread_id"])
-
-
 # Agents
 
 
@@ -179,7 +174,8 @@ def test_a_run_begins_after_some_seconds(client: Any, thread: str) -> None:
 
 def test_several_runs_are_created_and_cancelled(client: Any, service: Service) -> None:
     threads = [client.threads.create()["thread_id"] for _ in range(2)]
-    slow = [{"thread_id": one, "assistant_id": "echo", "input": SLOW} for one in threads]
+    later = {"assistant_id": "echo", "input": HI, "after_seconds": 60}
+    slow = [{"thread_id": one, **later} for one in threads]
     made = client.runs.create_batch([*slow, {**slow[0], "thread_id": None}])
     assert [run["thread_id"] for run in made[:2]] == threads
     second = client.runs.create(threads[0], "echo", input=HI)
@@ -204,8 +200,11 @@ def test_a_cancelled_run_is_rolled_back(client: Any, thread: str) -> None:
     client.runs.cancel(thread, newest["run_id"], wait=True, action="rollback")
     state = client.threads.get_state(thread)
     assert (state["values"], state["next"]) == (before, [])
+    # As on LangGraph's own server: what was rolled back is gone.
+    with pytest.raises(REFUSED, match="does not exist"):
+        client.runs.get(thread, newest["run_id"])
     with pytest.raises(REFUSED, match="must be 'interrupt' or 'rollback'"):
-        client.runs.cancel(thread, newest["run_id"], action="forget")
+        client.runs.cancel(thread, client.runs.list(thread)[0]["run_id"], action="forget")
 
 
 def test_a_cut_stream_goes_on_where_it_says(client: Any, url: str, thread: str) -> None:
@@ -258,11 +257,11 @@ def test_items_of_the_store(client: Any, service: Service) -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda store: store.put_item(["a"], "k", {}, ttl=5), "ttl is not supported by"),
-        (lambda store: store.put_item(["a"], "k", {}, index=["x"]), "index must be false, got"),
+        (lambda store: store.put_item(["a"], "k", {}, ttl=5), "ttl is not supported: items"),
+        (lambda store: store.put_item(["a"], "k", {}, index=["x"]), "index is not supported: the"),
         (lambda store: store.put_item(["langgraph"], "k", {}), "namespace: Root label"),
         (lambda store: store.put_item([], "k", {}), "namespace: Namespace cannot be empty"),
-        (lambda store: store.search_items(["a"], query="x"), "query is not supported by"),
+        (lambda store: store.search_items(["a"], query="x"), "query is not supported: the"),
     ],
 )
 def test_bad_items(client: Any, call: Callable[[Any], object], text: str) -> None:
@@ -283,7 +282,7 @@ def test_tenants_have_stores_of_their_own(service: Service) -> None:
         other.store.delete_item(["a"], "key")
         assert one.store.get_item(["a"], "key") is not None
         thread = one.threads.create()["thread_id"]
-        run = one.runs.create(thread, "echo", input=SLOW)["run_id"]
+        run = one.runs.create(thread, "echo", input=HI, after_seconds=60)["run_id"]
         batch: Any = [{"assistant_id": "echo", "thread_id": thread, "input": HI}]
         attempts: list[Callable[[], object]] = [
             lambda: other.threads.copy(thread),
@@ -297,7 +296,8 @@ def test_tenants_have_stores_of_their_own(service: Service) -> None:
         for attempt in attempts:
             with pytest.raises(REFUSED, match=r"does not exist|404 Not Found"):
                 attempt()
-        other.runs.cancel_many(status="all")
+        with pytest.raises(REFUSED, match="no such run to cancel"):
+            other.runs.cancel_many(status="all")
         assert other.threads.prune([thread]) == {"pruned_count": 0}
         assert one.runs.get(thread, run)["status"] in ("pending", "running")
         mine = other.threads.create()["thread_id"]
@@ -319,17 +319,6 @@ def test_tenants_have_stores_of_their_own(service: Service) -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda client: client.assistants.create("echo"), r"service\.add\("),
-        (lambda client: client.assistants.update("echo", name="x"), r"service\.add\("),
-        (lambda client: client.assistants.delete("echo"), r"service\.add\("),
-        (lambda client: client.assistants.get_versions("echo"), r"service\.add\("),
-        (lambda client: client.assistants.set_latest("echo", 1), r"service\.add\("),
-        (lambda client: client.crons.create("echo", schedule="* * * * *"), r"service\.schedule\("),
-        (lambda client: client.crons.search(), r"service\.schedule\("),
-        (lambda client: client.crons.count(), r"service\.schedule\("),
-        (lambda client: client.crons.delete("x"), r"service\.schedule\("),
-        (lambda client: client.crons.update("x", enabled=True), r"service\.schedule\("),
-        (lambda client: client.runs.delete("t", "r"), "deleted with its thread"),
         (lambda client: client.threads.create(ttl=5), "ttl is not supported by"),
         (lambda client: client.threads.search(values={"a": 1}), "values is not supported by"),
         (lambda client: client.threads.search(extract={"a": "b"}), "extract is not supported by"),

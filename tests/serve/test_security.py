@@ -531,7 +531,7 @@ def test_a_thread_whose_id_is_taken(client: TestClient) -> None:
     other = client.post("/threads", json=body, headers={"x-user": "bob@globex"})
     assert (other.status_code, other.json()["detail"]) == (
         404,
-        "[AF361] thread 'taken': does not exist.",
+        "thread 'taken': does not exist.",
     )
 
 

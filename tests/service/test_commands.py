@@ -175,7 +175,25 @@ def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     text = run("serve", SHOP, "--no-worker", "--host", "0.0.0.0")
     assert "Only requests from this machine are served. --authenticate lets others in." in text
     assert "must be a list of origins" in fails("serve", SHOP, "--origin", "localhost")
+    assert "must be a list of origins" in fails("serve", SHOP, "--webhook", "localhost")
     assert "'who' names no function" in fails("serve", SHOP, "--authenticate", "who")
+
+
+def test_a_server_sends_webhooks_where_it_is_told_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    details: list[str] = []
+
+    def run_server(application: Any, **_: Any) -> None:
+        client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
+        body = {"assistant_id": "desk", "input": {}, "webhook": "https://evil.example/"}
+        details.append(client.post("/runs", json=body).json()["detail"])
+
+    monkeypatch.setattr(uvicorn, "run", run_server)
+    run("serve", SHOP, "--webhook", "https://hooks.example.com")
+    run("serve", SHOP)
+    assert "may name only the servers that this server allows" in details[0]
+    assert "this server sends none" in details[1]
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_a_waiting_thread_asks_again_after_a_write(service: Service, thread: str
 
 def test_a_write_says_what_is_wrong(service: Service, thread: str) -> None:
     service.submit("desk", thread=thread, message="Hi").result(WAIT)
-    with pytest.raises(ArgumentError, match="cannot write this"):
+    with pytest.raises(ArgumentError, match="values: cannot be written"):
         service.update_state(thread, {"messages": []}, as_node="nobody")
     service.submit("desk", thread=thread, message="slow")
     with pytest.raises(ThreadBusy, match=r"is (queued|running)"):

@@ -132,7 +132,8 @@ def test_a_living_worker_stays_alive_when_the_clock_jumps_ahead(service: Service
 
 def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -> None:
     service.add("echo", echo())
-    worker, commits = Worker(service._backend, lambda: None, slots=1), []
+    commits: list[int] = []
+    worker = Worker(service._backend, lambda: None, slots=1)
     worker._enter()
     event.listen(service._backend.database.engine, "commit", lambda _: commits.append(1))
     worker.look_after()

@@ -36,7 +36,20 @@ const cases = {
     assert.ok((await client.assistants.getSchemas(id)).input_schema.properties.messages);
     assert.deepEqual(await client.assistants.getSubgraphs(id), {});
     assert.equal(await client.assistants.count({ name: "desk" }), 1);
-    await assert.rejects(client.assistants.create({ graphId: "x" }), refused(501, "service.add"));
+    await assert.rejects(client.assistants.create({ graphId: "x" }), refused(404, "agent 'x'"));
+    await assert.rejects(client.assistants.delete(id), refused(403, "is agent 'desk' itself"));
+    const made = await client.assistants.create({ graphId: "echo", name: "One", metadata: { a: 1 } });
+    const own = made.assistant_id;
+    const changed = await client.assistants.update(own, { name: "Two", metadata: { b: 2 } });
+    assert.deepEqual([changed.version, changed.metadata], [2, { a: 1, b: 2 }]);
+    assert.equal((await client.assistants.setLatest(own, 1)).name, "One");
+    const versions = await client.assistants.getVersions(own);
+    assert.deepEqual(versions.map((one) => one.version), [2, 1]);
+    const thread = await newThread();
+    await client.runs.wait(thread, own, { input: say("Hi") });
+    assert.equal((await client.runs.list(thread))[0].assistant_id, own);
+    await client.assistants.delete(own);
+    await assert.rejects(client.assistants.get(own), refused(404, "does not exist"));
   },
 
   async threads() {
@@ -230,7 +243,10 @@ const cases = {
     const kept = (await client.threads.getState(thread)).values;
     assert.equal(texts(kept).includes("Pay"), false);
     assert.deepEqual(kept.messages.slice(0, 2), before.messages);
-    assert.equal((await client.runs.list(thread)).length, 3);
+    // What was rolled back is gone, and so is what is deleted.
+    assert.equal((await client.runs.list(thread)).length, 2);
+    await client.runs.delete(thread, run.run_id);
+    assert.equal((await client.runs.list(thread)).length, 1);
   },
 
   async without_a_thread() {
@@ -244,10 +260,15 @@ const cases = {
     ]);
     const joined = await all(client.runs.joinStream(null, made[1].run_id));
     assert.equal(texts(joined.at(-1).data).at(-1), "You said: Two");
-    await assert.rejects(client.crons.search(), refused(501, "service.schedule"));
+    const cron = await client.crons.create("echo", { schedule: "0 3 * * *", input: say("Hi") });
+    const crons = await client.crons.search({ assistantId: "echo" });
+    assert.deepEqual(crons.map((one) => one.cron_id), [cron.cron_id]);
+    assert.equal((await client.crons.update(cron.cron_id, { enabled: false })).enabled, false);
+    await client.crons.delete(cron.cron_id);
+    assert.equal(await client.crons.count(), 0);
     await assert.rejects(
       client.runs.create(null, "echo", { input: say("Hi"), webhook: "https://desk.example" }),
-      refused(422, "webhook is not supported")
+      refused(422, "webhook: this server sends none")
     );
   },
 };

@@ -4,60 +4,86 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from agent_factory.serve.langgraph.agents import Agents
-from agent_factory.serve.langgraph.refused import refused_routes
+from agent_factory.serve.langgraph.assistants import Assistants
+from agent_factory.serve.langgraph.crons import CronRoutes
+from agent_factory.serve.langgraph.refused import refused_routes as refused_routes
+from agent_factory.serve.langgraph.routing import ApiRoute
 from agent_factory.serve.langgraph.runs import Runs
+from agent_factory.serve.langgraph.runs import outcome as outcome
 from agent_factory.serve.langgraph.store import Store
 from agent_factory.serve.langgraph.threads import Threads
+from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
 
 
-def routes(service: Service) -> list[Route]:
+def routes(service: Service, webhooks: Webhooks) -> list[Route]:
     """The routes of LangGraph's API."""
-    agents = Agents(service)
-    threads, runs, store = Threads(service, agents), Runs(service, agents), Store(service)
-    thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
-    agent = "/assistants/{assistant}"
+    assistants, store = Assistants(service), Store(service)
+    threads, runs = Threads(service, assistants), Runs(service, assistants, webhooks)
+    crons = CronRoutes(service, assistants, webhooks)
+    thread, assistant = "/threads/{thread}", "/assistants/{assistant}"
     return [
-        Route("/assistants/search", agents.search, methods=["POST"]),
-        Route("/assistants/count", agents.count, methods=["POST"]),
-        Route(agent, agents.get),
-        Route(f"{agent}/graph", agents.graph),
-        Route(f"{agent}/schemas", agents.schemas),
-        Route(f"{agent}/subgraphs", agents.subgraphs),
-        Route(f"{agent}/subgraphs/{{namespace}}", agents.subgraphs),
-        Route("/threads", threads.create, methods=["POST"]),
-        Route("/threads/search", threads.search, methods=["POST"]),
-        Route("/threads/count", threads.count, methods=["POST"]),
-        Route("/threads/prune", threads.prune, methods=["POST"]),
-        Route(thread, threads.get),
-        Route(thread, threads.change, methods=["PATCH"]),
-        Route(thread, threads.delete, methods=["DELETE"]),
-        Route(f"{thread}/copy", threads.copy, methods=["POST"]),
-        Route(f"{thread}/stream", threads.stream),
-        Route(f"{thread}/state", threads.state),
-        Route(f"{thread}/state", threads.change_state, methods=["POST"]),
-        Route(f"{thread}/state/checkpoint", threads.state_at, methods=["POST"]),
-        Route(f"{thread}/state/{{checkpoint}}", threads.state),
-        Route(f"{thread}/history", threads.history, methods=["POST"]),
-        Route(f"{thread}/runs", runs.search),
-        Route(f"{thread}/runs", runs.create, methods=["POST"]),
-        Route(f"{thread}/runs/stream", runs.stream, methods=["POST"]),
-        Route(f"{thread}/runs/wait", runs.wait, methods=["POST"]),
-        Route(run, runs.get),
-        Route(f"{run}/join", runs.join),
-        Route(f"{run}/stream", runs.join_stream),
-        Route(f"{run}/cancel", runs.cancel, methods=["POST"]),
-        Route("/runs", runs.create, methods=["POST"]),
-        Route("/runs/batch", runs.create_batch, methods=["POST"]),
-        Route("/runs/cancel", runs.cancel_many, methods=["POST"]),
-        Route("/runs/stream", runs.stream, methods=["POST"]),
-        Route("/runs/wait", runs.wait, methods=["POST"]),
-        Route("/runs/{run}/stream", runs.join_stream),
-        Route("/store/items", store.put, methods=["PUT"]),
-        Route("/store/items", store.get),
-        Route("/store/items", store.delete, methods=["DELETE"]),
-        Route("/store/items/search", store.search, methods=["POST"]),
-        Route("/store/namespaces", store.namespaces, methods=["POST"]),
-        *refused_routes(),
+        ApiRoute("POST", "/assistants", assistants.create),
+        ApiRoute("POST", "/assistants/search", assistants.search),
+        ApiRoute("POST", "/assistants/count", assistants.count),
+        ApiRoute("GET", assistant, assistants.get),
+        ApiRoute("PATCH", assistant, assistants.change),
+        ApiRoute("DELETE", assistant, assistants.delete),
+        ApiRoute("POST", f"{assistant}/versions", assistants.versions),
+        ApiRoute("POST", f"{assistant}/latest", assistants.set_latest),
+        ApiRoute("GET", f"{assistant}/graph", assistants.graph),
+        ApiRoute("GET", f"{assistant}/schemas", assistants.schemas),
+        ApiRoute("GET", f"{assistant}/subgraphs", assistants.subgraphs),
+        ApiRoute("GET", f"{assistant}/subgraphs/{{namespace}}", assistants.subgraphs),
+        ApiRoute("GET", "/threads", threads.list),
+        ApiRoute("POST", "/threads", threads.create),
+        ApiRoute("POST", "/threads/search", threads.search),
+        ApiRoute("POST", "/threads/count", threads.count),
+        ApiRoute("POST", "/threads/prune", threads.prune),
+        ApiRoute("GET", thread, threads.get),
+        ApiRoute("PATCH", thread, threads.change),
+        ApiRoute("DELETE", thread, threads.delete),
+        ApiRoute("POST", f"{thread}/copy", threads.copy),
+        ApiRoute("GET", f"{thread}/stream", threads.stream),
+        ApiRoute("GET", f"{thread}/state", threads.state),
+        ApiRoute("POST", f"{thread}/state", threads.change_state),
+        ApiRoute("POST", f"{thread}/state/checkpoint", threads.state_at),
+        ApiRoute("GET", f"{thread}/state/{{checkpoint}}", threads.state),
+        ApiRoute("GET", f"{thread}/history", threads.list_history),
+        ApiRoute("POST", f"{thread}/history", threads.history),
+        *_run_routes(runs, crons),
+        ApiRoute("PUT", "/store/items", store.put),
+        ApiRoute("GET", "/store/items", store.get),
+        ApiRoute("DELETE", "/store/items", store.delete),
+        ApiRoute("POST", "/store/items/search", store.search),
+        ApiRoute("POST", "/store/namespaces", store.namespaces),
+    ]
+
+
+def _run_routes(runs: Runs, crons: CronRoutes) -> list[Route]:
+    thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
+    return [
+        ApiRoute("GET", f"{thread}/runs", runs.search),
+        ApiRoute("POST", f"{thread}/runs", runs.create),
+        # Before "/runs/{run}", which "crons" would be an id for.
+        ApiRoute("POST", f"{thread}/runs/crons", crons.create),
+        ApiRoute("POST", "/runs/crons", crons.create),
+        ApiRoute("POST", "/runs/crons/search", crons.search),
+        ApiRoute("POST", "/runs/crons/count", crons.count),
+        ApiRoute("GET", "/runs/crons/{cron}", crons.get),
+        ApiRoute("PATCH", "/runs/crons/{cron}", crons.change),
+        ApiRoute("DELETE", "/runs/crons/{cron}", crons.delete),
+        ApiRoute("POST", f"{thread}/runs/stream", runs.stream),
+        ApiRoute("POST", f"{thread}/runs/wait", runs.wait),
+        ApiRoute("GET", run, runs.get),
+        ApiRoute("DELETE", run, runs.delete),
+        ApiRoute("GET", f"{run}/join", runs.join),
+        ApiRoute("GET", f"{run}/stream", runs.join_stream),
+        ApiRoute("POST", f"{run}/cancel", runs.cancel),
+        ApiRoute("POST", "/runs", runs.create),
+        ApiRoute("POST", "/runs/batch", runs.create_batch),
+        ApiRoute("POST", "/runs/cancel", runs.cancel_many),
+        ApiRoute("POST", "/runs/stream", runs.stream),
+        ApiRoute("POST", "/runs/wait", runs.wait),
+        ApiRoute("GET", "/runs/{run}/stream", runs.join_stream),
     ]

@@ -9,21 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_AGENTS = "Agents are added in code: service.add(name, agent)."
-_SCHEDULES = "Schedules are made in code: service.schedule(name, cron, agent=..., message=...)."
-
 _ROUTES = [
-    ("/assistants", ["POST"], _AGENTS),
-    ("/assistants/{assistant}", ["PATCH", "DELETE"], _AGENTS),
-    ("/assistants/{assistant}/versions", ["POST"], _AGENTS),
-    ("/assistants/{assistant}/latest", ["POST"], _AGENTS),
     ("/threads/{thread}/state", ["PATCH"], "Metadata are noted about threads: PATCH the thread."),
-    ("/threads/{thread}/runs/{run}", ["DELETE"], "A run is deleted with its thread."),
-    ("/threads/{thread}/runs/crons", ["POST"], _SCHEDULES),
-    ("/runs/crons", ["POST"], _SCHEDULES),
-    ("/runs/crons/search", ["POST"], _SCHEDULES),
-    ("/runs/crons/count", ["POST"], _SCHEDULES),
-    ("/runs/crons/{cron}", ["PATCH", "DELETE"], _SCHEDULES),
     ("/threads/{thread}/commands", ["POST"], "Use the routes of runs."),
     ("/threads/{thread}/stream/events", ["POST"], "Stream a run, or GET /threads/{id}/stream."),
 ]

@@ -2,16 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, RootModel, model_validator
+from pydantic import AfterValidator, BaseModel, Field, RootModel, ValidationError, model_validator
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
-from agent_factory.serve.body import Keeps, RequestPart, StrictBody
+from agent_factory.serve.body import Keeps, RequestPart, StrictBody, several
+from agent_factory.serve.mistakes import explained
+
+Query = TypeVar("Query", bound=BaseModel)
+
+
+def read_query(request: Request, kind: type[Query]) -> Query:
+    """The query of a request, with the names of the body that asks for the same.
+
+    A list is repeated or JSON, and an object is JSON.
+
+    Raises:
+        HTTPException: 422 if it is not what `kind` says.
+    """
+    values: dict[str, object] = {}
+    for name, text in request.query_params.items():
+        field = kind.model_fields.get(name)
+        if field is not None and "list" in str(field.annotation):
+            values[name] = several(request, name)
+        elif text.startswith("{"):
+            try:
+                values[name] = json.loads(text)
+            except ValueError as error:
+                raise HTTPException(
+                    422, f"{name} must be an object as JSON, got {text!r}."
+                ) from error
+        else:
+            values[name] = text
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise HTTPException(422, explained(error, kind, json.dumps(values).encode())) from error
+
 
 StreamMode = Literal[
     "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug"
 ]
 """What a stream shows, in the words of LangGraph's API."""
+
+
+class StateWrite(StrictBody):
+    """What a node writes to the state of a thread."""
+
+    values: dict[str, object] | list[dict[str, object]] | None = None
+    as_node: str | None = None
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the state that are written."""
+        updates = self.values if isinstance(self.values, list) else [self.values or {}]
+        return {key for update in updates for key in update}
+
+
+class SuperStep(StrictBody):
+    """What nodes write to the state of a thread in one step."""
+
+    updates: list[StateWrite]
 
 
 class NewThread(StrictBody):
@@ -20,6 +75,7 @@ class NewThread(StrictBody):
     thread_id: str | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     if_exists: Literal["raise", "do_nothing"] = "raise"
+    supersteps: list[SuperStep] = Field(default_factory=list)
 
 
 class ThreadChange(StrictBody):
@@ -73,12 +129,6 @@ class StateChange(StrictBody):
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
 
-    @property
-    def keys(self) -> set[str]:
-        """The keys of the state that are written."""
-        updates = self.values if isinstance(self.values, list) else [self.values or {}]
-        return {key for update in updates for key in update}
-
 
 class StateSearch(StrictBody):
     """Search in the history of a thread."""
@@ -121,31 +171,51 @@ class Command(StrictBody):
         return self
 
 
-class NewRun(StrictBody):
-    """A message for an agent, or the answer to what its thread waits for."""
+class RunSettings(StrictBody):
+    """What a run is to do, and how."""
 
     assistant_id: str
     # `{}` is refused with a hint, and not taken for null, which goes on without a message.
     input: Annotated[dict[str, object] | None, Keeps({})] = None
-    command: Command | None = None
     config: dict[str, object] | None = None
     context: Annotated[dict[str, object] | None, Keeps({})] = None
     metadata: dict[str, object] = Field(default_factory=dict)
-    checkpoint: Checkpoint | None = None
-    checkpoint_id: str | None = None
     stream_mode: StreamMode | list[StreamMode] = "values"
     stream_subgraphs: bool = False
     multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None
-    if_not_exists: Literal["create", "reject"] = "reject"
-    on_disconnect: Literal["cancel", "continue"] = "continue"
-    on_completion: Literal["delete", "keep"] = "delete"
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
-    after_seconds: float | None = Field(None, ge=0)
+    webhook: str | None = None
     # All runs are like this here.
     stream_resumable: bool = True
     durability: Literal["sync", "async", "exit"] | None = None
     checkpoint_during: bool | None = None
+
+    @property
+    def settings(self) -> Any:
+        """The config of the run, without what names the thread, which the path does."""
+        names = ("thread_id", "checkpoint_id", "checkpoint_ns")
+        configurable = (self.config or {}).get("configurable")
+        if isinstance(configurable, dict):
+            configurable = {k: value for k, value in configurable.items() if k not in names}
+        return {**(self.config or {}), "configurable": configurable}
+
+    @property
+    def modes(self) -> list[StreamMode]:
+        """Stream modes that the client asks for."""
+        return self.stream_mode if isinstance(self.stream_mode, list) else [self.stream_mode]
+
+
+class NewRun(RunSettings):
+    """A message for an agent, or the answer to what its thread waits for."""
+
+    command: Command | None = None
+    checkpoint: Checkpoint | None = None
+    checkpoint_id: str | None = None
+    if_not_exists: Literal["create", "reject"] = "reject"
+    on_disconnect: Literal["cancel", "continue"] = "continue"
+    on_completion: Literal["delete", "keep"] = "delete"
+    after_seconds: float | None = Field(None, ge=0)
     strict_resume: bool | None = None
 
     @model_validator(mode="after")
@@ -170,19 +240,78 @@ class NewRun(StrictBody):
             return self.checkpoint.place
         return self.checkpoint_id
 
-    @property
-    def settings(self) -> Any:
-        """The config of the run, without what names the thread, which the path does."""
-        names = ("thread_id", "checkpoint_id", "checkpoint_ns")
-        configurable = (self.config or {}).get("configurable")
-        if isinstance(configurable, dict):
-            configurable = {k: value for k, value in configurable.items() if k not in names}
-        return {**(self.config or {}), "configurable": configurable}
+
+def _five_fields(schedule: str) -> str:
+    # With six, servers differ in whether the first or the last one is that of the seconds.
+    if len(schedule.split()) != 5:
+        raise ValueError(
+            f"schedule must be a cron expression of five fields, got {schedule!r:.100}. "
+            "Write '0 3 * * *' for three every night."
+        )
+    return schedule
+
+
+CronExpression = Annotated[str, AfterValidator(_five_fields)]
+
+
+class NewCron(RunSettings):
+    """A run that begins at the times of a cron expression."""
+
+    schedule: CronExpression
+    timezone: str | None = None
+    end_time: datetime | None = None
+    enabled: bool = True
+    on_run_completed: Literal["delete", "keep"] = "delete"
+
+
+class CronChange(StrictBody):
+    """A change of a cron."""
+
+    schedule: CronExpression | None = None
+    timezone: str | None = None
+    # Null takes the end away.
+    end_time: Annotated[datetime | None, Keeps(None)] = None
+    enabled: bool | None = None
+    on_run_completed: Literal["delete", "keep"] | None = None
+    input: dict[str, object] | None = None
+    config: dict[str, object] | None = None
+    context: dict[str, object] | None = None
+    metadata: dict[str, object] | None = None
+    stream_mode: StreamMode | list[StreamMode] | None = None
+    stream_subgraphs: bool | None = None
+    interrupt_before: Literal["*"] | list[str] | None = None
+    interrupt_after: Literal["*"] | list[str] | None = None
+    webhook: str | None = None
+    stream_resumable: bool | None = None
+    durability: Literal["sync", "async", "exit"] | None = None
+
+
+class CronSearch(StrictBody):
+    """Search for crons."""
+
+    assistant_id: str | None = None
+    thread_id: str | None = None
+    enabled: bool | None = None
+    metadata: dict[str, object] = Field(default_factory=dict)
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    sort_by: Literal[
+        "cron_id",
+        "assistant_id",
+        "thread_id",
+        "created_at",
+        "updated_at",
+        "next_run_date",
+        "end_time",
+    ] = "created_at"
+    sort_order: Literal["asc", "desc"] = "desc"
+    select: list[str] | None = None
 
     @property
-    def modes(self) -> list[StreamMode]:
-        """Stream modes that the client asks for."""
-        return self.stream_mode if isinstance(self.stream_mode, list) else [self.stream_mode]
+    def column(self) -> Any:
+        """What crons are sorted by, in the words of the service."""
+        names = {"assistant_id": "assistant", "next_run_date": "next_at", "end_time": "ends_at"}
+        return names.get(self.sort_by, self.sort_by)
 
 
 class RunOfBatch(NewRun):
@@ -205,17 +334,69 @@ class Cancelled(StrictBody):
     status: Literal["pending", "running", "all"] | None = None
 
 
-class AgentSearch(StrictBody):
-    """Search for agents."""
+class NewAssistant(StrictBody):
+    """An assistant to create."""
+
+    graph_id: str
+    assistant_id: str | None = Field(None, min_length=1, max_length=255)
+    config: dict[str, object] | None = None
+    context: dict[str, object] | None = None
+    metadata: dict[str, object] = Field(default_factory=dict)
+    name: str = "Untitled"
+    description: str | None = None
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+
+
+class AssistantChange(StrictBody):
+    """A change of an assistant."""
+
+    graph_id: str | None = None
+    # `{}` takes away what was there.
+    config: Annotated[dict[str, object] | None, Keeps({})] = None
+    context: Annotated[dict[str, object] | None, Keeps({})] = None
+    metadata: dict[str, object] | None = None
+    name: str | None = None
+    description: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes, in the words of the service."""
+        settings = self.model_dump(exclude_unset=True)
+        if "graph_id" in settings:
+            settings["agent"] = settings.pop("graph_id")
+        return settings
+
+
+class AssistantSearch(StrictBody):
+    """Search for assistants."""
 
     graph_id: str | None = None
     name: str | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
-    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
-    sort_order: Literal["asc", "desc"] = "asc"
+    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] = "created_at"
+    sort_order: Literal["asc", "desc"] = "desc"
     select: list[str] | None = None
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """What the assistants have, in the words of the service."""
+        return {"agent": self.graph_id, "name": self.name, "metadata": self.metadata}
+
+
+class AssistantVersionSearch(StrictBody):
+    """Search for the versions of an assistant."""
+
+    metadata: dict[str, object] = Field(default_factory=dict)
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+
+
+class AssistantVersion(StrictBody):
+    """The version of an assistant that runs take."""
+
+    version: int = Field(ge=1)
 
 
 class NewItem(StrictBody):
@@ -224,7 +405,8 @@ class NewItem(StrictBody):
     namespace: list[str]
     key: str
     value: dict[str, object]
-    index: Literal[False] | None = None
+    index: Literal[False] | list[str] | None = None
+    ttl: float | None = Field(None, gt=0)  # in minutes
 
 
 class ItemPlace(StrictBody):
@@ -241,7 +423,8 @@ class ItemSearch(StrictBody):
     filter: dict[str, object] | None = None
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
-    refresh_ttl: bool | None = None  # items have no time to live here
+    query: str | None = None
+    refresh_ttl: bool | None = None  # changes nothing where items have no time to live
 
 
 class NamespaceSearch(StrictBody):

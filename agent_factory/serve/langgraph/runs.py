@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -14,13 +15,33 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent_factory.serve.body import number, read_body, several
-from agent_factory.serve.json_response import JsonResponse, selected, time_text, to_json
-from agent_factory.serve.langgraph.agents import Agents, assistant_id
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.body import number, several
+from agent_factory.serve.errors import text_of
+from agent_factory.serve.json_response import (
+    JsonResponse,
+    failure_of,
+    selected,
+    time_text,
+    to_json,
+)
+from agent_factory.serve.langgraph.assistants import Assistants, with_settings
 from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, StreamMode
 from agent_factory.serve.langgraph.start import start_run
 from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
-from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, RunInfo, Service
+from agent_factory.serve.principal import Principal
+from agent_factory.serve.webhooks import Webhooks
+from agent_factory.service import (
+    Assistant,
+    NotFound,
+    Run,
+    RunCancelled,
+    RunFailed,
+    Service,
+    Wait,
+    Webhook,
+    assistant_id,
+)
 
 _STATUS = {
     "queued": "pending",
@@ -31,27 +52,27 @@ _STATUS = {
     "failed": "error",
     "cancelled": "interrupted",
 }
+_STRATEGY = {"queue": "enqueue"}
 _ACTIVE = ("pending", "running")
+_ENDED = ("done", "failed", "cancelled")
 
 
 class Runs:
     """Answers requests about the runs of a service."""
 
-    def __init__(self, service: Service, agents: Agents) -> None:
-        self._service, self._agents = service, agents
+    def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
+        self._service, self._assistants, self._webhooks = service, assistants, webhooks
 
     # New runs
 
-    async def create(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/runs` and `POST /runs`."""
-        body = await read_body(request, NewRun)
+    async def create(self, request: Request, body: NewRun) -> JsonResponse:
+        """Begin a run."""
         run = await self._started(request, body)
-        info = await run_in_threadpool(lambda: run.info)
-        return JsonResponse(_shown(info), headers={"Content-Location": _place(run)})
+        row = await run_in_threadpool(shown, run)
+        return JsonResponse(row, headers={"Content-Location": _place(run)})
 
-    async def stream(self, request: Request) -> Response:
-        """`POST /threads/{thread}/runs/stream` and `POST /runs/stream`."""
-        body = await read_body(request, NewRun)
+    async def stream(self, request: Request, body: NewRun) -> Response:
+        """Begin a run and stream its events."""
         run = await self._started(request, body)
         return stream_response(
             run,
@@ -61,29 +82,68 @@ class Runs:
             finally_=partial(self._tidy, request, body, run),
         )
 
-    async def wait(self, request: Request) -> Response:
-        """`POST /threads/{thread}/runs/wait` and `POST /runs/wait`."""
-        body = await read_body(request, NewRun)
+    async def wait(self, request: Request, body: NewRun) -> Response:
+        """Begin a run and wait for its result."""
         run = await self._started(request, body)
         cancels = body.on_disconnect == "cancel"
         tidy = partial(self._tidy, request, body, run)
         return self._waited(run, cancels=cancels, finally_=tidy)
 
-    async def create_batch(self, request: Request) -> JsonResponse:
-        """`POST /runs/batch`."""
-        bodies = (await read_body(request, Batch)).root
+    async def create_batch(self, request: Request, body: Batch) -> JsonResponse:
+        """Begin several runs."""
+        bodies = body.root
         # One after the other, so that messages of a thread keep their order.
         runs = [await self._started(request, body, body.thread_id) for body in bodies]
-        infos = await run_in_threadpool(lambda: [_shown(run.info) for run in runs])
-        return JsonResponse(infos)
+        return JsonResponse(await run_in_threadpool(lambda: [shown(run) for run in runs]))
 
     async def _started(self, request: Request, body: NewRun, thread: str | None = None) -> Run:
-        agent = self._agents.name(body.assistant_id)
         thread = request.path_params.get("thread", thread)
-        principal, may_decide = request.state.principal, request.state.may_decide
         return await run_in_threadpool(
-            start_run, self._service, agent, thread, body, principal, may_decide
+            self.start, body, thread, request.state.principal, request.state.may_decide
         )
+
+    def start(
+        self,
+        body: NewRun,
+        thread: str | None,
+        principal: Principal,
+        may_decide: Callable[[Wait], bool] | None,
+    ) -> Run:
+        """Begin a run with the settings of its assistant, or carry a command out.
+
+        Args:
+            body: What is asked for.
+            thread: The thread; None for a new one.
+            principal: Who asks.
+            may_decide: Says whether they may decide about a wait; None if about each.
+        """
+        tenant = principal.tenant
+        if body.webhook is not None:
+            self._webhooks.check(body.webhook)
+        assistant = self._assistants.get_assistant(body.assistant_id, tenant)
+        body = with_settings(body, assistant)
+        earlier = []
+        if body.multitask_strategy == "rollback" and thread is not None:
+            with suppress(NotFound):  # it is created with the run
+                runs = self._service.runs(thread, tenant=tenant, limit=1000)
+                earlier = [run for run in runs if run.status not in _ENDED]
+        run = start_run(self._service, assistant.agent, thread, body, principal, may_decide)
+        for other in earlier:
+            # As on LangGraph's own server: what was rolled back is not listed.
+            if other.id != run.id and other.status == "cancelled":
+                other.delete(by=principal.name)
+        if body.webhook is not None:
+            self._service.webhooks.add(run.id, body.webhook)
+        self._note_assistant(run.thread_id, assistant)
+        return run
+
+    def _note_assistant(self, thread: str, assistant: Assistant) -> None:
+        """Note with a thread which assistant it has had last, so that it is found by it."""
+        with suppress(NotFound):  # somebody has deleted it meanwhile
+            noted = self._service.thread(thread).metadata.get("assistant_id")
+            # Runs of the agent itself note it only where another one was noted: most need no write.
+            if noted != assistant.id and not (noted is None and assistant.is_agent):
+                self._service.change_thread(thread, metadata={"assistant_id": assistant.id})
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
         """Delete the thread that was made for one run, once that has ended."""
@@ -93,7 +153,7 @@ class Runs:
         def work() -> None:
             # Somebody may have deleted it meanwhile.
             with suppress(NotFound):
-                if run.status in ("done", "failed", "cancelled"):
+                if run.status in _ENDED:
                     self._service.delete_thread(run.thread_id)
 
         await run_in_threadpool(work)
@@ -101,7 +161,7 @@ class Runs:
     # Known runs
 
     async def search(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}/runs`."""
+        """List the runs of a thread, the newest first."""
         limit, offset = number(request, "limit", 10), number(request, "offset", 0)
         status = request.query_params.get("status")
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
@@ -110,23 +170,29 @@ class Runs:
             # Runs in another status are left out after they were read.
             most = limit + offset if status is None else 1000
             runs = self._service.runs(thread, tenant=tenant, limit=most)
-            infos = [_shown(run.info) for run in runs]
+            infos = [shown(run) for run in runs]
             page = [info for info in infos if status in (None, info["status"])][offset:][:limit]
             return [selected(info, several(request, "select")) for info in page]
 
         return JsonResponse(await run_in_threadpool(work))
 
     async def get(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}/runs/{run}`."""
+        """Get a run."""
         run = await self._run(request)
-        return JsonResponse(_shown(await run_in_threadpool(lambda: run.info)))
+        return JsonResponse(await run_in_threadpool(shown, run))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a run. What it has written stays in the thread."""
+        run, name = await self._run(request), request.state.principal.name
+        await run_in_threadpool(partial(run.delete, by=name))
+        return Response(status_code=204)
 
     async def join(self, request: Request) -> Response:
-        """`GET /threads/{thread}/runs/{run}/join`."""
+        """Wait for the result of a run."""
         return self._waited(await self._run(request), cancels=False)
 
     async def join_stream(self, request: Request) -> Response:
-        """`GET /threads/{thread}/runs/{run}/stream`."""
+        """Stream the events of a run."""
         modes = several(request, "stream_mode")
         for mode in modes:
             if mode not in get_args(StreamMode):
@@ -143,13 +209,17 @@ class Runs:
         )
 
     async def cancel(self, request: Request) -> Response:
-        """`POST /threads/{thread}/runs/{run}/cancel`."""
-        await self._cancel(request, [await self._run(request)])
-        return Response(status_code=204)
+        """Cancel a run; with `action=rollback`, go back to before it."""
+        run = await self._run(request)
+        await self._cancel(request, [run])
+        if request.query_params.get("wait", "0").lower() in ("0", "false"):
+            return Response(status_code=204)
+        # A run that was cancelled has ended, so there is nothing to wait for.
+        return JsonResponse({}, headers=_places(run))
 
-    async def cancel_many(self, request: Request) -> Response:
-        """`POST /runs/cancel`."""
-        body, tenant = await read_body(request, Cancelled), request.state.principal.tenant
+    async def cancel_many(self, request: Request, body: Cancelled) -> Response:
+        """Cancel several runs."""
+        tenant = request.state.principal.tenant
         if (body.run_ids is None) == (body.status is None):
             raise HTTPException(422, "Pass run_ids, or the status of the runs.")
         # Runs that have ended cannot be cancelled, so "all" leaves them out.
@@ -161,7 +231,7 @@ class Runs:
                 for run in runs:
                     # Before any is cancelled: a list with a wrong id changes nothing.
                     _check_thread(run, body.thread_id or run.thread_id)
-                return runs
+                return [run for run in runs if run.status not in _ENDED]
             ids = None if body.thread_id is None else [body.thread_id]
             busy = ("queued", "running", "waiting")  # messages may wait behind a review
             threads = self._service.threads(tenant=tenant, ids=ids, status=busy, limit=1000)
@@ -175,8 +245,18 @@ class Runs:
         action = request.query_params.get("action", "interrupt")
         if action not in ("interrupt", "rollback"):
             raise HTTPException(422, f"action must be 'interrupt' or 'rollback', got {action!r}.")
-        for run in runs:
-            await run.acancel(by=request.state.principal.name, roll_back=action == "rollback")
+        roll_back, name = action == "rollback", request.state.principal.name
+
+        def work() -> None:
+            active = [run for run in runs if run.status not in _ENDED]
+            if not active:
+                raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
+            for run in active:
+                run.cancel(by=name, roll_back=roll_back)
+                if roll_back:
+                    run.delete(by=name)
+
+        await run_in_threadpool(work)
 
     async def _run(self, request: Request) -> Run:
         thread, tenant = request.path_params.get("thread"), request.state.principal.tenant
@@ -197,10 +277,9 @@ class Runs:
                 while not (await asyncio.wait([result], timeout=PING_SECONDS))[0]:
                     yield "\n"  # JSON allows it, and no proxy takes the connection for dead
                 yield to_json(result.result())
-            except (RunFailed, RunCancelled) as error:
+            except (RunFailed, RunCancelled, NotFound) as error:
                 # The status was sent before: clients of LangGraph look for this key.
-                failed = {"error": type(error).__name__, "message": str(error)}
-                yield to_json({"__error__": failed})
+                yield to_json({"__error__": await run_in_threadpool(_failure, run, error)})
             except asyncio.CancelledError:
                 if cancels:
                     # This task is cancelled: without a shield, so would be the call.
@@ -211,9 +290,7 @@ class Runs:
                 if finally_ is not None:
                     await finally_()
 
-        # Clients that are cut off ask there for the result.
-        headers = {"Content-Location": _place(run), "Location": f"{_place(run)}/join"}
-        return StreamingResponse(content(), headers=headers, media_type="application/json")
+        return StreamingResponse(content(), headers=_places(run), media_type="application/json")
 
 
 def _check_thread(run: Run, thread: str) -> None:
@@ -225,17 +302,56 @@ def _place(run: Run) -> str:
     return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
 
 
-def _shown(info: RunInfo) -> dict[str, object]:
-    created = time_text(info.created_at)
+def _places(run: Run) -> dict[str, str]:
+    """Headers that say where a run is, and where clients that are cut off ask for its result."""
+    return {"Content-Location": _place(run), "Location": f"{_place(run)}/join"}
+
+
+def _failure(run: Run, error: AgentFactoryError) -> dict[str, str]:
+    """Why there is no result."""
+    if isinstance(error, RunFailed) and (reason := run.info.error):
+        return failure_of(reason)
+    return {"error": type(error).__name__, "message": text_of(error)}
+
+
+def shown(run: Run) -> dict[str, object]:
+    """A run, as clients of LangGraph read it."""
+    info, asked = run.info, run.request
+    config = asked.get("config", {})
     return {
         "run_id": info.id,
         "thread_id": info.thread_id,
-        "assistant_id": assistant_id(info.agent),
-        "created_at": created,
-        # A run has no other time.
-        "updated_at": created,
+        # Noted with a run of an assistant that a tenant has created.
+        "assistant_id": info.metadata.get("assistant_id") or assistant_id(info.agent),
+        "created_at": time_text(info.created_at),
+        "updated_at": time_text(info.updated_at),
         "status": _STATUS[info.status],
         "metadata": info.metadata,
-        "multitask_strategy": "enqueue",
+        "multitask_strategy": _STRATEGY.get(asked.get("busy", ""), asked.get("busy")),
+        "kwargs": {
+            "input": asked.get("input"),
+            "config": config,
+            "checkpoint_id": asked.get("checkpoint"),
+            "stream_mode": asked.get("stream"),
+            "subgraphs": asked.get("subgraphs"),
+            "interrupt_before": asked.get("interrupt_before"),
+            "interrupt_after": asked.get("interrupt_after"),
+        },
         "error": info.error,
     }
+
+
+def outcome(webhook: Webhook) -> dict[str, object]:
+    """What a webhook sends: the run as it is shown, with the values of its state.
+
+    Raises:
+        TimeoutError: The run has gone on since.
+    """
+    row, sent_at = shown(webhook.run), time_text(time.time())
+    # Without waiting: a run that was resumed since sends it when it ends.
+    try:
+        values = webhook.run.result(timeout=0)
+    except (RunFailed, RunCancelled):
+        values = None
+    error = row["error"] and failure_of(str(row["error"]))
+    return {**row, "values": values, "error": error, "webhook_sent_at": sent_at}

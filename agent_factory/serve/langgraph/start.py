@@ -12,7 +12,7 @@ from langgraph.constants import END
 from starlette.exceptions import HTTPException
 
 from agent_factory.errors import ArgumentError
-from agent_factory.serve.langgraph.requests import NewRun
+from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
 from agent_factory.service import Run, Service, ThreadBusy, Wait
@@ -171,7 +171,7 @@ def input_keys(graph: Graph) -> tuple[str, ...]:
     return _keys[graph]
 
 
-def recorded_modes(body: NewRun) -> set[str]:
+def recorded_modes(body: RunSettings) -> set[str]:
     """The modes of LangGraph's streams that show what a client wants to see."""
     return {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
 

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import StateSnapshot
+from langgraph.types import StateSnapshot, StateUpdate
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.body import read_body, several
-from agent_factory.serve.json_response import JsonResponse, selected, time_text
-from agent_factory.serve.langgraph.agents import Agents, assistant_id
+from agent_factory.serve.body import several
+from agent_factory.serve.json_response import (
+    JsonResponse,
+    failure_of,
+    page_response,
+    selected,
+    time_text,
+)
+from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.requests import (
     Checkpoint,
     NewThread,
     StateChange,
     StatePlace,
     StateSearch,
+    StateWrite,
+    SuperStep,
     ThreadChange,
     ThreadPrune,
     ThreadSearch,
 )
 from agent_factory.serve.langgraph.stream import PING_SECONDS, follow_thread, last_event_id
-from agent_factory.service import NotFound, Service, ThreadInfo
+from agent_factory.serve.principal import Principal
+from agent_factory.service import NotFound, Service, ThreadInfo, assistant_id
 from agent_factory.service.public_state import PublicState
 
 _STATUS = {
@@ -42,44 +52,85 @@ _STATUS = {
 class Threads:
     """Answers requests about the threads of a service."""
 
-    def __init__(self, service: Service, agents: Agents) -> None:
-        self._service, self._agents = service, agents
+    def __init__(self, service: Service, assistants: Assistants) -> None:
+        self._service, self._assistants = service, assistants
 
-    async def create(self, request: Request) -> JsonResponse:
-        """`POST /threads`."""
-        body, tenant = await read_body(request, NewThread), request.state.principal.tenant
+    async def create(self, request: Request, body: NewThread) -> JsonResponse:
+        """Create a thread, with the states of `supersteps` if there are some."""
+        principal = request.state.principal
+        tenant = principal.tenant
 
-        def work() -> ThreadInfo:
-            if body.thread_id is not None and body.if_exists == "raise":
+        def work() -> dict[str, object]:
+            metadata, agent = self._noted(body.metadata, tenant)
+            if body.supersteps and agent is None:
+                raise HTTPException(
+                    422, "supersteps need the graph that they are for. Send metadata.graph_id."
+                )
+            if body.thread_id is not None:
                 try:
-                    self._service.thread(body.thread_id, tenant=tenant)
+                    info = self._service.thread(body.thread_id, tenant=tenant)
                 except NotFound:
                     pass
                 else:
-                    raise HTTPException(409, f"The thread {body.thread_id!r} exists.")
-            return self._service.create_thread(
-                body.thread_id, metadata=body.metadata, tenant=tenant
+                    if body.if_exists == "raise":
+                        raise HTTPException(409, f"The thread {body.thread_id!r} exists.")
+                    return self._with_values(info)
+            info = self._service.create_thread(
+                body.thread_id, metadata=metadata, tenant=tenant, agent=agent
             )
-
-        return JsonResponse(_shown(await run_in_threadpool(work)))
-
-    async def get(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}`."""
-        return JsonResponse(await run_in_threadpool(self._with_values, self._info(request)))
-
-    async def change(self, request: Request) -> JsonResponse:
-        """`PATCH /threads/{thread}`."""
-        body = await read_body(request, ThreadChange)
-        thread, tenant = request.path_params["thread"], request.state.principal.tenant
-
-        def work() -> dict[str, object]:
-            changed = self._service.change_thread(thread, metadata=body.metadata, tenant=tenant)
-            return self._with_values(changed)
+            if body.supersteps:
+                try:
+                    self._write(info, body.supersteps, None, principal)
+                except Exception:
+                    # The client has no id of it, and would create another one.
+                    self._service.delete_thread(info.id, by=principal.name)
+                    raise
+            return self._with_values(self._service.thread(info.id))
 
         return JsonResponse(await run_in_threadpool(work))
 
+    def _noted(
+        self, metadata: Mapping[str, object], tenant: str
+    ) -> tuple[dict[str, object], str | None]:
+        """Metadata of a thread as they are stored, and the agent that they name.
+
+        Clients of LangGraph name it by its graph or its assistant.
+        """
+        noted = dict(metadata)
+        graph, assistant = noted.pop("graph_id", None), noted.get("assistant_id")
+        if assistant is not None:
+            chosen = self._assistants.get_assistant(str(assistant), tenant)
+            if graph not in (None, chosen.agent):
+                raise HTTPException(
+                    422, f"The assistant {assistant!r} is one of graph {chosen.agent!r}."
+                )
+            if chosen.is_agent:
+                del noted["assistant_id"]
+            return noted, chosen.agent
+        return noted, None if graph is None else str(graph)
+
+    async def get(self, request: Request) -> JsonResponse:
+        """Get a thread."""
+        return JsonResponse(await run_in_threadpool(self._with_values, self._info(request)))
+
+    async def change(self, request: Request, body: ThreadChange) -> Response:
+        """Add to the metadata of a thread."""
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+
+        def work() -> dict[str, object]:
+            metadata, agent = self._noted(body.metadata, tenant)
+            changed = self._service.change_thread(
+                thread, metadata=metadata, tenant=tenant, agent=agent
+            )
+            return self._with_values(changed)
+
+        row = await run_in_threadpool(work)
+        if request.headers.get("prefer") == "return=minimal":
+            return Response(status_code=204)
+        return JsonResponse(row)
+
     async def delete(self, request: Request) -> Response:
-        """`DELETE /threads/{thread}`."""
+        """Delete a thread as a whole."""
         thread, principal = request.path_params["thread"], request.state.principal
 
         def work() -> None:
@@ -89,7 +140,7 @@ class Threads:
         return Response(status_code=204)
 
     async def copy(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/copy`."""
+        """Copy a thread."""
         thread, principal = request.path_params["thread"], request.state.principal
 
         def work() -> dict[str, object]:
@@ -98,9 +149,9 @@ class Threads:
 
         return JsonResponse(await run_in_threadpool(work))
 
-    async def prune(self, request: Request) -> JsonResponse:
-        """`POST /threads/prune`."""
-        body, principal = await read_body(request, ThreadPrune), request.state.principal
+    async def prune(self, request: Request, body: ThreadPrune) -> JsonResponse:
+        """Delete several threads."""
+        principal = request.state.principal
 
         def work() -> int:
             filters = {"ids": body.thread_ids, "tenant": principal.tenant}
@@ -111,42 +162,43 @@ class Threads:
 
         return JsonResponse({"pruned_count": await run_in_threadpool(work)})
 
-    async def search(self, request: Request) -> JsonResponse:
-        """`POST /threads/search`."""
-        body = await read_body(request, ThreadSearch)
+    async def search(self, request: Request, body: ThreadSearch) -> JsonResponse:
+        """Search for threads."""
+        return await self._search(request, body)
 
-        def work() -> list[ThreadInfo]:
+    async def list(self, request: Request, query: ThreadSearch) -> JsonResponse:
+        """List threads; the query has the names of the search."""
+        return await self._search(request, query)
+
+    async def _search(self, request: Request, body: ThreadSearch) -> JsonResponse:
+        def work() -> tuple[list[ThreadInfo], int]:
             filters = self._wanted(request, body)
             # The service has one time for both.
             column: Any = "updated_at" if body.sort_by == "state_updated_at" else body.sort_by
-            return self._service.threads(
+            page = self._service.threads(
                 **filters,
                 sort_by=column,
                 descending=body.sort_order == "desc",
                 limit=body.limit,
                 offset=body.offset,
             )
+            return page, self._service.count_threads(**filters)
 
-        threads = await run_in_threadpool(work)
+        threads, total = await run_in_threadpool(work)
         # A state takes time to read, so only if the client asks for it.
-        fields = set(body.select or ("values", "interrupts"))
-        show = self._with_values if fields & {"values", "interrupts"} else _shown
+        of_state = {"values", "interrupts", "state_updated_at"}
+        show = self._with_values if of_state & {*(body.select or of_state)} else _shown
         rows = await run_in_threadpool(lambda: [show(thread) for thread in threads])
-        return JsonResponse([selected(row, body.select) for row in rows])
+        return page_response([selected(row, body.select) for row in rows], total, body.offset)
 
-    async def count(self, request: Request) -> JsonResponse:
-        """`POST /threads/count`."""
-        body = await read_body(request, ThreadSearch)
+    async def count(self, request: Request, body: ThreadSearch) -> JsonResponse:
+        """Count threads."""
         filters = self._wanted(request, body)
         return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**filters)))
 
     def _wanted(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
         """Arguments of `Service.threads` for a search."""
-        metadata = dict(body.metadata)
-        # Noted by us, not by the product.
-        agent, assistant = metadata.pop("graph_id", None), metadata.pop("assistant_id", None)
-        if assistant is not None:
-            agent = self._agents.name(assistant)
+        metadata, agent = self._noted(body.metadata, request.state.principal.tenant)
         statuses = [ours for ours, theirs in _STATUS.items() if theirs == body.status]
         return {
             "tenant": request.state.principal.tenant,
@@ -157,7 +209,7 @@ class Threads:
         }
 
     async def stream(self, request: Request) -> Response:
-        """`GET /threads/{thread}/stream`."""
+        """Stream the events of all runs of a thread."""
         if set(several(request, "stream_mode")) - {"run_modes"}:
             raise HTTPException(422, "stream_mode of a thread must be 'run_modes'.")
         info = await run_in_threadpool(self._info, request)
@@ -168,50 +220,74 @@ class Threads:
     # State
 
     async def state(self, request: Request) -> JsonResponse:
-        """`GET /threads/{thread}/state` and `GET /threads/{thread}/state/{checkpoint}`."""
+        """Get the state of a thread, the newest or that of a checkpoint."""
         if request.query_params.get("subgraphs", "false").lower() not in ("false", "0"):
             raise HTTPException(422, "subgraphs is not supported: inner agents have no state here.")
         checkpoint = request.path_params.get("checkpoint")
         state = await run_in_threadpool(self._state, request, checkpoint)
         return JsonResponse(selected(state, several(request, "select")))
 
-    async def state_at(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/state/checkpoint`."""
-        body = await read_body(request, StatePlace)
+    async def state_at(self, request: Request, body: StatePlace) -> JsonResponse:
+        """Get the state of a thread at a checkpoint."""
         state = await run_in_threadpool(self._state, request, body.checkpoint.place)
         return JsonResponse(selected(state, body.select))
 
-    async def change_state(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/state`."""
-        body, principal = await read_body(request, StateChange), request.state.principal
+    async def change_state(self, request: Request, body: StateChange) -> JsonResponse:
+        """Write to the state of a thread."""
+        principal = request.state.principal
         checkpoint = body.checkpoint.place if body.checkpoint else body.checkpoint_id
 
         def work() -> dict[str, object]:
-            info = self._info(request)
-            if not info.agent:
-                raise NotFound(f"thread {info.id!r}", "has no message yet.", "Send one first.")
-            agent = self._service.agents.get(info.agent)
-            # Keys that no state shows cannot be written either.
-            private = agent and {key for key in body.keys if key not in PublicState(agent)}
-            if private:
-                names = ", ".join(sorted(private))
-                raise HTTPException(422, f"values: {names} is not in the output of {info.agent!r}.")
-            changed = self._service.update_state(
-                info.id,
-                body.values,
-                as_node=body.as_node,
-                checkpoint=checkpoint,
-                tenant=principal.tenant,
-                by=principal.name,
-            )
-            return _place(changed)
+            step = SuperStep(updates=[StateWrite(values=body.values, as_node=body.as_node)])
+            return self._write(self._info(request), [step], checkpoint, principal)
 
         place = await run_in_threadpool(work)
         return JsonResponse({"checkpoint": place, "configurable": place, **place})
 
-    async def history(self, request: Request) -> JsonResponse:
-        """`POST /threads/{thread}/history`."""
-        body = await read_body(request, StateSearch)
+    def _write(
+        self,
+        info: ThreadInfo,
+        steps: Sequence[SuperStep],
+        checkpoint: str | None,
+        principal: Principal,
+    ) -> dict[str, object]:
+        """Write to the state of a thread, and return the place of the new state."""
+        if not info.agent:
+            raise HTTPException(
+                400,
+                f"The thread {info.id!r} has no graph yet. Send a message first, or its graph as "
+                "metadata.graph_id of the thread.",
+            )
+        agent = self._service.agents.get(info.agent)
+        writes = [write for step in steps for write in step.updates]
+        # Keys that no state shows cannot be written either.
+        keys = {key for write in writes for key in write.keys}
+        private = agent and {key for key in keys if key not in PublicState(agent)}
+        if private:
+            names = ", ".join(sorted(private))
+            raise HTTPException(422, f"values: {names} is not in the output of {info.agent!r}.")
+        supersteps = [
+            [StateUpdate(cast("dict[str, Any] | None", w.values), w.as_node) for w in step.updates]
+            for step in steps
+        ]
+        changed = self._service.update_states(
+            info.id,
+            supersteps,
+            checkpoint=checkpoint,
+            tenant=principal.tenant,
+            by=principal.name,
+        )
+        return _place(changed)
+
+    async def history(self, request: Request, body: StateSearch) -> JsonResponse:
+        """List the states of a thread, the newest first."""
+        return await self._history(request, body)
+
+    async def list_history(self, request: Request, query: StateSearch) -> JsonResponse:
+        """List the states of a thread; the query has the names of the search."""
+        return await self._history(request, query)
+
+    async def _history(self, request: Request, body: StateSearch) -> JsonResponse:
         before = body.before.place if isinstance(body.before, Checkpoint) else body.before
 
         def work() -> list[dict[str, object]]:
@@ -248,23 +324,28 @@ class Threads:
             return _shown(info)
         state = self._service.state(info.id)
         interrupts = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
-        return {**_shown(info), "values": state.values, "interrupts": interrupts}
+        shown = {**_shown(info), "values": state.values, "interrupts": interrupts}
+        # A thread that was only created has no state: then its own time stays.
+        return {**shown, **({"state_updated_at": state.created_at} if state.created_at else {})}
 
 
 def _shown(info: ThreadInfo) -> dict[str, object]:
     agent = {}
     if info.agent:
         agent = {"graph_id": info.agent, "assistant_id": assistant_id(info.agent)}
+    created, updated = time_text(info.created_at), time_text(info.updated_at)
     return {
         "thread_id": info.id,
-        "created_at": time_text(info.created_at),
-        "updated_at": time_text(info.updated_at),
-        "metadata": {**info.metadata, **agent},
+        "created_at": created,
+        "updated_at": updated,
+        "state_updated_at": created,
+        # An assistant that a tenant has created is noted with the thread.
+        "metadata": {**agent, **info.metadata},
         "status": _STATUS[info.status],
         "config": {},
         "values": {},
         "interrupts": {},
-        "error": info.error,
+        "error": None if info.error is None else failure_of(info.error),
     }
 
 

@@ -28,6 +28,7 @@ _PAST = {
     "write": "wrote to the thread",
     "copy": "copied the thread",
     "delete": "deleted the thread",
+    "delete run": "deleted a run",
     "undo": "undid effects",
     "stranded": "put back: the agent lacks the node",
 }

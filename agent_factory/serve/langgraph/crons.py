@@ -1,0 +1,214 @@
+"""Routes of crons: runs that begin at the times of a cron expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_factory.serve.json_response import JsonResponse, page_response, selected, time_text
+from agent_factory.serve.langgraph.assistants import Assistants
+from agent_factory.serve.langgraph.requests import CronChange, CronSearch, NewCron, RunSettings
+from agent_factory.serve.langgraph.start import checked_input, recorded_modes
+from agent_factory.serve.webhooks import Webhooks
+from agent_factory.service import Assistant, Cron, Crons, Service
+
+T = TypeVar("T")
+
+_OPTIONS = {
+    "input": "message",
+    "config": "config",
+    "context": "context",
+    "metadata": "metadata",
+    "stream_mode": "stream",
+    "stream_subgraphs": "subgraphs",
+    "interrupt_before": "interrupt_before",
+    "interrupt_after": "interrupt_after",
+    "webhook": "webhook",
+}
+"""The argument of `Service.submit` that a field of a request is for."""
+
+_BUSY = {"enqueue": "queue", None: "queue"}
+
+
+class CronRoutes:
+    """Answers requests about crons.
+
+    Args:
+        service: The service.
+        assistants: Its assistants.
+        webhooks: Where webhooks may go.
+    """
+
+    def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
+        self._service, self._assistants, self._webhooks = service, assistants, webhooks
+
+    async def create(self, request: Request, body: NewCron) -> JsonResponse:
+        """Create a cron: a run that begins again and again."""
+        principal = request.state.principal
+        thread = request.path_params.get("thread")
+
+        def work(crons: Crons) -> Cron:
+            if thread is not None:
+                self._service.thread(thread, tenant=principal.tenant)
+            assistant = self._assistants.get_assistant(body.assistant_id, principal.tenant)
+            return crons.create(
+                body.schedule,
+                agent=assistant.agent,
+                assistant=assistant.id,
+                options=self._options(body, assistant),
+                by=principal.name,
+                thread=thread,
+                timezone=body.timezone,
+                ends_at=_seconds(body.end_time),
+                enabled=body.enabled,
+                keeps_threads=body.on_run_completed == "keep",
+                request=body.model_dump(mode="json", exclude_unset=True),
+                metadata=body.metadata,
+            )
+
+        return JsonResponse(_shown(await self._do(request, work)))
+
+    async def get(self, request: Request) -> JsonResponse:
+        """Get a cron."""
+        id = request.path_params["cron"]
+        return JsonResponse(_shown(await self._do(request, lambda crons: crons.get(id))))
+
+    async def search(self, request: Request, body: CronSearch) -> JsonResponse:
+        """Search for crons."""
+
+        def work(crons: Crons) -> tuple[list[Cron], int]:
+            filters = self._filters(request, body)
+            page = crons.search(
+                **filters,
+                sort_by=body.column,
+                descending=body.sort_order == "desc",
+                limit=body.limit,
+                offset=body.offset,
+            )
+            return page, crons.count(**filters)
+
+        page, total = await self._do(request, work)
+        rows = [selected(_shown(cron), body.select) for cron in page]
+        return page_response(rows, total, body.offset)
+
+    async def count(self, request: Request, body: CronSearch) -> JsonResponse:
+        """Count crons."""
+        return JsonResponse(
+            await self._do(request, lambda crons: crons.count(**self._filters(request, body)))
+        )
+
+    async def change(self, request: Request, body: CronChange) -> JsonResponse:
+        """Change a cron."""
+        id = request.path_params["cron"]
+        tenant = request.state.principal.tenant
+        sent = body.model_dump(mode="json", exclude_unset=True)
+
+        def work(crons: Crons) -> Cron:
+            cron = crons.get(id)
+            assistant = self._assistants.get_assistant(cron.assistant, tenant)
+            # As a whole again, so that what was checked when it was created is checked here, too.
+            whole = NewCron.model_validate(
+                {"assistant_id": cron.assistant, "schedule": cron.schedule, **cron.request, **sent}
+            )
+            options = self._options(whole, assistant)
+            changed = [option for field, option in _OPTIONS.items() if field in sent]
+            values: dict[str, Any] = {
+                # Code may have created it, with options that no request has.
+                "options": {**cron.options, **{name: options[name] for name in changed}},
+                "request": {**cron.request, **sent},
+            }
+            if "on_run_completed" in sent:
+                values["keeps_threads"] = whole.on_run_completed == "keep"
+            for name in ("schedule", "timezone", "enabled", "metadata"):
+                if name in sent:
+                    values[name] = sent[name]
+            if "end_time" in sent:
+                values["ends_at"] = _seconds(body.end_time)
+            return crons.change(id, **values)
+
+        return JsonResponse(_shown(await self._do(request, work)))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a cron."""
+        id = request.path_params["cron"]
+        await self._do(request, lambda crons: crons.delete(id))
+        return Response(status_code=204)
+
+    def _options(self, body: RunSettings, assistant: Assistant) -> dict[str, Any]:
+        """Arguments of `Service.submit` for a run, checked as those of a run that begins now."""
+        name = assistant.agent
+        # With the settings of the assistant, which each run reads again.
+        settings = assistant.settings_of({"config": body.settings})
+        self._service.client_config(name, settings["config"])
+        message = None
+        if body.input is not None:
+            message = checked_input(self._service.agents[name], name, body.input, waits=False)
+        options = {
+            "message": message,
+            "config": body.settings,
+            "context": body.context,
+            "metadata": body.metadata,
+            "stream": sorted(recorded_modes(body)),
+            "subgraphs": body.stream_subgraphs,
+            "busy": _BUSY.get(body.multitask_strategy, body.multitask_strategy),
+            # As with a run that begins now: on LangGraph's server, a thread that waits is not busy.
+            "waiting": "interrupt",
+            "interrupt_before": body.interrupt_before,
+            "interrupt_after": body.interrupt_after,
+        }
+        if body.webhook is not None:
+            self._webhooks.check(body.webhook)
+            options["webhook"] = body.webhook
+        return options
+
+    def _filters(self, request: Request, body: CronSearch) -> dict[str, Any]:
+        """Arguments of `Crons.count` for a search."""
+        assistant = body.assistant_id
+        # A client may name an agent; crons are stored with its id.
+        if assistant is not None:
+            tenant = request.state.principal.tenant
+            assistant = self._assistants.get_assistant(assistant, tenant).id
+        return {
+            "assistant": assistant,
+            "thread": body.thread_id,
+            "enabled": body.enabled,
+            "metadata": body.metadata,
+        }
+
+    async def _do(self, request: Request, work: Callable[[Crons], T]) -> T:
+        """Run `work` with the crons of the caller's tenant, and return its result."""
+        tenant = request.state.principal.tenant
+        return await run_in_threadpool(lambda: work(self._service.crons(tenant)))
+
+
+def _seconds(time: datetime | None) -> float | None:
+    if time is None:
+        return None
+    # A time without a zone is one of UTC, as LangGraph's clients write it.
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _shown(cron: Cron) -> dict[str, Any]:
+    next_at, keeps = cron.next_at, "keep" if cron.keeps_threads else "delete"
+    return {
+        "cron_id": cron.id,
+        "assistant_id": cron.assistant,
+        "thread_id": cron.thread_id,
+        "user_id": cron.by,
+        "schedule": cron.schedule,
+        "timezone": cron.timezone,
+        "end_time": None if cron.ends_at is None else time_text(cron.ends_at),
+        "next_run_date": None if next_at is None else time_text(next_at),
+        "enabled": cron.enabled,
+        # The thread of a cron that has one stays.
+        "on_run_completed": None if cron.thread_id else keeps,
+        "payload": cron.request,
+        "metadata": cron.metadata,
+        "created_at": time_text(cron.created_at),
+        "updated_at": time_text(cron.updated_at),
+    }

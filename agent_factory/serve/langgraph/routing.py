@@ -1,0 +1,44 @@
+"""Routes whose endpoints say which body or query they take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent_factory.serve.body import read_body
+from agent_factory.serve.langgraph.requests import read_query
+
+Endpoint = Callable[..., Awaitable[Response]]
+
+
+class ApiRoute(Route):
+    """A route with what its description needs.
+
+    Args:
+        method: The method.
+        path: The path.
+        endpoint: What answers. If it has a parameter `body` or `query`, it gets what was sent,
+            checked as the type of the parameter says. Its docstring describes the route.
+    """
+
+    def __init__(self, method: str, path: str, endpoint: Endpoint) -> None:
+        hints = get_type_hints(endpoint)
+        self.body: type[BaseModel] | None = hints.get("body")
+        self.query: type[BaseModel] | None = hints.get("query")
+        self.described = endpoint
+
+        async def serve(request: Request) -> Response:
+            options: dict[str, Any] = {}
+            if self.body is not None:
+                options["body"] = await read_body(request, self.body)
+            # Checked before anything is done, also where the endpoint looks into a thread first.
+            if self.query is not None:
+                options["query"] = read_query(request, self.query)
+            return await endpoint(request, **options)
+
+        super().__init__(path, serve, methods=[method])

@@ -1,0 +1,174 @@
+"""Webhooks: where a server may send the outcome of a run, and how it is sent."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import socket
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from hashlib import sha256
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from urllib.parse import SplitResult, urlsplit
+
+import httpx
+from starlette.exceptions import HTTPException
+
+from agent_factory.errors import ArgumentError
+from agent_factory.serve.json_response import to_json
+from agent_factory.service import UndeliverableError, Webhook
+
+_ORIGIN = re.compile(r"https?://(\*\.)?[\w.-]+(:\d+)?|https?://\[[\da-fA-F:.]+\](:\d+)?")
+_TIMEOUT = 10.0
+_PORTS = {"http": 80, "https": 443}
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhooks:
+    """Where webhooks may go, and how they are signed.
+
+    Args:
+        origins: The servers that they may go to, such as "https://hooks.example.com", or
+            "https://*.example.com" for all below a domain.
+        secret: Signs each request, as standardwebhooks.com says; a text, or "whsec_" and base64.
+        private: Whether they may go to addresses that are not public: of this machine, of the link
+            and of private networks.
+
+    Raises:
+        ArgumentError: `origins` is not a list of origins.
+
+    >>> hooks = Webhooks(["https://*.example.com"])
+    >>> hooks.allows("https://a.example.com/done"), hooks.allows("https://example.com.evil.org/")
+    (True, False)
+    """
+
+    origins: Collection[str] = ()
+    secret: str | None = None
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        # A string would be taken for the list of its letters.
+        if isinstance(self.origins, str) or not all(map(_ORIGIN.fullmatch, self.origins)):
+            raise ArgumentError(
+                "webhooks",
+                f"must be a list of origins, got {self.origins!r}.",
+                "Pass webhooks=['https://hooks.example.com'].",
+            )
+
+    def allows(self, url: str) -> bool:
+        """True if a URL is of one of the origins."""
+        try:
+            return any(_fits(urlsplit(origin), urlsplit(url)) for origin in self.origins)
+        except ValueError:  # of a port that is not a number, for example
+            return False
+
+    def check(self, url: str) -> None:
+        """Raise HTTPException if the outcome of a run may not be sent to a URL."""
+        if not self.origins:
+            raise HTTPException(422, "webhook: this server sends none. Leave it out.")
+        if not self.allows(url):
+            text = "may name only the servers that this server allows"
+            raise HTTPException(422, f"webhook: {text}, got {url!r:.200}.")
+        try:
+            self.address(url)
+        except UndeliverableError as error:
+            raise HTTPException(422, f"webhook: {error}.") from error
+        except OSError as error:
+            raise HTTPException(422, f"webhook: the host of {url!r:.200} is not known.") from error
+
+    def address(self, url: str) -> str:
+        """The address of the host of a URL, to which a request may connect.
+
+        Raises:
+            UndeliverableError: One of the addresses of the host is not public.
+            OSError: The host is not known.
+        """
+        parts = urlsplit(url)
+        found = socket.getaddrinfo(parts.hostname, _port(parts), type=socket.SOCK_STREAM)
+        addresses = [str(place[4][0]) for place in found]
+        for address in addresses:
+            if not self.private and not _is_public(ip_address(address.partition("%")[0])):
+                raise UndeliverableError(f"the host {parts.hostname!r} has no public address")
+        return addresses[0]
+
+    def sender(self, payload: Callable[[Webhook], object]) -> Callable[[Webhook], None]:
+        """A function that sends the outcome of a run.
+
+        Args:
+            payload: Returns what is sent.
+        """
+
+        def send(webhook: Webhook) -> None:
+            if not self.allows(webhook.url):
+                raise UndeliverableError("this server does not allow it any more")
+            self.post(webhook.url, webhook.id, to_json(payload(webhook)).encode())
+
+        return send
+
+    def post(self, url: str, id: str, body: bytes) -> None:
+        """Send a body to a URL.
+
+        Raises:
+            UndeliverableError: The address may not be used, or the answer says that the request is
+                wrong.
+            Exception: It has to be sent again.
+        """
+        # Resolved once: the request connects to the address that was checked, and to no other one.
+        parts, address = urlsplit(url), self.address(url)
+        host = f"[{address}]" if ":" in address else address
+        target = parts._replace(netloc=f"{host}:{_port(parts)}", fragment="").geturl()
+        netloc = parts.netloc.rpartition("@")[2]
+        headers = {"Host": netloc, "Content-Type": "application/json", **self._signature(id, body)}
+        # No proxy, which would resolve the host once more, and no redirect to another one.
+        with (
+            httpx.Client(trust_env=False, follow_redirects=False, timeout=_TIMEOUT) as client,
+            client.stream(
+                "POST",
+                target,
+                content=body,
+                headers=headers,
+                extensions={"sni_hostname": parts.hostname},
+            ) as response,
+        ):
+            status = response.status_code
+        if 200 <= status < 300:
+            return
+        if 300 <= status < 500 and status not in (408, 425, 429):
+            raise UndeliverableError(f"the answer is {status}")
+        raise RuntimeError(f"the answer is {status}")
+
+    def _signature(self, id: str, body: bytes) -> dict[str, str]:
+        now = str(int(time.time()))
+        headers = {"webhook-id": id, "webhook-timestamp": now}
+        if self.secret is not None:
+            is_encoded = self.secret.startswith("whsec_")
+            key = b64decode(self.secret[6:]) if is_encoded else self.secret.encode()
+            content = f"{id}.{now}.".encode() + body
+            digest = hmac.new(key, content, sha256).digest()
+            headers["webhook-signature"] = f"v1,{b64encode(digest).decode()}"
+        return headers
+
+
+def _fits(origin: SplitResult, url: SplitResult) -> bool:
+    host, allowed = url.hostname or "", origin.hostname or ""
+    fits = host.endswith(allowed[1:]) if allowed.startswith("*.") else host == allowed
+    is_plain = url.username is None and url.password is None
+    return is_plain and fits and url.scheme == origin.scheme and _port(url) == _port(origin)
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or _PORTS.get(url.scheme, 0)
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address):
+        # Addresses of version 6 that lead to one of version 4.
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _NAT64:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return _is_public(inner)
+    return address.is_global and not address.is_multicast

@@ -1,0 +1,389 @@
+"""Assistants: agents under ids of their own tenant, with settings and versions of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from agent_factory.service.arguments import check_choice
+from agent_factory.service.backend import Backend
+from agent_factory.service.errors import AlreadyExists, NotFound, ReadOnly
+from agent_factory.service.messages import as_config
+from agent_factory.service.tables import assistant_versions as versions
+from agent_factory.service.tables import assistants
+
+AssistantSort = Literal["assistant_id", "agent", "name", "created_at", "updated_at"]
+"""What assistants are sorted by."""
+
+_SETTINGS = ("agent", "name", "description", "config", "context", "metadata")
+_START_TIME = time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Assistant:
+    """An agent with settings of runs.
+
+    Args:
+        id: Its id.
+        agent: The name of the agent.
+        name: Its name, for people.
+        description: What it is for.
+        config: `tags`, `recursion_limit` and `configurable` of its runs.
+        context: The runtime context of its runs.
+        metadata: What is noted about it; its runs have it, too.
+        version: The number of these settings.
+        created_at: When it was created, in seconds since 1970. Of a version in a list: when that
+            was written.
+        updated_at: When it changed.
+        is_agent: Whether it is the agent itself, as code has added it. It cannot be changed.
+    """
+
+    id: str
+    agent: str
+    name: str
+    description: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    is_agent: bool = False
+
+    def settings_of(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """The `config`, the `context` and the `metadata` of a run with this assistant.
+
+        What the run itself says comes first; keys of `configurable`, `context` and `metadata` are
+        added to those of the assistant, and tags follow its tags.
+
+        Args:
+            run: These settings of the run, where it has some.
+
+        >>> assistant = Assistant("a-1", "desk", "Gold", context={"tier": "gold"})
+        >>> assistant.settings_of({"context": {"user": "ann"}})["context"]
+        {'tier': 'gold', 'user': 'ann'}
+        """
+        context, metadata = run.get("context"), run.get("metadata") or {}
+        if self.is_agent:
+            return {"config": run.get("config"), "context": context, "metadata": metadata}
+        parts = (run.get("config") or {}).items()
+        theirs = {name: part for name, part in parts if part is not None}
+        config = {**self.config, **theirs}
+        ours, own = self.config.get("configurable"), theirs.get("configurable")
+        # What is not an object is refused later, by name.
+        if ours and isinstance(own, Mapping):
+            config["configurable"] = {**ours, **own}
+        if self.config.get("tags") and isinstance(theirs.get("tags"), list):
+            config["tags"] = [*self.config["tags"], *theirs["tags"]]
+        noted = {"graph_id": self.agent, "assistant_id": self.id}
+        return {
+            "config": config,
+            "context": {**self.context, **(context or {})} or None,
+            "metadata": {**self.metadata, **metadata, **noted},
+        }
+
+
+def assistant_id(agent: str) -> str:
+    """The id of an agent itself among the assistants; the same on all machines.
+
+    >>> assistant_id("desk")
+    'f3483fb6-30fe-5e62-9334-11b4fc43e458'
+    """
+    return str(uuid5(NAMESPACE_URL, f"agent_factory:{agent}"))
+
+
+class Assistants:
+    """Assistants of a tenant. Each agent of the service is one of every tenant, too.
+
+    Made by `Service.assistants`.
+
+    Args:
+        backend: The parts of the service.
+        tenant: Whose they are. Other tenants cannot see them.
+    """
+
+    def __init__(self, backend: Backend, tenant: str) -> None:
+        self._backend, self._database, self._tenant = backend, backend.database, tenant
+
+    def create(
+        self,
+        agent: str,
+        *,
+        assistant: str | None = None,
+        name: str = "Untitled",
+        description: str | None = None,
+        config: Mapping[str, object] | None = None,
+        context: Mapping[str, object] | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> Assistant:
+        """Create an assistant.
+
+        Args:
+            agent: The name of the agent.
+            assistant: Its id; None for a new one.
+            name: Its name.
+            description: What it is for.
+            config: The config of its runs, as in `Service.client_config`.
+            context: The context of its runs, as JSON.
+            metadata: What is noted about it, as JSON.
+
+        Raises:
+            NotFound: There is no such agent.
+            AlreadyExists: The tenant has an assistant of this id.
+            ConfigNotAllowed: As in `Service.client_config`.
+        """
+        settings = {
+            "agent": agent,
+            "name": name,
+            "description": description,
+            "config": dict(config or {}),
+            "context": dict(context or {}),
+            "metadata": dict(metadata or {}),
+        }
+        self._check_config(agent, config)
+        id, now = assistant or str(uuid4()), self._database.now
+        if any(id in (own.id, own.agent) for own in self._agents()):
+            raise AlreadyExists(f"assistant {id!r}", "exists already.")
+        place = {"tenant": self._tenant, "assistant_id": id, "version": 1, "created_at": now}
+        try:
+            with self._database.begin() as connection:
+                connection.execute(insert(assistants).values(**place, updated_at=now))
+                connection.execute(insert(versions).values(**place, **settings))
+        except IntegrityError:
+            raise AlreadyExists(f"assistant {id!r}", "exists already.") from None
+        return self.get(id)
+
+    def get(self, assistant: str) -> Assistant:
+        """One assistant.
+
+        Args:
+            assistant: Its id, or the name of an agent.
+
+        Raises:
+            NotFound: There is no such assistant, or it belongs to another tenant.
+        """
+        for own in self._agents():
+            if assistant in (own.id, own.agent):
+                return own
+        with self._database.read() as connection:
+            row = connection.execute(
+                self._current().where(assistants.c.assistant_id == assistant)
+            ).first()
+        if row is None:
+            names = ", ".join(self._backend.agents)
+            raise NotFound(f"assistant {assistant!r}", f"does not exist. Agents: {names}.")
+        return _assistant_of(row)
+
+    def search(
+        self,
+        *,
+        agent: str | None = None,
+        name: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        sort_by: AssistantSort = "created_at",
+        descending: bool = True,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Assistant]:
+        """Assistants, the newest first.
+
+        Args:
+            agent: Only those of this agent.
+            name: Only those whose name contains it, in capitals or not.
+            metadata: Only those whose metadata have these values.
+            sort_by: What they are sorted by.
+            descending: Whether the highest value comes first.
+            limit: The most to return.
+            offset: How many to leave out before them.
+        """
+        check_choice("sort_by", sort_by, get_args(AssistantSort))
+        # All of a tenant are read: the agents, which no table has, have to be sorted among them.
+        matches = self._matching(agent, name, metadata or {})
+        key = {"assistant_id": "id"}.get(sort_by, sort_by)
+        matches.sort(key=lambda match: getattr(match, key), reverse=descending)
+        return matches[offset:][:limit]
+
+    def count(
+        self,
+        *,
+        agent: str | None = None,
+        name: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> int:
+        """Count the assistants that `search` finds with these arguments and no limit."""
+        return len(self._matching(agent, name, metadata or {}))
+
+    def change(self, assistant: str, **settings: Any) -> Assistant:
+        """Write a new version of an assistant, which its next runs take.
+
+        Args:
+            assistant: Its id.
+            **settings: Those of `create` that change. Keys of `metadata` are added to the others;
+                `config` and `context` are replaced as a whole.
+
+        Raises:
+            NotFound: There is no such assistant or agent.
+            ReadOnly: It is an agent that code has added.
+            ConfigNotAllowed: As in `create`.
+        """
+        current = self._own(assistant)
+        if "metadata" in settings:
+            settings["metadata"] = {**current.metadata, **settings["metadata"]}
+        values = {name: settings.get(name, getattr(current, name)) for name in _SETTINGS}
+        self._check_config(values["agent"], values["config"])
+        with self._database.begin() as connection:
+            self._lock(connection, assistant)
+            # After `set_latest`, the newest version is not the one that runs take.
+            newest = select(func.max(versions.c.version)).where(*self._of(versions, assistant))
+            number = (connection.execute(newest).scalar() or 0) + 1
+            place = {"tenant": self._tenant, "assistant_id": assistant, "version": number}
+            row = insert(versions).values(**place, created_at=self._database.now, **values)
+            connection.execute(row)
+            self._take(connection, assistant, number)
+        return self.get(assistant)
+
+    def versions(
+        self,
+        assistant: str,
+        *,
+        metadata: Mapping[str, object] | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Assistant]:
+        """The versions of an assistant, the newest first.
+
+        Raises:
+            NotFound: There is no such assistant.
+        """
+        current = self.get(assistant)
+        if current.is_agent:
+            return [current][offset:][:limit]
+        query = select(versions, versions.c.created_at.label("updated_at"))
+        query = query.where(*self._of(versions, assistant)).order_by(versions.c.version.desc())
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        wanted = (metadata or {}).items()
+        matches = [match for match in map(_assistant_of, rows) if wanted <= match.metadata.items()]
+        return matches[offset:][:limit]
+
+    def set_latest(self, assistant: str, version: int) -> Assistant:
+        """Let the next runs of an assistant take one of its versions.
+
+        Raises:
+            NotFound: There is no such assistant or version.
+            ReadOnly: It is an agent that code has added.
+        """
+        self._own(assistant)
+        of_version = select(versions.c.version).where(
+            *self._of(versions, assistant), versions.c.version == version
+        )
+        with self._database.begin() as connection:
+            self._lock(connection, assistant)
+            if connection.execute(of_version).first() is None:
+                raise NotFound(f"assistant {assistant!r}", f"has no version {version}.")
+            self._take(connection, assistant, version)
+        return self.get(assistant)
+
+    def delete(self, assistant: str) -> None:
+        """Delete an assistant and its versions. Runs that were begun with it go on.
+
+        Raises:
+            NotFound: There is no such assistant.
+            ReadOnly: It is an agent that code has added.
+        """
+        self._own(assistant)
+        with self._database.begin() as connection:
+            for table in (assistants, versions):
+                connection.execute(delete(table).where(*self._of(table, assistant)))
+
+    def _agents(self) -> list[Assistant]:
+        """The agents of the service, as assistants."""
+        facts: dict[str, Any] = {
+            "metadata": {"created_by": "system"},
+            "created_at": _START_TIME,
+            "updated_at": _START_TIME,
+            "is_agent": True,
+        }
+        return [Assistant(assistant_id(name), name, name, **facts) for name in self._backend.agents]
+
+    def _check_config(self, agent: str, config: Any) -> None:
+        """Raise an error now that a run with this config would raise."""
+        as_config(config, self._backend.agent(agent).configurable)
+
+    def _own(self, assistant: str) -> Assistant:
+        """An assistant that the tenant has created."""
+        current = self.get(assistant)
+        if current.is_agent:
+            reason = f"is agent {current.agent!r} itself, and cannot be changed or deleted."
+            raise ReadOnly(f"assistant {assistant!r}", reason, "Create an assistant for it.")
+        return current
+
+    def _matching(
+        self, agent: str | None, name: str | None, metadata: Mapping[str, object]
+    ) -> list[Assistant]:
+        query = self._current()
+        if agent is not None:
+            query = query.where(versions.c.agent == agent)
+        if name is not None:
+            query = query.where(versions.c.name.icontains(name, autoescape=True))
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(assistants.c.created_at)).all()
+        agents = [
+            own
+            for own in self._agents()
+            if agent in (None, own.agent) and (name or "").casefold() in own.name.casefold()
+        ]
+        matches = [*agents, *map(_assistant_of, rows)]
+        # Compared here: as JSON, databases compare numbers and texts in ways of their own.
+        return [match for match in matches if metadata.items() <= match.metadata.items()]
+
+    def _current(self) -> Select[Any]:
+        """A query for the assistants of the tenant, with the version that runs take."""
+        names = ("tenant", "assistant_id", "version")
+        on = and_(*(versions.c[name] == assistants.c[name] for name in names))
+        columns = [column for column in versions.c if column.name != "created_at"]
+        return (
+            select(*columns, assistants.c.created_at, assistants.c.updated_at)
+            .join(assistants, on)
+            .where(assistants.c.tenant == self._tenant)
+        )
+
+    def _of(self, table: Any, assistant: str) -> tuple[ColumnElement[bool], ...]:
+        return table.c.tenant == self._tenant, table.c.assistant_id == assistant
+
+    def _lock(self, connection: Connection, assistant: str) -> None:
+        """Keep others from writing versions until the transaction ends.
+
+        Raises:
+            NotFound: Somebody has deleted the assistant.
+        """
+        query = select(assistants).where(*self._of(assistants, assistant)).with_for_update()
+        if connection.execute(query).first() is None:
+            raise NotFound(f"assistant {assistant!r}", "does not exist.")
+
+    def _take(self, connection: Connection, assistant: str, version: int) -> None:
+        changed = update(assistants).where(*self._of(assistants, assistant))
+        connection.execute(changed.values(version=version, updated_at=self._database.now))
+
+
+def _assistant_of(row: Row[Any]) -> Assistant:
+    settings = {name: getattr(row, name) for name in _SETTINGS}
+    times = {"created_at": row.created_at, "updated_at": row.updated_at}
+    return Assistant(row.assistant_id, version=row.version, **times, **settings)

@@ -1,0 +1,279 @@
+"""What clients of LangGraph's API learn of runs and threads: facts, and no constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from agent_factory import create_agent
+from agent_factory.service import NotFound, Service
+from agent_factory.testing import ScriptedChatModel
+from serve.agents import Notes
+from serve.langgraph_desk import HI, REFUSED, echo, running_service, said
+
+FAIL: Any = {"messages": [{"role": "user", "content": "fail"}]}
+FAILURE = {"error": "ValueError", "message": "the model is out of order"}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running_service(f"sqlite:///{tmp_path_factory.mktemp('facts')}/desk.db") as service:
+        agent = create_agent(ScriptedChatModel([echo] * 1000), state_schema=Notes)
+        service.add("notes", agent, configurable=["tier"], busy="reject")
+        yield service
+
+
+def test_a_run_says_what_was_asked_for(client: Any, thread: str) -> None:
+    run = client.runs.create(
+        thread,
+        "notes",
+        input={**HI, "note": "tea"},
+        config={"tags": ["a"], "recursion_limit": 9, "configurable": {"tier": "gold"}},
+        context={"token": "secret"},
+        stream_mode=["updates", "custom"],
+        stream_subgraphs=True,
+        multitask_strategy="interrupt",
+    )
+    assert run["multitask_strategy"] == "interrupt"
+    kwargs = run["kwargs"]
+    assert said(kwargs["input"]) == ["Hi"]
+    assert kwargs["input"]["note"] == "tea"
+    assert kwargs["config"] == {
+        "tags": ["a"],
+        "recursion_limit": 9,
+        "configurable": {"tier": "gold"},
+    }
+    assert (kwargs["stream_mode"], kwargs["subgraphs"]) == (["custom", "updates"], True)
+    assert "secret" not in str(run)
+    client.runs.join(thread, run["run_id"])
+    # What the agent does if nothing else is asked for.
+    assert client.runs.create(thread, "notes", input=HI)["multitask_strategy"] == "reject"
+
+
+def test_a_run_does_not_say_what_code_has_put_in(service: Service, client: Any) -> None:
+    run = service.submit(
+        "notes",
+        message={"messages": ["Hi"], "note": "tea", "secret": "of-code"},
+        config={"configurable": {"tier": "gold", "key": "of-code"}},
+        context={"key": "of-code"},
+    )
+    run.result(30)
+    shown = client.runs.get(run.thread_id, run.id)
+    assert "of-code" not in str(shown)
+    assert shown["kwargs"]["input"]["note"] == "tea"
+    assert shown["kwargs"]["config"]["configurable"] == {"tier": "gold"}
+
+
+def test_a_run_says_when_it_has_changed(client: Any, thread: str) -> None:
+    created = client.runs.create(thread, "echo", input=HI, after_seconds=0.3)
+    client.runs.join(thread, created["run_id"])
+    ended = client.runs.get(thread, created["run_id"])
+    assert ended["created_at"] == created["created_at"]
+    times = [datetime.fromisoformat(run["updated_at"]) for run in (created, ended)]
+    assert times[0] < times[1]
+
+
+def test_an_error_keeps_its_type_wherever_it_is_shown(client: Any, url: str, thread: str) -> None:
+    body = {"assistant_id": "echo", "input": FAIL}
+    answer = httpx.post(f"{url}/threads/{thread}/runs/wait", json=body)
+    assert answer.json() == {"__error__": FAILURE}
+    joined = httpx.get(f"{url}{answer.headers['location']}")
+    assert joined.json() == {"__error__": FAILURE}
+    assert client.threads.get(thread)["error"] == FAILURE
+    (row,) = client.threads.search(ids=[thread], select=["error"])
+    assert row == {"error": FAILURE}
+
+
+def test_a_thread_says_when_its_state_has_changed(client: Any, thread: str) -> None:
+    new = client.threads.get(thread)
+    assert new["state_updated_at"] == new["created_at"]
+    client.runs.wait(thread, "echo", input=HI)
+    ended = client.threads.get(thread)
+    assert ended["state_updated_at"] == client.threads.get_state(thread)["created_at"]
+    changed = client.threads.update(thread, metadata={"a": 1})
+    assert changed["state_updated_at"] == ended["state_updated_at"] < changed["updated_at"]
+    (row,) = client.threads.search(ids=[thread], select=["state_updated_at"])
+    assert row == {"state_updated_at": ended["state_updated_at"]}
+    assert client.threads.update(thread, metadata={"a": 2}, return_minimal=True) is None
+
+
+def test_a_run_that_has_ended_cannot_be_cancelled(client: Any, thread: str) -> None:
+    client.runs.wait(thread, "echo", input=HI)
+    run = client.runs.list(thread)[0]["run_id"]
+    attempts: list[Callable[[], object]] = [
+        lambda: client.runs.cancel(thread, run),
+        lambda: client.runs.cancel(thread, run, wait=True, action="rollback"),
+        lambda: client.runs.cancel_many(run_ids=[run]),
+        lambda: client.runs.cancel_many(thread_id=thread, status="all"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(REFUSED, match="no such run to cancel"):
+            attempt()
+    assert client.runs.get(thread, run)["status"] == "success"
+
+
+def test_a_cancelled_run_answers_who_waits_for_that(client: Any, thread: str) -> None:
+    run = client.runs.create(thread, "echo", input=HI, after_seconds=60)["run_id"]
+    assert client.runs.cancel(thread, run, wait=True) == {}
+    assert client.runs.get(thread, run)["status"] == "interrupted"
+
+
+def test_runs_that_were_rolled_back_are_gone(client: Any, thread: str) -> None:
+    client.runs.wait(thread, "desk", input=HI)
+    client.runs.create(thread, "echo", input=HI, after_seconds=60)
+    last = client.runs.create(
+        thread, "echo", input=HI, multitask_strategy="rollback", after_seconds=0
+    )
+    client.runs.join(thread, last["run_id"])
+    runs = client.runs.list(thread)
+    # The run that waited had not to be rolled back: the second message has withdrawn its question.
+    assert [run["status"] for run in runs] == ["success", "interrupted"]
+    assert runs[0]["multitask_strategy"] == "rollback"
+
+
+@pytest.mark.parametrize("agent", ["echo", "desk"])
+def test_a_run_is_deleted_and_its_state_stays(
+    client: Any, service: Service, thread: str, agent: str
+) -> None:
+    client.runs.wait(thread, agent, input=HI)
+    run = client.runs.list(thread)[0]["run_id"]
+    client.runs.delete(thread, run)
+    with pytest.raises(REFUSED, match="does not exist"):
+        client.runs.delete(thread, run)
+    assert client.runs.list(thread) == []
+    assert said(client.threads.get_state(thread)["values"])[0] == "Hi"
+    # A run that waited was cancelled first.
+    assert client.threads.get(thread)["status"] == "idle"
+    assert service.inbox().waits(thread=thread) == []
+    assert service.inbox().audit(thread=thread)[0].what == "delete run"
+    assert said(client.runs.wait(thread, "echo", input=HI))[-1] == "You said: Hi"
+
+
+def test_a_run_is_deleted_under_who_waits_for_it(service: Service) -> None:
+    run = service.submit("echo", message="Hi", delay=60)
+    run.delete(by="ann")
+    with pytest.raises(NotFound):
+        run.result(10)
+    with pytest.raises(NotFound):
+        run.delete()
+    assert service.thread(run.thread_id).run is None
+
+
+# Lists by GET
+
+
+def test_lists_by_query(client: Any, url: str, thread: str) -> None:
+    client.runs.wait(thread, "echo", input=HI)
+    history = httpx.get(f"{url}/threads/{thread}/history?limit=2&select=next").json()
+    assert history == client.threads.get_history(thread, limit=2, select=["next"])
+    assert len(history) == 2
+    place = client.threads.get_history(thread)[0]["checkpoint"]["checkpoint_id"]
+    before = httpx.get(f"{url}/threads/{thread}/history?before={place}").json()
+    assert before == client.threads.get_history(thread, before=place)
+    client.threads.update(thread, metadata={"topic": "query"})
+    rows = httpx.get(
+        f'{url}/threads?metadata={{"topic":"query"}}&select=thread_id&select=status'
+    ).json()
+    assert rows == [{"thread_id": thread, "status": "idle"}]
+    for query, text in (
+        ("limit=0", "limit must be a number from 1 to 1000"),
+        ("limit=x", "limit must be a number from 1 to 1000"),
+        ("metadata={", "metadata must be an object as JSON"),
+        ("offest=1", "Did you mean 'offset'"),
+    ):
+        answer = httpx.get(f"{url}/threads?{query}")
+        assert (answer.status_code, text in answer.json()["detail"]) == (422, True), answer.text
+
+
+def test_lists_say_how_long_they_are(client: Any, url: str) -> None:
+    for _ in range(3):
+        client.threads.create(metadata={"topic": "pages"})
+    body = {"metadata": {"topic": "pages"}, "limit": 2}
+    first = httpx.post(f"{url}/threads/search", json=body)
+    assert first.headers["x-pagination-total"] == "3"
+    assert first.headers["x-pagination-next"] == "2"
+    last = httpx.post(f"{url}/threads/search", json={**body, "offset": 2})
+    assert (last.headers["x-pagination-total"], len(last.json())) == ("3", 1)
+    assert "x-pagination-next" not in last.headers
+
+
+# States before the first message
+
+
+def test_a_conversation_is_seeded(client: Any) -> None:
+    thread = client.threads.create(graph_id="echo", metadata={"topic": "seed"})
+    id = thread["thread_id"]
+    assert thread["metadata"]["graph_id"] == "echo"
+    messages = [
+        {"role": "user", "content": "One"},
+        {"role": "assistant", "content": "Two"},
+    ]
+    client.threads.update_state(id, {"messages": messages}, as_node="model")
+    assert said(client.threads.get_state(id)["values"]) == ["One", "Two"]
+    values = client.runs.wait(id, "echo", input=HI)
+    assert said(values) == ["One", "Two", "Hi", "You said: Hi"]
+    assert [row["thread_id"] for row in client.threads.search(metadata={"topic": "seed"})] == [id]
+
+
+def test_a_thread_gets_its_graph_later(client: Any, thread: str) -> None:
+    with pytest.raises(REFUSED, match=r"has no graph yet.*metadata\.graph_id"):
+        client.threads.update_state(thread, {"messages": []})
+    client.threads.update(thread, metadata={"graph_id": "echo"})
+    client.threads.update_state(thread, HI, as_node="model")
+    assert said(client.threads.get(thread)["values"]) == ["Hi"]
+    # A client sends the metadata that it has got.
+    client.threads.update(thread, metadata=client.threads.get(thread)["metadata"])
+    with pytest.raises(REFUSED, match="the thread is one of agent 'echo'"):
+        client.threads.update(thread, metadata={"graph_id": "desk"})
+    with pytest.raises(REFUSED, match="agent 'nobody'"):
+        client.threads.create(graph_id="nobody")
+
+
+def test_supersteps(client: Any) -> None:
+    def step(role: str, text: str) -> Any:
+        message = {"role": role, "content": text}
+        return {"updates": [{"values": {"messages": [message]}, "as_node": "model"}]}
+
+    thread = client.threads.create(
+        graph_id="echo", supersteps=[step("user", "One"), step("assistant", "Two")]
+    )
+    assert said(thread["values"]) == ["One", "Two"]
+    states = client.threads.get_history(thread["thread_id"])
+    assert [said(state["values"]) for state in states] == [["One", "Two"], ["One"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"supersteps": [{"updates": []}], "graph_id": "echo"}, "No updates provided"),
+        (
+            {
+                "graph_id": "echo",
+                "supersteps": [{"updates": [{"values": {"messages": []}, "as_node": "nobody"}]}],
+            },
+            "nobody does not exist",
+        ),
+        (
+            {
+                "graph_id": "echo",
+                "supersteps": [{"updates": [{"values": {"jump_to": "end"}, "as_node": "model"}]}],
+            },
+            "jump_to is not in the output",
+        ),
+        (
+            {"supersteps": [{"updates": [{"values": {}, "as_node": "model"}]}]},
+            r"Send metadata\.graph_id",
+        ),
+    ],
+)
+def test_states_that_cannot_be_written_create_no_thread(
+    client: Any, options: Any, text: str
+) -> None:
+    before = client.threads.count()
+    with pytest.raises(REFUSED, match=text):
+        client.threads.create(**options)
+    assert client.threads.count() == before

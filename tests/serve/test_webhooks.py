@@ -1,0 +1,384 @@
+"""Webhooks: the outcome of a run is sent where the server allows it, and nowhere else."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import socket
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+from starlette.exceptions import HTTPException
+from starlette.testclient import TestClient
+
+from agent_factory.errors import ArgumentError
+from agent_factory.serve import Webhooks, create_app
+from agent_factory.serve import webhooks as serving
+from agent_factory.service import Service
+from agent_factory.service import webhooks as delivery
+from agent_factory.service.tables import webhooks as table
+from serve.langgraph_desk import HI, running_service, said
+
+FAIL: Any = {"messages": [{"role": "user", "content": "fail"}]}
+LOCAL = "http://127.0.0.1"
+
+
+@dataclass
+class Receiver:
+    """A server that gets webhooks, and answers with these statuses, then with 200."""
+
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    def wait(self, count: int = 1) -> list[dict[str, Any]]:
+        """The bodies, once so many requests have come."""
+        end = time.monotonic() + 30
+        while len(self.requests) < count:
+            assert time.monotonic() < end, self.requests
+            time.sleep(0.02)
+        return [json.loads(body) for _, body in self.requests]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            receiver.requests.append(({k.lower(): v for k, v in self.headers.items()}, body))
+            status = receiver.statuses.pop(0) if receiver.statuses else 200
+            self.send_response(status)
+            self.send_header("Location", f"{receiver.url}/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    receiver.url = f"{LOCAL}:{server.server_port}"
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield receiver
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(delivery, "WAITS", (0.05, 0.05))
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with running_service(f"sqlite:///{tmp_path}/desk.db") as service:
+        yield service
+
+
+def client_of(service: Service, *origins: str, **options: Any) -> TestClient:
+    """A client of an application whose webhooks may go to private addresses, too."""
+    hooks = Webhooks(origins, private=True, **options)
+    app = create_app(service, webhooks=hooks)
+    return TestClient(app, base_url="http://127.0.0.1:1", client=("127.0.0.1", 1))
+
+
+def left(service: Service) -> int:
+    """How many webhooks are still to be sent."""
+    with service._backend.database.read() as connection:
+        count: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
+        return count
+
+
+def wait_for_none(service: Service) -> None:
+    end = time.monotonic() + 30
+    while left(service):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_outcome_of_a_run_is_sent_when_it_ends_or_pauses(
+    service: Service, receiver: Receiver
+) -> None:
+    client = client_of(service, receiver.url)
+    url = f"{receiver.url}/done?key=1"
+    thread = client.post("/threads", json={}).json()["thread_id"]
+    body = {"assistant_id": "desk", "input": HI, "webhook": url, "metadata": {"m": 1}}
+    run = client.post(f"/threads/{thread}/runs", json=body).json()
+    (paused,) = receiver.wait(1)
+    assert (paused["run_id"], paused["status"]) == (run["run_id"], "interrupted")
+    assert paused["values"]["__interrupt__"][0]["value"]["action_requests"]
+    assert (paused["metadata"], paused["error"]) == ({"m": 1}, None)
+    assert paused["webhook_sent_at"] >= paused["updated_at"]
+    resume = {"resume": {"decisions": [{"type": "approve"}]}}
+    client.post(
+        f"/threads/{thread}/runs",
+        json={"assistant_id": "desk", "command": resume, "webhook": url},
+    )
+    ended = receiver.wait(2)[1]
+    assert (ended["status"], said(ended["values"])[-1]) == ("success", "Done.")
+    body = {"assistant_id": "echo", "input": FAIL, "webhook": url}
+    client.post("/runs", json=body)
+    failed = receiver.wait(3)[2]
+    error = {"error": "ValueError", "message": "the model is out of order"}
+    assert (failed["status"], failed["error"], failed["values"]) == ("error", error, None)
+    wait_for_none(service)
+
+
+def test_what_is_sent_is_signed(service: Service, receiver: Receiver) -> None:
+    client = client_of(service, receiver.url, secret="s3cret")
+    client.post("/runs", json={"assistant_id": "echo", "input": HI, "webhook": receiver.url})
+    receiver.wait()
+    headers, body = receiver.requests[0]
+    assert headers["content-type"] == "application/json"
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    digest = b64encode(hmac.new(b"s3cret", signed, sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{digest}"
+    # "whsec_" says that the rest is base64.
+    coded = Webhooks(secret="whsec_" + b64encode(b"s3cret").decode())
+    assert coded._signature("x", b"{}").keys() == {
+        "webhook-id",
+        "webhook-timestamp",
+        "webhook-signature",
+    }
+
+
+def test_a_receiver_that_fails_gets_it_again(service: Service, receiver: Receiver) -> None:
+    receiver.statuses = [503, 429]
+    client = client_of(service, receiver.url)
+    client.post("/runs", json={"assistant_id": "echo", "input": HI, "webhook": receiver.url})
+    receiver.wait(3)
+    ids = {headers["webhook-id"] for headers, _ in receiver.requests}
+    assert len(ids) == 1
+    wait_for_none(service)
+
+
+@pytest.mark.parametrize(("statuses", "count"), [([410], 1), ([307], 1), ([500] * 9, 3)])
+def test_it_is_given_up_in_the_end(
+    service: Service,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
+    statuses: list[int],
+    count: int,
+) -> None:
+    receiver.statuses = list(statuses)
+    client = client_of(service, receiver.url)
+    with caplog.at_level(logging.ERROR, "agent_factory.service"):
+        client.post("/runs", json={"assistant_id": "echo", "input": HI, "webhook": receiver.url})
+        wait_for_none(service)
+    assert len(receiver.requests) == count
+    assert f"the answer is {statuses[0]}. It is not sent again." in caplog.text
+
+
+def test_another_server_sends_what_one_has_left(
+    service: Service, receiver: Receiver, tmp_path: Path
+) -> None:
+    # This one takes the request, and dies before it sends.
+    run = service.submit("echo", message="Hi")
+    run.result(30)
+    service.webhooks.add(run.id, receiver.url)
+    service.webhooks.add(run.id, receiver.url)  # asked twice for the same
+    assert left(service) == 1
+    other = Service(f"sqlite:///{tmp_path}/desk.db")
+    other.add("echo", service.agents["echo"])
+    client_of(other, receiver.url)
+    assert receiver.wait()[0]["run_id"] == run.id
+    wait_for_none(service)
+    other.close()
+    assert len(receiver.requests) == 1
+
+
+def test_of_two_servers_one_sends(service: Service) -> None:
+    runs = [service.submit("echo", message="Hi") for _ in range(3)]
+    for run in runs[:2]:
+        run.result(30)
+        service.webhooks.add(run.id, "https://example.com")
+    runs[2].result(30)
+    claims = [service.webhooks.claim_due(), service.webhooks.claim_due()]
+    assert [len(claim) for claim in claims] == [2, 0]
+
+
+def test_nothing_is_sent_about_a_run_that_works_or_was_deleted(service: Service) -> None:
+    works = service.submit("echo", message="Hi", delay=60)
+    gone = service.submit("echo", message="Hi")
+    gone.result(30)
+    for run in (works, gone):
+        service.webhooks.add(run.id, "https://example.com")
+    gone.delete()
+    assert service.webhooks.claim_due() == []
+    assert left(service) == 1
+
+
+def test_a_cron_sends_the_outcome_of_its_runs(service: Service, receiver: Receiver) -> None:
+    client = client_of(service, receiver.url)
+    body = {"assistant_id": "echo", "input": HI, "schedule": "0 3 * * *", "webhook": receiver.url}
+    cron = client.post("/runs/crons", json=body).json()
+    service.crons().change(cron["cron_id"], schedule="* * * * * *")
+    (sent, *_) = receiver.wait()
+    service.crons().delete(cron["cron_id"])
+    assert sent["metadata"]["cron_id"] == cron["cron_id"]
+
+
+# Where they may go
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com.evil.org/",
+        "https://evil.org/https://hooks.example.com/",
+        "https://evil.org#hooks.example.com",
+        "https://user:word@hooks.example.com/",
+        "https://hooks.example.com@evil.org/",
+        "https://hooks.example.com:8443/",
+        "https://hooks.example.com:x/",
+        "http://hooks.example.com/",
+        "ftp://hooks.example.com/",
+        "//hooks.example.com/",
+        "/ok",
+        "hooks",
+        "",
+        "https://example.org/",  # and not below it
+        "https://[::1",
+    ],
+)
+def test_a_url_that_is_not_allowed(url: str) -> None:
+    hooks = Webhooks(["https://hooks.example.com", "https://*.example.org"])
+    assert not hooks.allows(url)
+    with pytest.raises(HTTPException, match="may name only the servers that this server allows"):
+        hooks.check(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com/x?y=1",
+        "https://HOOKS.example.com:443",
+        "https://a.b.example.org/",
+    ],
+)
+def test_a_url_that_is_allowed(url: str) -> None:
+    hooks = Webhooks(["https://hooks.example.com", "https://*.example.org"])
+    assert hooks.allows(url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1",
+        "fc00::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "ff02::1",
+    ],
+)
+def test_addresses_that_are_not_public(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not serving._is_public(ip_address(address))
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    public = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443))
+    place = (family, socket.SOCK_STREAM, 6, "", (address, 443))
+    # One public address among them does not help.
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [public, place])
+    hooks = Webhooks(["https://hooks.example.com"])
+    with pytest.raises(HTTPException, match="has no public address"):
+        hooks.check("https://hooks.example.com/")
+    with pytest.raises(Exception, match="has no public address"):
+        hooks.post("https://hooks.example.com/", "id", b"{}")
+
+
+def test_public_addresses() -> None:
+    for address in ("93.184.216.34", "2606:2800:220:1::", "64:ff9b::5db8:d822"):
+        assert serving._is_public(ip_address(address))
+
+
+def test_a_host_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise socket.gaierror("no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(HTTPException, match="is not known"):
+        Webhooks(["https://hooks.example.com"]).check("https://hooks.example.com/")
+
+
+@contextmanager
+def names(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> Iterator[list[str]]:
+    """Let a host have another address each time that it is asked for."""
+    asked: list[str] = []
+    resolve, left = socket.getaddrinfo, list(addresses)
+
+    def answer(host: str, port: int, *rest: Any, **options: Any) -> Any:
+        if host != "hooks.example.com":
+            return resolve(host, port, *rest, **options)
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (left.pop(0), port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    yield asked
+
+
+def test_the_request_goes_to_the_address_that_was_checked(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is public when it is checked, and private when it is used."""
+    port = receiver.url.rpartition(":")[2]
+    url = f"http://hooks.example.com:{port}/done"
+    hooks = Webhooks([f"http://hooks.example.com:{port}"], private=True)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # a proxy would resolve the name again
+    with names(monkeypatch, "127.0.0.1", "10.255.255.1") as asked:
+        hooks.post(url, "id", b"{}")
+    assert asked == ["hooks.example.com"]
+    assert receiver.requests[0][0]["host"] == f"hooks.example.com:{port}"
+
+
+def test_a_server_without_webhooks_sends_nothing(service: Service) -> None:
+    app = create_app(service)
+    client = TestClient(app, base_url="http://127.0.0.1:1", client=("127.0.0.1", 1))
+    body = {"assistant_id": "echo", "input": HI, "webhook": "https://example.com"}
+    threads = service.count_threads()
+    for path in ("/runs", "/runs/wait", "/runs/stream"):
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422
+        assert "webhook: this server sends none" in answer.json()["detail"]
+    assert service.count_threads() == threads
+
+
+def test_an_origin_that_is_taken_away(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    run = service.submit("echo", message="Hi")
+    run.result(30)
+    service.webhooks.add(run.id, f"{LOCAL}:9/")
+    with caplog.at_level(logging.ERROR, "agent_factory.service"):
+        client_of(service, f"{LOCAL}:8")
+        wait_for_none(service)
+    assert "does not allow it any more" in caplog.text
+
+
+@pytest.mark.parametrize("origins", ["https://a.example", ["a.example"], ["https://a/path"]])
+def test_origins_that_are_none(service: Service, origins: Any) -> None:
+    make: Callable[[], object] = lambda: create_app(service, webhooks=origins)  # noqa: E731
+    with pytest.raises(ArgumentError, match="must be a list of origins"):
+        make()
