@@ -27,6 +27,7 @@ from agent_factory.errors import (
     UnknownTool,
     describe,
 )
+from agent_factory.json_values import storable
 from agent_factory.runtime.composition import (
     ModelCall,
     ModelOutcome,
@@ -489,7 +490,7 @@ class ResponseReader:
                 f"must return an AIMessage, got {describe(answer)}.",
                 "Use a chat model.",
             )
-        message = with_distinct_ids(answer)
+        message = storable(with_distinct_ids(answer))
         if self._name is not None:
             # A copy: the model may return the same object again, to another agent too.
             message = message.model_copy(update={"name": self._name})
@@ -509,9 +510,9 @@ class ResponseReader:
                 "returned a response without an AIMessage.",
                 "Return the response of the handler, or a new AIMessage.",
             )
-        if (distinct := with_distinct_ids(message)) is not message:
-            result = [distinct if m is message else m for m in response.result]
-            response, message = replace(response, result=result), distinct
+        if (changed := storable(with_distinct_ids(message))) is not message:
+            result = [changed if m is message else m for m in response.result]
+            response, message = replace(response, result=result), changed
         for refusal in refusals:
             # A layer may have replaced the call by another one, with the same id.
             call = (refusal.tool_call_id, refusal.name)

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
+from agent_factory.json_values import text_fault
 from agent_factory.serve.errors import error_response, status_of
 
 logger = logging.getLogger("agent_factory.serve")
@@ -254,7 +255,7 @@ async def read_form(request: Request) -> FormData:
 
     Raises:
         HTTPException: 415 if the body is not a form. 403 if its token is not that of the browser.
-            422 if it has more than 1,000 fields.
+            422 if it has more than 1,000 fields, or one that no database stores.
     """
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != _FORM:
@@ -266,6 +267,9 @@ async def read_form(request: Request) -> FormData:
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None
+    for name, value in fields:
+        if reason := text_fault(name) or text_fault(value):
+            raise HTTPException(422, f"{ascii(name)[1:-1]:.60} {reason}")
     form = FormData([*fields])
     expected = request.cookies.get(_csrf_cookie(request)[0], "")
     token = str(form.get("csrf_token", ""))

@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from agent_factory.errors import ArgumentError, ReviewError
+from agent_factory.json_values import json_fault
 from agent_factory.review import (
     Allowed,
     DecisionNotAllowed,
@@ -386,14 +387,14 @@ class Inbox:
                     f"{by!r} may not decide about this call.",
                     f"Reviewers: {', '.join(wait.reviewers)}.",
                 )
+            # It is stored as JSON later, when a row is locked.
+            if (fault := json_fault(decision)) is not None:
+                path, reason = fault
+                place = ".".join(map(str, path)) or "it"
+                raise InvalidDecision(wait.tool, f"a decision is JSON, and {place} {reason}")
             judgement = judge_one(_call_of(wait), decision)
-            # For its error alone: the decision is stored as JSON later, when a row is locked.
-            json.dumps(judgement.decision)
         except ReviewError as error:
             return error
-        except (TypeError, ValueError) as error:
-            reason = f"a decision is stored as JSON, and this one cannot be: {error}."
-            return InvalidDecision(wait.tool, reason, "Pass strings, numbers, lists and dicts.")
         if "remember" in judgement.decision:
             # Last, so that a client cannot name another person.
             judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}

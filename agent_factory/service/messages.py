@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import select, update
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.json_values import check_json, check_storable
 from agent_factory.review import without_claims
 from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
@@ -171,6 +172,7 @@ def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
         # A copy: the message is the caller's.
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
     inputs: dict[str, object] = without_claims({**values, "messages": messages})
+    check_storable("message", inputs)
     # The queue, the title of the thread and the pages show a message before its run begins.
     if (admit := getattr(graph, "admit", None)) is not None:
         inputs, refusal = admit(inputs)
@@ -184,7 +186,7 @@ def as_text(inputs: Mapping[str, object] | None) -> str:
     """An input of the agent as text, which a worker loads."""
     try:
         return b64encode(dump(inputs)).decode()
-    except TypeError as error:  # such as a number of more than 64 bits
+    except TypeError as error:  # such as an object of a class that the serializer does not know
         raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
@@ -233,6 +235,7 @@ def as_config(
         fits, expected = _PARTS[name]
         if not fits(part):
             raise ArgumentError(f"config.{name}", f"must be {expected}, got {describe(part)}.")
+        check_json(f"config.{name}", dict(part) if isinstance(part, Mapping) else part)
     keys = parts.setdefault("configurable", {})
     if reserved := sorted(filter(is_reserved, keys)):
         reason = f"{', '.join(map(repr, reserved))} belongs to LangGraph and cannot be set."

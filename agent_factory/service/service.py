@@ -21,6 +21,7 @@ from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
+from agent_factory.json_values import check_json
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
@@ -265,6 +266,10 @@ class Service(ThreadService):
             ArgumentError: An argument cannot be used.
         """
         check_name(by)
+        ids = {"thread": thread, "message_id": message_id, "tenant": tenant, "by": by}
+        parts = {"context": context, "metadata": metadata}
+        for name, value in {**ids, **{k: v and dict(v) for k, v in parts.items()}}.items():
+            check_json(name, value)
         registration = self._backend.agent(agent)
         waiting_or_busy = waiting or busy or registration.waiting
         busy = busy or registration.busy
@@ -525,6 +530,8 @@ class Service(ThreadService):
         """
         self._backend.agent(agent)
         arguments = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
+        for argument, value in {"name": name, **arguments}.items():
+            check_json(argument, value)
         self._backend.engine.schedule(name, cron, timezone, json.dumps({**arguments, "name": name}))
 
     def unschedule(self, name: str) -> None:

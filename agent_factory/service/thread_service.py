@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 from sqlalchemy import func, select
 
+from agent_factory.json_values import check_json, check_storable
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound
@@ -55,6 +56,9 @@ class ThreadService:
             NotFound: The thread belongs to another tenant.
         """
         name = thread or str(uuid4())
+        check_json("thread", name)
+        check_json("tenant", tenant)
+        check_json("metadata", dict(metadata or {}))
         with self._backend.database.begin() as connection:
             row = insert_thread(connection, self._backend, name, tenant, metadata)
         return ThreadInfo.of(row)
@@ -136,6 +140,7 @@ class ThreadService:
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
+        check_json("metadata", dict(metadata))
         return change_metadata(self._backend, thread, metadata, tenant)
 
     def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
@@ -276,6 +281,7 @@ class ThreadService:
             ThreadBusy: A run works on the thread, or is queued for it.
             ArgumentError: The agent cannot write this, for example since the node is not known.
         """
+        check_storable("values", values)
         place = (as_node, checkpoint)
         return change_state(self._backend, thread, values, place, tenant, by)
 
