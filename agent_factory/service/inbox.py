@@ -387,12 +387,12 @@ class Inbox:
                     f"{by!r} may not decide about this call.",
                     f"Reviewers: {', '.join(wait.reviewers)}.",
                 )
-            # It is stored as JSON later, when a row is locked.
-            if (fault := json_fault(decision)) is not None:
-                path, reason = fault
-                place = ".".join(map(str, path)) or "it"
-                raise InvalidDecision(wait.tool, f"a decision is JSON, and {place} {reason}")
             judgement = judge_one(_call_of(wait), decision)
+            # It is stored as JSON later, when a row is locked.
+            if (fault := json_fault(judgement.decision)) is not None:
+                path, reason = fault
+                place = ".".join(map(str, path))
+                raise InvalidDecision(wait.tool, f"a decision is stored as JSON: {place} {reason}")
         except ReviewError as error:
             return error
         if "remember" in judgement.decision:

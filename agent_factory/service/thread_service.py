@@ -97,7 +97,8 @@ class ThreadService:
             ids: Only these.
             status: Only those in this state, or in one of these.
             agent: Only those of this agent.
-            metadata: Only those whose metadata have these values.
+            metadata: Only those whose metadata contain this, as JSON: an object contains one with
+                some of its keys, and a list one with some of its items.
             text: Only those whose title contains it, or whose id begins with it.
             sort_by: What they are sorted by.
             descending: Whether the highest value comes first.
@@ -106,11 +107,12 @@ class ThreadService:
         """
         check_choice("sort_by", sort_by, get_args(ThreadSort))
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        query = found_threads(filters, metadata or {}, text)
+        check_json("metadata", metadata)
         sorted_by = threads.c[sort_by]
         order = sorted_by.desc() if descending else sorted_by
-        query = query.order_by(order, threads.c.thread_id)
         with self._backend.database.read() as connection:
+            query = found_threads(connection, filters, metadata or {}, text)
+            query = query.order_by(order, threads.c.thread_id)
             rows = connection.execute(query.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
 
@@ -126,10 +128,10 @@ class ThreadService:
     ) -> int:
         """Count the threads that `threads` finds with these arguments and no limit."""
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        query = select(func.count()).select_from(
-            found_threads(filters, metadata or {}, text).subquery()
-        )
+        check_json("metadata", metadata)
         with self._backend.database.read() as connection:
+            query = found_threads(connection, filters, metadata or {}, text)
+            query = select(func.count()).select_from(query.subquery())
             return int(connection.execute(query).scalar_one())
 
     def change_thread(

@@ -33,6 +33,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import Lease, first_number, take_lease
+from agent_factory.service.metadata_search import has_metadata
 from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
@@ -99,6 +100,7 @@ class ThreadInfo:
 
 
 def found_threads(
+    connection: Connection,
     filters: Mapping[str, str | Collection[str] | None],
     metadata: Mapping[str, object],
     text: str | None = None,
@@ -106,6 +108,7 @@ def found_threads(
     """A query for threads.
 
     Args:
+        connection: The connection that the query uses.
         filters: The value that a column has, or several; None takes all.
         metadata: What the metadata of the threads contain.
         text: What the title contains, or the id begins with.
@@ -120,15 +123,8 @@ def found_threads(
         # Escaped: a user who writes "%" or "_" looks for that sign.
         has_text = threads.c.title.icontains(text, autoescape=True)
         query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
-    for key, value in metadata.items():
-        json_value = threads.c.metadata[key]
-        # First, since True and False are ints.
-        if isinstance(value, bool):
-            query = query.where(json_value.as_boolean() == value)
-        elif isinstance(value, int | float):
-            query = query.where(json_value.as_float() == value)
-        else:
-            query = query.where(json_value.as_string() == str(value))
+    if metadata:
+        query = query.where(has_metadata(connection, threads.c.metadata, metadata))
     return query
 
 

@@ -490,12 +490,12 @@ HI = {"role": "user", "content": "Hi"}
 @pytest.mark.parametrize(
     ("method", "path", "body", "text"),
     [
-        ("POST", "/threads/search", {"offset": 10**30}, "cannot be stored"),
+        ("POST", "/threads/search", {"offset": 10**30}, "offset must be a number of at most 64"),
         (
             "POST",
             "/runs",
             {"input": {"messages": [{**HI, "additional_kwargs": {"n": 2**70}}]}},
-            "cannot be stored",
+            "input.messages.0.additional_kwargs.n must be a number of at most 64 bits.",
         ),
         (
             "POST",
