@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.json_values import check_json, check_storable
-from agent_factory.review import without_claims
+from agent_factory.review import without_marks
 from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.events import dump, load
@@ -171,7 +171,7 @@ def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
     if messages and messages[-1].id is None:
         # A copy: the message is the caller's.
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
-    inputs: dict[str, object] = without_claims({**values, "messages": messages})
+    inputs: dict[str, object] = without_marks({**values, "messages": messages})
     check_storable("message", inputs)
     # The queue, the title of the thread and the pages show a message before its run begins.
     if (admit := getattr(graph, "admit", None)) is not None:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review import Pending, pending, without_claims
+from agent_factory.review import Pending, pending, without_marks
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
@@ -260,7 +260,7 @@ def change_state(
     # A run may have begun since the transaction above: it has the lease then, and this write fails.
     with yielding(thread):
         try:
-            changed: RunnableConfig = graph.update_state(config, without_claims(values), as_node)
+            changed: RunnableConfig = graph.update_state(config, without_marks(values), as_node)
         except InvalidUpdateError as error:
             raise ArgumentError("update_state", f"cannot write this: {error}.") from error
         if row.status == "waiting":
