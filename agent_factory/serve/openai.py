@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -278,13 +279,12 @@ class _Chat:
         thread, key = request.headers.get("x-thread-id"), request.headers.get("idempotency-key")
         keeps = bool(thread or key)
         if not thread:
-            name = f"agent_factory:{principal.tenant}:{body.model}:{key}"
             # By the key, so that a request that is sent again finds the thread of the first.
-            thread = str(uuid5(NAMESPACE_URL, name) if key else uuid4())
+            thread = _id_of(principal, body.model, key) if key else str(uuid4())
         chat = ChatThread.read(service, thread, principal)
         waits = chat.waits(service)
         # With an idempotency key, a request that is sent again is the same run.
-        message_id = key or uuid4().hex
+        message_id = _id_of(principal, key) if key else uuid4().hex
         user = {} if body.user is None else {"user": body.user}
         new, run, remark = new_messages(messages, chat.messages), None, ""
         # Clients send a message again, to see whether it goes on.
@@ -473,6 +473,12 @@ class _Chat:
         self.keeps = True  # nothing is left to delete
         delete = partial(self.service.delete_thread, by=self.principal.name, tenant=tenant)
         await run_in_threadpool(delete, self.thread)
+
+
+def _id_of(principal: Principal, *parts: str) -> str:
+    """An id that a principal's own parts lead to, and nobody else's."""
+    name = json.dumps(["agent_factory", principal.tenant, principal.name, *parts])
+    return str(uuid5(NAMESPACE_URL, name))
 
 
 async def _has_gone(request: Request) -> None:

@@ -237,8 +237,8 @@ class Service(ThreadService):
                 from the checkpoint, or from where the last run of the thread has failed.
             checkpoint: The id of a checkpoint of the thread: the run begins there, and what came
                 after it stays in the history.
-            message_id: Where the message comes from: submitted again with the same id, it is the
-                same run. None makes a new id.
+            message_id: Where the message comes from: submitted again with the same id, by the same
+                person, it is the same run. None makes a new id.
             tenant: Whose thread it is. Other tenants cannot see it.
             priority: Higher is earlier, between threads; from -1000 to 1000.
             busy: What happens if the thread is busy. "queue" lets the message wait for its turn.
@@ -249,7 +249,7 @@ class Service(ThreadService):
                 until it is decided. "interrupt" sends it now: the questions are withdrawn, and
                 their calls do not run. "reject" raises ThreadBusy. None takes `busy`, or, if that
                 is None as well, what `add` says.
-            by: Who submits it, for the audit, which names them if they withdraw a question.
+            by: Who submits it. The audit names them if they withdraw a question.
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `max_concurrency`, `run_name`, `tags`, `metadata` and
                 `configurable` of the run, as JSON. Keys that LangGraph reads cannot be set.
@@ -282,8 +282,9 @@ class Service(ThreadService):
         message_id = message_id or str(uuid4())
         goes_on = message is None and (checkpoint is not None or thread is not None)
         inputs = None if goes_on else as_input(message, message_id, registration.graph)
-        # As JSON, so that no two lists of names give one text.
-        place = json.dumps([tenant, thread_id, message_id])
+        # As JSON, so that no two lists of names give one text. The id of a message comes from a
+        # client: one that others have used, or guess, leads to nobody else's run.
+        place = json.dumps([tenant, thread_id, message_id, by])
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         settings = as_config(config)
         run_metadata = {**settings.pop("metadata", {}), **(metadata or {})}
