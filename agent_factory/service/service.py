@@ -39,6 +39,7 @@ from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
+from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.store import TenantStore
@@ -90,6 +91,7 @@ class Service(ThreadService):
     ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
         self._backend = Backend(database, callbacks)
+        self._request_rates = RequestRates(database)
         self._worker: Worker | None = None
 
     # Set-up
@@ -203,6 +205,21 @@ class Service(ThreadService):
             per_minute: The most runs that begin within a minute.
         """
         self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
+
+    def take_requests(self, key: str, per_minute: int, *, number: int = 1) -> float:
+        """Count requests of somebody over all processes, unless they are too many.
+
+        As many as there are in a minute may come at once; then they have to come evenly.
+
+        Args:
+            key: Who makes them.
+            per_minute: The most within a minute.
+            number: How many are counted.
+
+        Returns:
+            The seconds until that many may come: 0.0 if they were counted.
+        """
+        return self._request_rates.take(key, number, per_minute)
 
     # Messages
 
