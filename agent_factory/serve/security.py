@@ -16,7 +16,7 @@ from threading import Lock
 from urllib.parse import parse_qsl
 from uuid import uuid4
 
-from starlette.datastructures import FormData, Headers, MutableHeaders
+from starlette.datastructures import FormData, Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -43,6 +43,9 @@ HEADERS = {
 """Headers of each response that does not set them itself."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_CHANGES = frozenset({"cancel_on_disconnect"})
+"""Parameters with which a request of such a method changes something."""
+
 _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 1000
 _SPENT_WITHIN = 60.0
@@ -246,7 +249,8 @@ class RequestGuard:
             if scope["client"]:
                 # Before anything is read or authenticated, which costs more.
                 await self._addresses.check(network_of(scope["client"][0]))
-            if scope["method"] not in _SAFE_METHODS:
+            query = QueryParams(scope["query_string"])
+            if scope["method"] not in _SAFE_METHODS or not _CHANGES.isdisjoint(query):
                 self._check_site(Headers(scope=scope))
             await self._app(scope, receive_within_limit, note_start)
         except ClientDisconnect:

@@ -76,7 +76,7 @@ class Wait:
         call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
         call_digest: The digest of the tool and the arguments, which an approval names: what runs
             must have it. Empty for a question.
-        reviewers: Who may decide, as names or roles; empty for everybody.
+        reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
         remember: The longest time in seconds for which later calls may be approved as well; None:
             they may not.
     """
@@ -110,10 +110,14 @@ class Wait:
 def is_reviewer(reviewers: Collection[str], name: str, roles: Collection[str]) -> bool:
     """Return True if a person may decide about a wait for these reviewers, by name or by role.
 
-    >>> is_reviewer(["finance"], "ann", ["finance"]), is_reviewer([], "ann", [])
+    >>> is_reviewer(["finance"], "ann", ["finance"]), is_reviewer(["@ann"], "ann", [])
     (True, True)
+    >>> is_reviewer(["finance"], "finance", []), is_reviewer(["@ann"], "bob", ["@ann"])
+    (False, False)
     """
-    return not reviewers or not {name, *roles}.isdisjoint(reviewers)
+    # Marked, since a person may have chosen the name of a role.
+    marks = {f"@{name}", *(role for role in roles if not role.startswith("@"))}
+    return not reviewers or not marks.isdisjoint(reviewers)
 
 
 class Inbox:
@@ -385,7 +389,8 @@ class Inbox:
                 raise DecisionNotAllowed(
                     wait.tool,
                     f"{by!r} may not decide about this call.",
-                    f"Reviewers: {', '.join(wait.reviewers)}.",
+                    f"Reviewers: {', '.join(wait.reviewers)}. A person is named with '@'; the "
+                    "others are roles.",
                 )
             judgement = judge_one(_call_of(wait), decision)
             # It is stored as JSON later, when a row is locked.

@@ -160,6 +160,10 @@ _REFUSE_CHANGES = {
         BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
         """CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit
         BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+        # INSERT OR REPLACE deletes an entry without the trigger above.
+        """CREATE TRIGGER service_audit_replace BEFORE INSERT ON service_audit
+        WHEN EXISTS (SELECT 1 FROM service_audit WHERE id = NEW.id)
+        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
     ),
     "postgresql": (
         """CREATE FUNCTION service_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS

@@ -186,6 +186,17 @@ def test_a_request_of_another_site(client: TestClient, headers: Any, status: int
     assert client.get("/ok", headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "query", ["cancel_on_disconnect=1", "a=1&cancel%5Fon_disconnect=true", "cancel_on_disconnect"]
+)
+def test_an_address_that_ends_a_run_is_not_for_other_sites(client: TestClient, query: str) -> None:
+    """A browser asks for it for a picture of a page, and ends the run when the page is closed."""
+    path = f"/threads/t/runs/r/stream?{query}"
+    for headers, status in ((EVIL, 403), ({"Sec-Fetch-Site": "cross-site"}, 403), (OWN, 404), ({}, 404)):
+        assert client.get(path, headers=headers).status_code == status
+    assert client.get("/threads/t/runs/r/stream", headers=EVIL).status_code == 404
+
+
 def test_a_site_that_is_allowed(client_of: Callable[..., TestClient]) -> None:
     client = client_of(origins=["https://chat.example"])
     chat = {"Origin": "https://chat.example", "Sec-Fetch-Site": "cross-site"}
