@@ -26,7 +26,7 @@ from agent_factory.state.history import DECIDED as DECIDED
 from agent_factory.state.history import EDITED as EDITED
 from agent_factory.state.history import RECORDS
 from agent_factory.state.history import REVIEWED as REVIEWED
-from agent_factory.state.history import with_distinct_ids as with_distinct_ids
+from agent_factory.state.history import with_valid_calls as with_valid_calls
 
 MARKS = RECORDS | {
     "asked_for",

@@ -27,7 +27,6 @@ from agent_factory.errors import (
     UnknownTool,
     describe,
 )
-from agent_factory.json_values import storable
 from agent_factory.runtime.composition import (
     ModelCall,
     ModelOutcome,
@@ -56,7 +55,7 @@ from agent_factory.state.history import (
     last_turn,
     no_repair,
     repair,
-    with_distinct_ids,
+    with_valid_calls,
     without_records,
 )
 from agent_factory.state.schema import RETRIES
@@ -490,7 +489,7 @@ class ResponseReader:
                 f"must return an AIMessage, got {describe(answer)}.",
                 "Use a chat model.",
             )
-        message = storable(with_distinct_ids(answer))
+        message = with_valid_calls(answer)
         if self._name is not None:
             # A copy: the model may return the same object again, to another agent too.
             message = message.model_copy(update={"name": self._name})
@@ -510,7 +509,7 @@ class ResponseReader:
                 "returned a response without an AIMessage.",
                 "Return the response of the handler, or a new AIMessage.",
             )
-        if (changed := storable(with_distinct_ids(message))) is not message:
+        if (changed := with_valid_calls(message)) is not message:
             result = [changed if m is message else m for m in response.result]
             response, message = replace(response, result=result), changed
         for refusal in refusals:

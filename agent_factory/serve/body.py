@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from agent_factory.json_values import DEEPEST, json_fault
 from agent_factory.serve.mistakes import explained
+from agent_factory.state import DEEPEST, json_fault, place_of
 
 
 class Keeps:
@@ -91,9 +91,7 @@ def _read(content: bytes, kind: type[Body]) -> Body:
     value = json_value("The body", content)
     if (fault := json_fault(value)) is not None:
         path, reason = fault
-        place = ".".join(map(str, path)) or "The body"
-        # In ASCII: not every log takes half of a character.
-        raise HTTPException(422, f"{ascii(place)[1:-1]:.200} {reason}")
+        raise HTTPException(422, f"{place_of(path) or 'The body'} {reason}")
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -116,7 +114,7 @@ def json_value(name: str, content: str | bytes) -> object:
         for key, part in members:
             # Programs disagree about which of two counts.
             if key in value:
-                text = f"{name} has the key {ascii(key):.60} twice in an object."
+                text = f"{name} has the key {key!a:.60} twice in an object."
                 raise HTTPException(422, text)
             value[key] = part
         return value

@@ -23,9 +23,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
-from agent_factory.json_values import text_fault
 from agent_factory.serve.errors import error_response, status_of
 from agent_factory.service import DatabaseUnavailable
+from agent_factory.state import place_of, text_fault
 
 logger = logging.getLogger("agent_factory.serve")
 
@@ -340,7 +340,7 @@ async def read_form(request: Request) -> FormData:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None
     for name, value in fields:
         if reason := text_fault(name) or text_fault(value):
-            raise HTTPException(422, f"{ascii(name)[1:-1]:.60} {reason}")
+            raise HTTPException(422, f"{place_of([name])} {reason}")
     form = FormData([*fields])
     expected = request.cookies.get(_csrf_cookie(request)[0], "")
     token = str(form.get("csrf_token", ""))

@@ -11,7 +11,6 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from agent_factory.errors import ArgumentError, ReviewError
-from agent_factory.json_values import json_fault
 from agent_factory.review import (
     Allowed,
     DecisionNotAllowed,
@@ -36,6 +35,7 @@ from agent_factory.service.metrics import traceparent
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import audit, threads, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, lock_thread
+from agent_factory.state import json_fault, place_of
 
 CLAIM_SECONDS = 900.0
 """How long a claim holds."""
@@ -395,9 +395,8 @@ class Inbox:
             judgement = judge_one(_call_of(wait), decision)
             # It is stored as JSON later, when a row is locked.
             if (fault := json_fault(judgement.decision)) is not None:
-                path, reason = fault
-                place = ".".join(map(str, path))
-                raise InvalidDecision(wait.tool, f"a decision is stored as JSON: {place} {reason}")
+                text = f"a decision is stored as JSON: {place_of(fault[0])} {fault[1]}"
+                raise InvalidDecision(wait.tool, text)
         except ReviewError as error:
             return error
         if "remember" in judgement.decision:

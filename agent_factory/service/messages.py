@@ -12,7 +12,6 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import select, update
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.json_values import check_json, check_storable
 from agent_factory.review import without_marks
 from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
@@ -22,6 +21,7 @@ from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
+from agent_factory.state import check_json, check_storable
 from agent_factory.types import Graph
 from agent_factory.upstream import RUN_ID, is_reserved
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, literal, null, type_coerce
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    null,
+    true,
+    type_coerce,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from agent_factory.service.database import driver_connection
-
-_CONTAINS = "agent_factory_contains"
 
 
 def contains(value: object, part: object) -> bool:
@@ -51,8 +61,10 @@ def has_metadata(
     part = json.dumps(dict(metadata))
     if connection.dialect.name == "sqlite":
         # By Python: SQLite's own functions for JSON take neither each key nor each number.
-        driver_connection(connection).create_function(_CONTAINS, 2, _contains, deterministic=True)
-        return getattr(func, _CONTAINS)(cast(column, Text), part) == 1
+        driver_connection(connection).create_function(
+            "agent_factory_contains", 2, _contains, deterministic=True
+        )
+        return func.agent_factory_contains(cast(column, Text), part, type_=Boolean) == true()
     text = cast(column, Text)
     # An escaped backslash is not the beginning of an escape; two halves are one character.
     escapes = func.regexp_replace(text, r"\\\\", "", "g")

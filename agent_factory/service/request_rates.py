@@ -32,7 +32,7 @@ class RequestRates:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._lock, self._forgotten_at = Lock(), 0.0
+        self._lock, self._forgets_at = Lock(), 0.0
 
     def take(self, key: str, number: int, per_minute: int) -> float:
         """Count requests; nothing is counted if they are too many.
@@ -47,7 +47,11 @@ class RequestRates:
         Returns:
             The seconds until that many may come: 0.0 if they were counted.
         """
-        self._forget()
+        # Rows of those who have made no request for a minute are deleted once a minute.
+        with self._lock:
+            forgets = time.monotonic() >= self._forgets_at
+            if forgets:
+                self._forgets_at = time.monotonic() + WINDOW_SECONDS
         database, now = self._database, self._database.now
         needs = number * WINDOW_SECONDS / per_minute
         digest = sha256(key.encode()).hexdigest()
@@ -60,18 +64,11 @@ class RequestRates:
             where=full_at - now <= WINDOW_SECONDS + 0.001,  # such sums are not exact
         ).returning(rates.c.full_at)
         with database.begin() as connection:
+            if forgets:
+                connection.execute(delete(rates).where(rates.c.full_at < now))
             if connection.execute(counted).first() is not None:
                 return 0.0
             left = select(rates.c.full_at - now).where(rates.c.key == digest)
             excess = connection.execute(left).scalar_one() + needs - WINDOW_SECONDS
         # Other requests may have become due in between.
         return max(float(excess), 0.001)
-
-    def _forget(self) -> None:
-        """Delete the rows of those who have made no request for a minute, once a minute."""
-        with self._lock:
-            if time.monotonic() - self._forgotten_at < WINDOW_SECONDS:
-                return
-            self._forgotten_at = time.monotonic()
-        with self._database.begin() as connection:
-            connection.execute(delete(rates).where(rates.c.full_at < self._database.now))

@@ -21,7 +21,6 @@ from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import with_decisions
-from agent_factory.json_values import check_json
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
@@ -49,6 +48,7 @@ from agent_factory.service.thread_service import ThreadService
 from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import forget, reindex, stranded_threads
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
+from agent_factory.state import check_json
 from agent_factory.types import Graph
 from agent_factory.upstream import is_reserved
 

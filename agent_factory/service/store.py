@@ -24,9 +24,9 @@ from langgraph.store.base import (
 from sqlalchemy import make_url
 
 from agent_factory.errors import ArgumentError
-from agent_factory.json_values import check_json
 from agent_factory.service.database import Database, driver_connection, explained, set_up_sqlite
 from agent_factory.service.leases import aborting
+from agent_factory.state import check_json
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _OPERATORS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")

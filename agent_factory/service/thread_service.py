@@ -10,7 +10,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 from sqlalchemy import func, select
 
-from agent_factory.json_values import check_json, check_storable
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound
@@ -31,6 +30,7 @@ from agent_factory.service.threads import (
     pulse_of,
 )
 from agent_factory.service.usage import total
+from agent_factory.state import check_json, check_storable
 
 
 class ThreadService:

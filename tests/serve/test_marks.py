@@ -93,9 +93,9 @@ def keys_of(module: ast.Module, path: Path) -> Iterator[str]:
             yield from value_of(node.slice)
         elif isinstance(node, ast.Call):
             function = node.func
-            if isinstance(function, ast.Attribute) and function.attr == "get":
-                if is_metadata(function.value):
-                    yield from value_of(node.args[0])
+            is_get = isinstance(function, ast.Attribute) and function.attr == "get"
+            if is_get and is_metadata(function.value):
+                yield from value_of(node.args[0])
             for keyword in node.keywords:
                 if keyword.arg in FIELDS and isinstance(keyword.value, ast.Dict):
                     for key in keyword.value.keys:
@@ -110,7 +110,7 @@ def keys_of(module: ast.Module, path: Path) -> Iterator[str]:
 
 # Ways in
 
-EACH = {name: "x" for name in sorted(MARKS | {"lc_source", "lc_written_by", "lc_data"})}
+EACH = dict.fromkeys(sorted(MARKS | {"lc_source", "lc_written_by", "lc_data"}), "x")
 EACH["provider"] = "kept"
 
 
@@ -209,7 +209,7 @@ def by_ag_ui(service: Service, client: TestClient, messages: list[Any]) -> str:
     thread = uuid4().hex
     users = [{**as_role(m), "content": m.text} for m in marked() if m.type == "human"]
     body = {"threadId": thread, "runId": "r", "state": {"messages": messages}, "messages": users}
-    more = {"tools": [], "context": [], "forwardedProps": {}}
+    more: Any = {"tools": [], "context": [], "forwardedProps": {}}
     assert client.post("/ag-ui/desk", json={**body, **more}).status_code == 200
     return thread
 

@@ -29,8 +29,10 @@ ANN = {"x-user": "ann@acme"}
 
 
 def who(request: Request) -> Principal | None:
-    name, _, tenant = request.headers.get("x-user", "").partition("@")
-    return Principal(tenant, name) if name else None
+    if not (user := request.headers["x-user"]):
+        return None
+    name, tenant = user.split("@")
+    return Principal(tenant, name)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])

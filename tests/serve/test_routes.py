@@ -281,7 +281,21 @@ SCALARS = (
     | st.sampled_from(["\0", "a\0b", "\ud800", "-1", "1" * 5000, "x" * 10_000, "../..", "%"])
 )
 NAMES = st.text(max_size=4) | st.sampled_from(
-    ["k", 'a"b', "a.b", "..", "$", "[0]", "it's", "\0", "\ud800", "messages", "$gt", "$regex", "role"]
+    [
+        "k",
+        'a"b',
+        "a.b",
+        "..",
+        "$",
+        "[0]",
+        "it's",
+        "\0",
+        "\ud800",
+        "messages",
+        "$gt",
+        "$regex",
+        "role",
+    ]
 )
 JSON = st.recursive(
     SCALARS,

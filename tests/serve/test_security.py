@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.serve import Principal, RateLimit, create_app
+from agent_factory.serve import Principal, create_app
 from agent_factory.serve.security import (
     HEADERS,
     RateLimiter,
@@ -192,7 +192,12 @@ def test_a_request_of_another_site(client: TestClient, headers: Any, status: int
 def test_an_address_that_ends_a_run_is_not_for_other_sites(client: TestClient, query: str) -> None:
     """A browser asks for it for a picture of a page, and ends the run when the page is closed."""
     path = f"/threads/t/runs/r/stream?{query}"
-    for headers, status in ((EVIL, 403), ({"Sec-Fetch-Site": "cross-site"}, 403), (OWN, 404), ({}, 404)):
+    for headers, status in (
+        (EVIL, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        (OWN, 404),
+        ({}, 404),
+    ):
         assert client.get(path, headers=headers).status_code == status
     assert client.get("/threads/t/runs/r/stream", headers=EVIL).status_code == 404
 
@@ -386,7 +391,9 @@ def test_an_error_in_the_middle_of_a_response(caplog: pytest.LogCaptureFixture) 
 
         return StreamingResponse(parts())
 
-    app = RequestGuard(Starlette(routes=[Route("/", fail)]), RateLimiter("address", None, lambda *_: 0.0), 100, ())
+    app = RequestGuard(
+        Starlette(routes=[Route("/", fail)]), RateLimiter("address", None, lambda *_: 0.0), 100, ()
+    )
     with pytest.raises(ZeroDivisionError):
         TestClient(app).get("/")
     assert "at GET '/'" in caplog.text

@@ -25,7 +25,9 @@ SCALARS = (
 METADATA = st.dictionaries(
     KEYS,
     st.recursive(
-        SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner), max_leaves=5
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
+        max_leaves=5,
     ),
     max_size=4,
 )

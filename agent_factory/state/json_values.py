@@ -1,23 +1,22 @@
-"""JSON from outside, and values of a model's message: what every database stores as it is.
+"""JSON from outside: refused where a database would not store it as it is.
 
-JSON from outside is refused where a database would store something else, or where other requests
-would fail later. A model cannot be refused: its values are changed.
+What a model writes cannot be refused: `agent_factory.state.history` changes it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
-from operator import is_
-from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 
 from agent_factory.errors import ArgumentError, describe
 
 DEEPEST = 100
 """The most lists and objects within each other."""
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+"""Integers of 64 bits."""
 
 Fault = tuple[list[int | str], str]
 """What is wrong with a value: the keys and indexes that lead to it, and the reason."""
@@ -31,10 +30,10 @@ def check_json(name: str, value: object) -> None:
         value: The value.
 
     >>> check_json("metadata", {"topic": "refund", "tags": ["new", None], "euros": 4.5})
-    >>> check_json("metadata", {"amounts": [1, float("nan")]})
+    >>> check_json("metadata", {"euros": [1, float("nan")]})
     Traceback (most recent call last):
         ...
-    agent_factory.errors.ArgumentError: [AF101] metadata.amounts.1: must be a finite number, got nan.
+    agent_factory.errors.ArgumentError: [AF101] metadata.euros.1: must be a finite number, got nan.
     """
     _raise(name, json_fault(value))
 
@@ -50,7 +49,17 @@ def check_storable(name: str, value: object) -> None:
 def _raise(name: str, fault: Fault | None) -> None:
     if fault is not None:
         path, reason = fault
-        raise ArgumentError(".".join([name, *map(_shown, path)]), reason)
+        raise ArgumentError(f"{name}.{place_of(path)}" if path else name, reason)
+
+
+def place_of(path: Sequence[int | str]) -> str:
+    r"""The place of a value in an error, in ASCII if it cannot be stored or logged.
+
+    >>> place_of(["messages", 0, "content"]), place_of(["a\0b"])
+    ('messages.0.content', 'a\\x00b')
+    """
+    text = ".".join(map(str, path))
+    return (text if text_fault(text) is None else ascii(text)[1:-1])[:200]
 
 
 def json_fault(value: object, *, objects: bool = False, levels: int = DEEPEST) -> Fault | None:
@@ -69,7 +78,7 @@ def json_fault(value: object, *, objects: bool = False, levels: int = DEEPEST) -
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return None if _LEAST <= value <= _MOST else ([], "must be a number of at most 64 bits.")
+        return None if MIN_INT <= value <= MAX_INT else ([], "must be a number of at most 64 bits.")
     if isinstance(value, float):
         is_good = objects or isfinite(value)
         return None if is_good else ([], f"must be a finite number, got {value!r}.")
@@ -113,52 +122,3 @@ def text_fault(text: str) -> str | None:
             half = f"U+{ord(text[error.start]):04X}"
             return f"must not have {half}, half of a character of UTF-16, without the other half."
     return None
-
-
-def _shown(part: int | str) -> str:
-    """A key in the place of an error: what cannot be stored cannot be logged everywhere either."""
-    text = str(part)
-    return text if text_fault(text) is None and len(text) <= 60 else ascii(text[:60])
-
-
-def storable(message: AIMessage) -> AIMessage:
-    """Return a model's message whose content and calls can be stored, and do not change by it.
-
-    LangGraph's serializer takes integers of 64 bits, and writes "?" for half of a character of
-    UTF-16, by which a reviewed call becomes another one. Here, a larger integer becomes a string of
-    its digits, which a tool that takes an integer reads, and a half becomes U+FFFD.
-
-    >>> calls = [{"name": "look", "args": {"order": 10**20}, "id": "1"}]
-    >>> storable(AIMessage("", tool_calls=calls)).tool_calls[0]["args"]
-    {'order': '100000000000000000000'}
-    """
-    update: dict[str, Any] = {}
-    for name in ("content", "tool_calls", "invalid_tool_calls", "additional_kwargs"):
-        value = getattr(message, name)
-        if value and (new := _storable(value)) is not value:
-            update[name] = new
-    return message.model_copy(update=update) if update else message
-
-
-def _storable(value: Any) -> Any:
-    """The value itself if nothing in it has to change: nearly always."""
-    if isinstance(value, str):
-        if value.isascii():
-            return value
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            # Two halves that belong together become the character.
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return value
-    if isinstance(value, dict):
-        keys, parts = [*map(_storable, value)], [*map(_storable, value.values())]
-        is_same = all(map(is_, value, keys)) and all(map(is_, value.values(), parts))
-        return value if is_same else dict(zip(keys, parts, strict=True))
-    if isinstance(value, list):
-        items = [_storable(item) for item in value]
-        return value if all(map(is_, value, items)) else items
-    # In Python, True is an int.
-    if isinstance(value, int) and not isinstance(value, bool) and not _LEAST <= value <= _MOST:
-        return str(value)
-    return value
