@@ -82,14 +82,8 @@ def create_app(
             "authenticate= to create_app before others can reach it, also by a proxy."
         )
     most = (None, None) if rate_limit is None else (rate_limit.principal, rate_limit.address)
-
-    def take(key: str, number: int, per_minute: int) -> float:
-        return service.take_requests(key, per_minute, number=number)
-
-    principals, addresses = (
-        RateLimiter(kind, limit, take)
-        for kind, limit in zip(("principal", "address"), most, strict=True)
-    )
+    principals = RateLimiter("principal", most[0], service.take_requests)
+    addresses = RateLimiter("address", most[1], service.take_requests)
 
     def with_principal(route: Route) -> Route:
         """A route whose endpoint knows the principal, and whether they may decide about a wait."""

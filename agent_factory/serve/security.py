@@ -78,10 +78,6 @@ class RateLimit:
                 raise ArgumentError(name, f"must be at least 1, got {getattr(self, name)!r}.")
 
 
-Take = Callable[[str, int, int], float]
-"""Counts requests of a key for all processes: `RateLimiter` says which."""
-
-
 class RateLimiter:
     """Counts requests by key, together with the other processes of a service.
 
@@ -92,11 +88,10 @@ class RateLimiter:
     Args:
         kind: What the keys are.
         per_minute: The most for each key. None counts nothing.
-        take: Takes a key, a number of requests and the most in a minute; counts the requests,
-            and returns 0.0, or counts none, and returns the seconds until they may come.
+        take: Counts them for all processes, as `Service.take_requests`.
     """
 
-    def __init__(self, kind: str, per_minute: int | None, take: Take) -> None:
+    def __init__(self, kind: str, per_minute: int | None, take: Callable[..., float]) -> None:
         self._kind, self._per_minute, self._take = kind, per_minute, take
         self._block = max(1, (per_minute or 0) // 60)
         # One thread, so that requests at the same moment take one block and not one each.
@@ -136,7 +131,7 @@ class RateLimiter:
         name, wait = f"{self._kind} {self._per_minute} {json.dumps(key)}", 0.0
         for number in sorted({self._block, 1}, reverse=True):
             try:
-                wait = self._take(name, number, self._per_minute)
+                wait = self._take(name, self._per_minute, number=number)
             except DatabaseUnavailable:
                 logger.warning("Requests are not counted: the database is not available.")
                 wait = 0.0

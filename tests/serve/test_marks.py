@@ -93,8 +93,9 @@ def keys_of(module: ast.Module, path: Path) -> Iterator[str]:
             yield from value_of(node.slice)
         elif isinstance(node, ast.Call):
             function = node.func
-            is_get = isinstance(function, ast.Attribute) and function.attr == "get"
-            if is_get and is_metadata(function.value):
+            if not isinstance(function, ast.Attribute):
+                pass
+            elif function.attr == "get" and is_metadata(function.value):
                 yield from value_of(node.args[0])
             for keyword in node.keywords:
                 if keyword.arg in FIELDS and isinstance(keyword.value, ast.Dict):

@@ -212,7 +212,7 @@ def test_rows_of_those_who_are_idle_are_deleted(
 def limiter(per_minute: int, taken: list[int], answers: Any = 0.0) -> RateLimiter:
     """A limiter that notes what it takes."""
 
-    def take(key: str, number: int, per_minute: int) -> float:
+    def take(key: str, per_minute: int, *, number: int) -> float:
         taken.append(number)
         result = answers if isinstance(answers, float) else next(answers)
         if isinstance(result, Exception):
