@@ -81,9 +81,8 @@ def create_app(
             "Nobody is authenticated, so only requests from this machine are served. Pass "
             "authenticate= to create_app before others can reach it, also by a proxy."
         )
-    most = (None, None) if rate_limit is None else (rate_limit.principal, rate_limit.address)
-    principals = RateLimiter("principal", most[0], service.take_requests)
-    addresses = RateLimiter("address", most[1], service.take_requests)
+    principals = RateLimiter("name", rate_limit and rate_limit.principal, service.take_requests)
+    addresses = RateLimiter("address", rate_limit and rate_limit.address, service.take_requests)
 
     def with_principal(route: Route) -> Route:
         """A route whose endpoint knows the principal, and whether they may decide about a wait."""

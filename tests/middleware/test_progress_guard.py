@@ -147,6 +147,20 @@ def test_first_a_remark_then_calls_are_withheld_then_an_answer(call: Run) -> Non
     assert messages[-1].text == STOPPED
 
 
+def test_spaces_around_a_text_make_no_other_call(call: Run) -> None:
+    def padded(n: int) -> Call:
+        pad = " " * n
+        return c("search", "nothing", query=f"{pad}acme{pad}", tags=[{"a": f"x{pad}"}])
+
+    stage, messages = played(call, [padded(n) for n in range(20)])
+    assert stage.results.ran == 4
+    assert "search was called 3 times in a row" in texts(messages)[2]
+    inner = [c("search", "nothing", query=f"ac{' ' * n}me") for n in range(20)]
+    stage = Stage(inner, [ProgressGuardMiddleware()])
+    stage.run(call, [*inner, "Done."])
+    assert stage.results.ran == 20
+
+
 def test_the_steps_come_when_they_are_set_to_come(call: Run) -> None:
     stage, messages = played(call, SEARCH, remark_after=1, withhold_after=4, answer_after=6)
     assert [REMARK in text for text in texts(messages)] == [False, *[True] * 4, False, False]
