@@ -77,6 +77,7 @@ ODD = st.recursive(
     | st.booleans()
     | st.integers()
     | st.sampled_from([2**63, -(2**63) - 1, 2**63 - 1, 10**40])
+    | st.floats()
     | st.text(st.characters(codec=None), max_size=4)
     | st.sampled_from(["\ud83d", "\ude00", "\ud83d\ude00", "a\udfffb", "😀"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -104,7 +105,7 @@ def test_a_message_that_can_be_stored_is_not_copied() -> None:
     assert with_valid_calls(pair).content == "😀"
 
 
-VALUES = [2**70, -(2**64), "half \ud83d", {"deep": [2**64, "\ude00"]}]
+VALUES = [2**70, -(2**64), float("nan"), "half \ud83d", {"deep": [2**64, "\ude00", float("inf")]}]
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -141,11 +142,11 @@ def test_a_call_with_a_value_that_no_checkpointer_stores_runs_once(
     assert waiting.args == {"order": seen[0]}
 
 
-@pytest.mark.parametrize("order", [2**70, 99999999999999999999])
-def test_a_tool_that_takes_an_integer_gets_the_number(order: int) -> None:
-    seen: list[int] = []
+@pytest.mark.parametrize("order", [2**70, 99999999999999999999, float("-inf")])
+def test_a_tool_that_takes_a_number_gets_the_number(order: float) -> None:
+    seen: list[float] = []
 
-    def look(order: int) -> str:
+    def look(order: int | float) -> str:
         """Look an order up."""
         seen.append(order)
         return "There."

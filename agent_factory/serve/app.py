@@ -23,10 +23,10 @@ from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
 from agent_factory.serve.security import (
     RateLimit,
-    RateLimiter,
     RequestGuard,
     SecurityHeaders,
     logger,
+    rate_limiters,
 )
 from agent_factory.service import Service
 
@@ -81,8 +81,7 @@ def create_app(
             "Nobody is authenticated, so only requests from this machine are served. Pass "
             "authenticate= to create_app before others can reach it, also by a proxy."
         )
-    principals = RateLimiter("name", rate_limit and rate_limit.principal, service.take_requests)
-    addresses = RateLimiter("address", rate_limit and rate_limit.address, service.take_requests)
+    principals, addresses = rate_limiters(rate_limit, service.take_requests)
 
     def with_principal(route: Route) -> Route:
         """A route whose endpoint knows the principal, and whether they may decide about a wait."""

@@ -156,6 +156,19 @@ class RateLimiter:
         return HTTPException(429, text, {"Retry-After": str(ceil(wait))})
 
 
+def rate_limiters(
+    limit: RateLimit | None, take: Callable[..., float]
+) -> tuple[RateLimiter, RateLimiter]:
+    """Return what counts requests by principal and by address.
+
+    Args:
+        limit: The limits; None counts nothing.
+        take: As of `RateLimiter`.
+    """
+    most = (None, None) if limit is None else (limit.principal, limit.address)
+    return RateLimiter("principal", most[0], take), RateLimiter("address", most[1], take)
+
+
 def network_of(address: str) -> str:
     """The address that requests are counted by: with IPv6, a host has the addresses of a network.
 

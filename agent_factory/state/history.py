@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
+from math import isfinite
 from operator import attrgetter, is_
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -53,8 +54,8 @@ def call_ids(message: AIMessage) -> list[str]:
     return [call["id"] for call in calls if call["id"]]
 
 
-_MAY_CHANGE = re.compile(r"\d{19}|\\ud[89a-f]")
-"""What the `repr` of a number of more than 64 bits has, or of half of a character."""
+_MAY_CHANGE = re.compile(r"\d{19}|\\ud[89a-f]|\b(?:nan|inf)\b")
+"""What the `repr` of a number has that is not stored as it is, or of half of a character."""
 
 
 _WITH_CALLS = ("content", "tool_calls", "invalid_tool_calls", "additional_kwargs")
@@ -70,8 +71,8 @@ def with_valid_calls(message: AIMessage) -> AIMessage:
     so does the content block that holds the call in the provider's form.
 
     LangGraph's serializer takes integers of 64 bits, and writes "?" for half of a character of
-    UTF-16, by which a reviewed call becomes another one. Here, a larger integer becomes a string of
-    its digits, which a tool that takes an integer reads, and a half becomes U+FFFD.
+    UTF-16, by which a reviewed call becomes another one; JSON has neither NaN nor infinity. Here,
+    such a number becomes a string, which a tool that takes a number reads, and a half U+FFFD.
 
     >>> calls = [{"name": "add", "args": {"a": 10**20}, "id": id} for id in ("a", "a", "b")]
     >>> message = with_valid_calls(AIMessage("", tool_calls=calls))
@@ -134,10 +135,9 @@ def _storable(value: Any) -> Any:
     if isinstance(value, list):
         items = [_storable(item) for item in value]
         return value if all(map(is_, value, items)) else items
-    # In Python, True is an int.
-    if isinstance(value, int) and not isinstance(value, bool) and not MIN_INT <= value <= MAX_INT:
-        return str(value)
-    return value
+    is_large = isinstance(value, int) and not MIN_INT <= value <= MAX_INT
+    is_odd = isinstance(value, float) and not isfinite(value)
+    return str(value) if is_large or is_odd else value
 
 
 def without_records(message: Message) -> Message:
