@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.errors import error_response, status_of
-from agent_factory.service import DatabaseUnavailable
 from agent_factory.state import place_of, text_fault
 
 logger = logging.getLogger("agent_factory.serve")
@@ -132,8 +131,10 @@ class RateLimiter:
         for number in sorted({self._block, 1}, reverse=True):
             try:
                 wait = self._take(name, self._per_minute, number=number)
-            except DatabaseUnavailable:
-                logger.warning("Requests are not counted: the database is not available.")
+            except Exception as error:
+                # Also of the driver, before the tables are there. Whether the server lives is asked
+                # while there is no database, too.
+                logger.warning("Requests are not counted: %s", error)
                 wait = 0.0
             if not wait:
                 break

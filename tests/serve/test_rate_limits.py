@@ -142,6 +142,13 @@ def test_processes_share_a_limit(url: str) -> None:
     assert sum(counted) < 120
 
 
+def test_a_server_lives_without_its_database(tmp_path: Any) -> None:
+    service = Service(f"sqlite:///{tmp_path}/nowhere/desk.db")
+    client = TestClient(create_app(service, who), headers=ANN)
+    assert client.get("/ok").status_code == 200
+    service.close()
+
+
 # The rates themselves
 
 
@@ -254,11 +261,13 @@ async def test_a_refusal_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken == [2, 1, 2]
 
 
+@pytest.mark.parametrize(
+    "lost", [DatabaseUnavailable("the database", "is not available."), OSError("refused")]
+)
 async def test_requests_pass_while_the_database_is_not_available(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, lost: Exception
 ) -> None:
     taken: list[int] = []
-    lost = DatabaseUnavailable("the database", "is not available.")
     limit = limiter(600, taken, iter([lost, 0.0]))
     for _ in range(11):
         await limit.check("ann")
