@@ -51,9 +51,9 @@ from agent_factory.review.records import (
     original_of,
     split_decisions,
     tool_digest,
-    with_distinct_ids,
     with_notice,
     with_review,
+    with_valid_calls,
     write_notice,
 )
 from agent_factory.review.requests import (
@@ -292,7 +292,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if self.interrupt_mode != "batched" or message is None:
             return None
         # A hook may have written calls that share an id: each needs its own decision.
-        message = with_distinct_ids(message)
+        message = with_valid_calls(message)
         questions: list[tuple[ToolCallRequest, Rule]] = []
         for call in unanswered(message, tail):
             if self.policy.allows(call["name"]):

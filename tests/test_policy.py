@@ -128,7 +128,7 @@ def test_a_condition_is_shown_in_words() -> None:
         ({"when": {5: "x"}}, "names of arguments"),
         ({"when": {"to": object()}}, "must hold what JSON can hold"),
         ({"allowed_decisions": []}, "allowed_decisions of 'pay' must be a list of some of"),
-        ({"reviewers": "ann"}, "reviewers of 'pay' must be a list of names"),
+        ({"reviewers": "ann"}, "reviewers of 'pay' must be a list of roles"),
         ({"remember": 0}, "remember of 'pay' must be a number of seconds"),
         ({"remember": float("inf")}, "remember of 'pay' must be a number of seconds"),
         ({"reason": None}, "reason of 'pay' must be a string"),

@@ -41,7 +41,7 @@ from agent_factory.review.pending_calls import Kind as Kind
 from agent_factory.review.pending_calls import Pending, PendingCall
 from agent_factory.review.pending_calls import read_pending as read_pending
 from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
-from agent_factory.review.records import without_claims as without_claims
+from agent_factory.review.records import without_marks as without_marks
 from agent_factory.review.requests import Decision
 from agent_factory.review.steps import (
     aapply,

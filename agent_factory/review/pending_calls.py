@@ -63,7 +63,7 @@ class PendingCall:
         batched: Whether the interrupt asks about all calls of a turn together.
         call_digest: The digest of the tool and the arguments, which an approval names: what runs
             must have it. Empty if it is not known.
-        reviewers: Who may decide, as names or roles; empty for everybody.
+        reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
         remember: The longest time in seconds for which later calls may be approved as well; None:
             they may not.
         digest: A string that names this call and what is asked about it, and nothing that the

@@ -169,7 +169,8 @@ class Rule:
         when: Only calls for which this holds: a condition on arguments, or a function of the
             ToolCallRequest. It must depend only on the call and the state. None: all calls.
         reason: Why; the model reads it if the call is denied.
-        reviewers: Who may decide, as names or roles; a service checks it. Empty: everybody.
+        reviewers: Who may decide: roles, and people as "@ann"; a service checks it. Empty:
+            everybody.
         otherwise: What happens to a call that the judge does not find harmless: "ask" or "deny".
         allowed_decisions: The decisions that a person may make; default: all four.
         description: What the reviewer should know: a string, or a function of the call, the state
@@ -268,7 +269,7 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
             isinstance(value, list | tuple | set | frozenset)
             and all(isinstance(name, str) for name in value)
         ),
-        "a list of names or roles",
+        "a list of roles, and of people as '@ann'",
     ),
     "remember": (
         lambda value: (

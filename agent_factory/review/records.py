@@ -20,13 +20,35 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
-from langgraph.types import Command
+from langgraph.types import Command, Overwrite
 
 from agent_factory.state.history import DECIDED as DECIDED
 from agent_factory.state.history import EDITED as EDITED
-from agent_factory.state.history import RECORDS, without_records
+from agent_factory.state.history import RECORDS
 from agent_factory.state.history import REVIEWED as REVIEWED
-from agent_factory.state.history import with_distinct_ids as with_distinct_ids
+from agent_factory.state.history import with_valid_calls as with_valid_calls
+
+MARKS = RECORDS | {
+    "asked_for",
+    "client_message_id",
+    "context_editing",
+    "failed_answers",
+    "failure",
+    "offloaded",
+    "progress_guard",
+    "refusals",
+    "tool_call_limit",
+    "tool_call_limits",
+}
+"""Keys of a message's metadata that an agent and the built-in middleware write, and then trust.
+
+So are all that begin with "lc_", such as "lc_source".
+"""
+
+_MARKED = ("response_metadata", "additional_kwargs")
+
+_TYPES = ("human", "user", "ai", "assistant", "system", "developer", "tool", "function")
+"""Types of messages in dicts."""
 
 REJECTED = (
     "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "
@@ -146,24 +168,43 @@ def without_decisions(message: AIMessage) -> AIMessage:
     return message.model_copy(update={"response_metadata": metadata})
 
 
-def without_claims(value: object) -> Any:
-    """A value that a client has sent, without records of reviews in any message in it.
+def without_marks(value: object) -> Any:
+    """A value from outside, without the marks of an agent in any message in it.
 
-    Only an agent writes records. A message may come as an object, as a dict, or serialized.
+    Only an agent and its middleware write them. A message may come as an object, as a dict, or
+    serialized.
 
-    >>> without_claims([{"role": "ai", "response_metadata": {REVIEWED: {}, "model": "m"}}])
+    >>> without_marks([{"role": "ai", "response_metadata": {REVIEWED: {}, "model": "m"}}])
     [{'role': 'ai', 'response_metadata': {'model': 'm'}}]
     """
     if isinstance(value, BaseMessage):
-        return without_records(value)
+        update = {
+            name: bare
+            for name in _MARKED
+            if len(bare := _unmarked(getattr(value, name))) < len(getattr(value, name))
+        }
+        return value.model_copy(update=update) if update else value
+    if isinstance(value, Overwrite):
+        return Overwrite(without_marks(value.value))
     if isinstance(value, list | tuple):
-        return [without_claims(item) for item in value]
+        return [without_marks(item) for item in value]
     if not isinstance(value, Mapping):
         return value
-    parts = {key: without_claims(part) for key, part in value.items()}
-    if isinstance(metadata := parts.get("response_metadata"), dict):
-        parts["response_metadata"] = {k: v for k, v in metadata.items() if k not in RECORDS}
-    return parts
+    parts = {key: without_marks(part) for key, part in value.items()}
+    for name in _MARKED:
+        if isinstance(part := parts.get(name), dict):
+            parts[name] = _unmarked(part)
+    # LangChain takes the other keys of a message in a dict for its additional_kwargs.
+    is_message = "content" in parts and ("role" in parts or parts.get("type") in _TYPES)
+    return _unmarked(parts) if is_message else parts
+
+
+def _unmarked(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: part
+        for key, part in parts.items()
+        if key not in MARKS and not str(key).startswith("lc_")
+    }
 
 
 def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:

@@ -42,7 +42,7 @@ class ReviewConfig(TypedDict):
         action_name: The tool.
         allowed_decisions: The types of decision.
         args_schema: A JSON schema of the arguments, for a form to edit them in.
-        reviewers: Who may decide, as names or roles.
+        reviewers: Who may decide: roles, and people as "@ann".
         remember: The longest time in seconds for which later calls may be approved as well.
     """
 

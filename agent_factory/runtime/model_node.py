@@ -55,7 +55,7 @@ from agent_factory.state.history import (
     last_turn,
     no_repair,
     repair,
-    with_distinct_ids,
+    with_valid_calls,
     without_records,
 )
 from agent_factory.state.schema import RETRIES
@@ -489,7 +489,7 @@ class ResponseReader:
                 f"must return an AIMessage, got {describe(answer)}.",
                 "Use a chat model.",
             )
-        message = with_distinct_ids(answer)
+        message = with_valid_calls(answer)
         if self._name is not None:
             # A copy: the model may return the same object again, to another agent too.
             message = message.model_copy(update={"name": self._name})
@@ -509,9 +509,9 @@ class ResponseReader:
                 "returned a response without an AIMessage.",
                 "Return the response of the handler, or a new AIMessage.",
             )
-        if (distinct := with_distinct_ids(message)) is not message:
-            result = [distinct if m is message else m for m in response.result]
-            response, message = replace(response, result=result), distinct
+        if (changed := with_valid_calls(message)) is not message:
+            result = [changed if m is message else m for m in response.result]
+            response, message = replace(response, result=result), changed
         for refusal in refusals:
             # A layer may have replaced the call by another one, with the same id.
             call = (refusal.tool_call_id, refusal.name)

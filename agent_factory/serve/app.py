@@ -28,6 +28,7 @@ from agent_factory.serve.security import (
     RequestGuard,
     SecurityHeaders,
     logger,
+    rate_limiters,
 )
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
@@ -60,8 +61,8 @@ def create_app(
             Starlette's HTTPException. Without it, only requests from this machine are served.
         may_decide: Says whether a principal may claim a wait and decide about it: a function that
             takes a `Principal` and a `Wait`. None lets each principal decide within their tenant.
-        rate_limit: The most requests a minute; None sets no limit. Requests from this machine are
-            not limited if there is no `authenticate`.
+        rate_limit: The most requests a minute, over all processes; None sets no limit. Requests
+            from this machine are not limited if there is no `authenticate`.
         body_limit: The most bytes of a request's body.
         origins: Origins of other servers whose pages may make requests in a browser, such as
             "https://chat.example.com".
@@ -92,8 +93,7 @@ def create_app(
             "Nobody is authenticated, so only requests from this machine are served. Pass "
             "authenticate= to create_app before others can reach it, also by a proxy."
         )
-    principals = RateLimiter(None if rate_limit is None else rate_limit.principal)
-    addresses = RateLimiter(None if rate_limit is None else rate_limit.address)
+    principals, addresses = rate_limiters(rate_limit, service.take_requests)
 
     def with_principal(route: Route) -> Route:
         """A route whose endpoint knows the principal, and whether they may decide about a wait."""
@@ -103,7 +103,7 @@ def create_app(
             if isinstance(principal, Response):
                 return principal
             # The name is known only here; what has none is limited by its address.
-            principals.check((principal.tenant, principal.name))
+            await principals.check((principal.tenant, principal.name))
             request.state.principal = principal
             # None stays None, with which everybody of the tenant may decide.
             request.state.may_decide = may_decide and partial(may_decide, principal)

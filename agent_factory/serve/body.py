@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.serve.mistakes import explained
+from agent_factory.state import DEEPEST, json_fault, place_of
 
 
 class Keeps:
@@ -63,6 +66,9 @@ class StrictBody(RequestPart):
 
 Body = TypeVar("Body", bound=BaseModel)
 
+_LONG = 100_000
+"""Bytes of a body that is read in a thread."""
+
 
 async def read_body(request: Request, kind: type[Body]) -> Body:
     """The body of a request.
@@ -76,10 +82,57 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
     sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content and sent_as != "application/json":
         raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
+    read = partial(_read, content or b"{}", kind)
+    # A long one takes up to seconds, in which other requests go on.
+    return read() if len(content) < _LONG else await run_in_threadpool(read)
+
+
+def _read(content: bytes, kind: type[Body]) -> Body:
+    value = json_value("The body", content)
+    if (fault := json_fault(value)) is not None:
+        path, reason = fault
+        raise HTTPException(422, f"{place_of(path) or 'The body'} {reason}")
     try:
-        return kind.model_validate_json(content or b"{}")
+        return kind.model_validate(value)
     except ValidationError as error:
-        raise HTTPException(422, explained(error, kind, content)) from error
+        raise HTTPException(422, explained(error, kind, value)) from error
+
+
+def json_value(name: str, content: str | bytes) -> object:
+    """JSON of a request, in which no object has a key twice.
+
+    Args:
+        name: What it is, for the error.
+        content: The text, or its bytes in UTF-8.
+
+    Raises:
+        HTTPException: 422 if it is not that.
+    """
+
+    def pairs(members: list[tuple[str, object]]) -> dict[str, object]:
+        value: dict[str, object] = {}
+        for key, part in members:
+            # Programs disagree about which of two counts.
+            if key in value:
+                text = f"{name} has the key {key!a:.60} twice in an object."
+                raise HTTPException(422, text)
+            value[key] = part
+        return value
+
+    try:
+        text = content if isinstance(content, str) else content.decode()
+        # Python limits the digits that it reads, and `json_fault` refuses far fewer.
+        parsed: object = json.loads(
+            text, object_pairs_hook=pairs, parse_int=lambda digits: int(digits[:30])
+        )
+    except UnicodeDecodeError as error:
+        raise HTTPException(422, f"{name} is not UTF-8 at byte {error.start}.") from error
+    except json.JSONDecodeError as error:
+        raise HTTPException(422, f"{name} is not JSON: {error}.") from error
+    except RecursionError as error:
+        text = f"{name} must not be nested more than {DEEPEST} levels deep."
+        raise HTTPException(422, text) from error
+    return parsed
 
 
 def number(request: Request, name: str, default: int) -> int:
@@ -101,10 +154,9 @@ def several(request: Request, name: str) -> list[str]:
     """
     values: list[str] = []
     for text in request.query_params.getlist(name):
-        try:
-            # The client for JavaScript sends lists as JSON, the one for Python repeats the name.
-            values += map(str, json.loads(text)) if text.startswith("[") else [text]
-        except ValueError as error:
-            raise HTTPException(422, f"{name} must be a list as JSON, got {text!r}.") from error
+        # The client for JavaScript sends lists as JSON, the one for Python repeats the name.
+        items = json_value(name, text) if text.startswith("[") else [text]
+        assert isinstance(items, list)  # by its first character
+        values += map(str, items)
     # A name without a value, as in `?select=`, asks for nothing.
     return [value for value in values if value]

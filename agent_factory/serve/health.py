@@ -42,7 +42,7 @@ def problems(service: Service) -> list[str]:
     # A worker deletes the row of another one that gives no sign of life.
     if service.worker_id is not None and service.worker_id not in workers:
         return ["The worker of this process has given no sign of life for too long."]
-    return []
+    return [f"The thread {name} has ended; the log says why." for name in service.ended_threads]
 
 
 def health_routes(service: Service, metrics_token: str | None = None) -> list[Route]:

@@ -15,13 +15,13 @@ from pydantic.fields import FieldInfo
 _WORDS = {str: "string", dict: "object", int: "number", float: "number", Any: "value"}
 
 
-def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str:
+def explained(error: ValidationError, kind: type[BaseModel], body: object) -> str:
     """Describe the mistakes in a body, in a sentence for each field.
 
     Args:
         error: The mistakes.
         kind: What the body was read as.
-        body: The body.
+        body: The body, parsed.
     """
     sentences = []
     for mistake in error.errors():
@@ -29,9 +29,7 @@ def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str
         place = ".".join(map(str, loc)) or "The body"
         path, model, field = _field_at(kind, loc)
         in_part = any(isinstance(part, int) for part in loc[len(path) :])
-        if reason == "json_invalid":
-            sentence = f"The body is not JSON: {mistake['msg']}."
-        elif reason == "value_error":
+        if reason == "value_error":
             sentence = str(mistake["ctx"]["error"])
         elif reason == "missing":
             sentence = f"{place} is missing."
@@ -46,7 +44,7 @@ def explained(error: ValidationError, kind: type[BaseModel], body: bytes) -> str
             sentence = f"{place}{link}{words}, got {mistake['input']!r:.100}."
         else:
             # The value of the whole field: Pydantic tells that of its innermost part.
-            value = json.loads(body)
+            value: Any = body
             for part in path:
                 value = value[part]
             name = ".".join(map(str, path)) or "The body"

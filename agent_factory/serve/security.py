@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import secrets
 import time
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from math import ceil
+from threading import Lock
 from urllib.parse import parse_qsl
 from uuid import uuid4
 
-from starlette.datastructures import FormData, Headers, MutableHeaders
+from starlette.datastructures import FormData, Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -19,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.errors import error_response, status_of
+from agent_factory.state import place_of, text_fault
 
 logger = logging.getLogger("agent_factory.serve")
 
@@ -36,20 +42,24 @@ HEADERS = {
 """Headers of each response that does not set them itself."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_CHANGES = frozenset({"cancel_on_disconnect"})
+"""Parameters with which a request of such a method changes something."""
+
 _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 1000
-_WINDOW = 60.0
+_SPENT_WITHIN = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """The most requests a minute, counted in each process of the server.
+    """The most requests a minute, counted over all processes of the server.
 
     That many may come at once; then they have to come evenly. A stream is one request.
 
     Args:
         principal: From one principal.
-        address: From one address, also if nobody is authenticated.
+        address: From one address, also if nobody is authenticated. Of IPv6, a network of 64 bits
+            counts as one.
 
     Raises:
         ArgumentError: A limit is less than 1.
@@ -68,41 +78,111 @@ class RateLimit:
 
 
 class RateLimiter:
-    """Counts requests by key.
+    """Counts requests by key, together with the other processes of a service.
+
+    It takes a sixtieth of a minute's requests at a time from the database, and spends them within
+    a minute: a limit of 6,000 is one statement for 100 requests. While the database is not
+    available, nothing is counted.
 
     Args:
+        kind: What the keys are.
         per_minute: The most for each key. None counts nothing.
+        take: Counts them for all processes, as `Service.take_requests`.
     """
 
-    def __init__(self, per_minute: int | None) -> None:
-        self._per_minute = per_minute
-        # A key that is not here has made no request in the last minute.
-        self._full_at: dict[Hashable, float] = {}
+    def __init__(self, kind: str, per_minute: int | None, take: Callable[..., float]) -> None:
+        self._kind, self._per_minute, self._take = kind, per_minute, take
+        self._block = max(1, (per_minute or 0) // 60)
+        # One thread, so that requests at the same moment take one block and not one each.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-factory-rates")
+        self._lock = Lock()
+        # By key: how many requests are left and until when, and until when all are refused.
+        self._left: dict[Hashable, tuple[int, float]] = {}
+        self._refused: dict[Hashable, float] = {}
         self._most_keys = 10_000
 
-    def check(self, key: Hashable) -> None:
+    async def check(self, key: Hashable) -> None:
         """Count a request.
 
         Raises:
             HTTPException: 429 if it is one too many. `Retry-After` says when the next one may come.
         """
-        if self._per_minute is None:
-            return
+        if self._per_minute is not None and not self._spend(key):
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._refill, key)
+
+    def _spend(self, key: Hashable) -> bool:
         now = time.monotonic()
-        # The generic cell rate algorithm: a number for each key, and no list of its requests.
-        full_at = max(now, self._full_at.get(key, 0.0)) + _WINDOW / self._per_minute
-        excess = full_at - now - _WINDOW
-        if excess > 0.001:  # the sums above are not exact
-            raise HTTPException(
-                429,
-                f"These are more than {self._per_minute} requests a minute. Try again later.",
-                {"Retry-After": str(ceil(excess))},
-            )
-        self._full_at[key] = full_at
-        if len(self._full_at) > self._most_keys:
-            # A later clean-up the more keys stay, so that its cost is spread over many requests.
-            self._full_at = {key: when for key, when in self._full_at.items() if when > now}
-            self._most_keys = 10_000 + 2 * len(self._full_at)
+        with self._lock:
+            if (wait := self._refused.get(key, 0.0) - now) > 0:
+                raise self._refusal(wait)
+            left, until = self._left.pop(key, (0, 0.0))
+            if not left or now >= until:
+                return False
+            self._left[key] = left - 1, until
+            return True
+
+    def _refill(self, key: Hashable) -> None:
+        # A request before this one may have done it.
+        if self._spend(key):
+            return
+        assert self._per_minute is not None
+        # Apps with different limits count apart.
+        name, wait = f"{self._kind} {self._per_minute} {json.dumps(key)}", 0.0
+        for number in sorted({self._block, 1}, reverse=True):
+            try:
+                wait = self._take(name, self._per_minute, number=number)
+            except Exception as error:
+                # Also of the driver, before the tables are there. Whether the server lives is asked
+                # while there is no database, too.
+                logger.warning("Requests are not counted: %s", error)
+                wait = 0.0
+            if not wait:
+                break
+        now = time.monotonic()
+        with self._lock:
+            if wait:
+                self._refused[key] = now + wait
+            else:
+                self._left[key] = number - 1, now + _SPENT_WITHIN
+            if len(self._left) + len(self._refused) > self._most_keys:
+                # A later clean-up the more keys stay: its cost is spread over many requests.
+                self._left = {key: left for key, left in self._left.items() if left[1] > now}
+                self._refused = {key: until for key, until in self._refused.items() if until > now}
+                self._most_keys = 10_000 + 2 * (len(self._left) + len(self._refused))
+        if wait:
+            raise self._refusal(wait)
+
+    def _refusal(self, wait: float) -> HTTPException:
+        text = f"These are more than {self._per_minute} requests a minute. Try again later."
+        return HTTPException(429, text, {"Retry-After": str(ceil(wait))})
+
+
+def rate_limiters(
+    limit: RateLimit | None, take: Callable[..., float]
+) -> tuple[RateLimiter, RateLimiter]:
+    """Return what counts requests by principal and by address.
+
+    Args:
+        limit: The limits; None counts nothing.
+        take: As of `RateLimiter`.
+    """
+    most = (None, None) if limit is None else (limit.principal, limit.address)
+    return RateLimiter("principal", most[0], take), RateLimiter("address", most[1], take)
+
+
+def network_of(address: str) -> str:
+    """The address that requests are counted by: with IPv6, a host has the addresses of a network.
+
+    >>> network_of("2001:db8:1:2:3:4:5:6"), network_of("192.0.2.7"), network_of("testclient")
+    ('2001:db8:1:2::/64', '192.0.2.7', 'testclient')
+    """
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    return str(parsed.ipv4_mapped or ip_network((int(parsed) >> 64 << 64, 64)))
 
 
 class SecurityHeaders:
@@ -177,8 +257,9 @@ class RequestGuard:
             # A server that listens on a Unix socket gives no address.
             if scope["client"]:
                 # Before anything is read or authenticated, which costs more.
-                self._addresses.check(scope["client"][0])
-            if scope["method"] not in _SAFE_METHODS:
+                await self._addresses.check(network_of(scope["client"][0]))
+            query = QueryParams(scope["query_string"])
+            if scope["method"] not in _SAFE_METHODS or not _CHANGES.isdisjoint(query):
                 self._check_site(Headers(scope=scope))
             await self._app(scope, receive_within_limit, note_start)
         except ClientDisconnect:
@@ -254,7 +335,7 @@ async def read_form(request: Request) -> FormData:
 
     Raises:
         HTTPException: 415 if the body is not a form. 403 if its token is not that of the browser.
-            422 if it has more than 1,000 fields.
+            422 if it has more than 1,000 fields, or one that no database stores.
     """
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != _FORM:
@@ -266,6 +347,9 @@ async def read_form(request: Request) -> FormData:
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None
+    for name, value in fields:
+        if reason := text_fault(name) or text_fault(value):
+            raise HTTPException(422, f"{place_of([name])} {reason}")
     form = FormData([*fields])
     expected = request.cookies.get(_csrf_cookie(request)[0], "")
     token = str(form.get("csrf_token", ""))

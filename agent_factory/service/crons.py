@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from time import time
 from typing import Any, Literal, get_args
 from uuid import uuid4
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from croniter import CroniterError, croniter
 from sqlalchemy import Row, Select, delete, insert, select, update
 
-from agent_factory.errors import ArgumentError
 from agent_factory.service.arguments import check_choice, check_name
 from agent_factory.service.backend import Backend
+from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.errors import NotFound
 from agent_factory.service.tables import crons
 
@@ -71,7 +70,7 @@ class Cron:
     @property
     def next_at(self) -> float | None:
         """When it runs next, in seconds since 1970; None if it does not."""
-        following = next_time(self.schedule, self.timezone)
+        following = _next(self.schedule, self.timezone)
         has_ended = self.ends_at is not None and following >= self.ends_at
         return None if has_ended or not self.enabled else following
 
@@ -121,7 +120,7 @@ class Crons:
             NotFound: There is no such agent.
         """
         check_name(by)
-        next_time(schedule, timezone)
+        _next(schedule, timezone)
         self._backend.agent(agent)
         id, now = str(uuid4()), self._database.now
         with self._database.begin() as connection:
@@ -205,9 +204,7 @@ class Crons:
         current = self.get(cron)
         if "metadata" in values:
             values["metadata"] = {**current.metadata, **values["metadata"]}
-        next_time(
-            values.get("schedule", current.schedule), values.get("timezone", current.timezone)
-        )
+        _next(values.get("schedule", current.schedule), values.get("timezone", current.timezone))
         of_cron = (crons.c.cron_id == cron) & (crons.c.tenant == self._tenant)
         with self._database.begin() as connection:
             changed = update(crons).where(of_cron)
@@ -276,32 +273,9 @@ def due_cron(backend: Backend, name: str, due: datetime) -> Cron | None:
     return cron if cron.ends_at is None or due.timestamp() < cron.ends_at else None
 
 
-def next_time(schedule: str, timezone: str | None) -> float:
-    """When a cron expression is due next, in seconds since 1970.
-
-    Raises:
-        ArgumentError: The expression or the time zone cannot be read.
-
-    >>> from datetime import UTC, datetime
-    >>> datetime.fromtimestamp(next_time("30 3 * * *", None), UTC).strftime("%H:%M")
-    '03:30'
-    """
-    try:
-        zone = UTC if timezone is None else ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError):
-        reason = f"must be the name of a time zone, got {timezone!r}."
-        raise ArgumentError("timezone", reason, "Write 'Europe/Berlin', for example.") from None
-    try:
-        # As workers read it.
-        times = croniter(schedule, datetime.now(zone), second_at_beginning=True)
-        following: datetime = times.get_next(datetime)
-    except (CroniterError, ValueError):
-        raise ArgumentError(
-            "schedule",
-            f"must be a cron expression, got {schedule!r}.",
-            "Write '0 3 * * *' for three every night.",
-        ) from None
-    return following.timestamp()
+def _next(schedule: str, timezone: str | None) -> float:
+    """When a cron expression is due next, as workers read it."""
+    return next_time(schedule, zone_of(timezone), time())
 
 
 def _cron_of(row: Row[Any]) -> Cron:

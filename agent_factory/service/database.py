@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from functools import cached_property, partial
+from functools import partial
 from threading import Event, Lock, local
 from typing import Any, TypeVar
 
 from sqlalchemy import (
     Connection,
-    Double,
     Engine,
     Table,
     create_engine,
@@ -48,6 +47,7 @@ from agent_factory.service.migrations import (
     take_step,
     upgrade_of,
 )
+from agent_factory.service.tables import clock
 from agent_factory.service.versions import check_versions
 
 T = TypeVar("T")
@@ -109,14 +109,16 @@ class Database:
             event.listen(self.engine, "begin", begin_sqlite)
         # The same pool of connections. Options of a connection cost more than those of an engine.
         writing = self.engine.execution_options(**_WRITES)
-        # In Postgres each statement sees what was committed before it, also within a transaction: to
-        # begin one and to end it would only cost two more round trips.
+        # In Postgres each statement sees what was committed before it, also within a transaction:
+        # to begin one and to end it would only cost two more round trips.
         reads = _READS if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
         self._reading = self.engine.execution_options(**reads)
         self.writing = SharedTransactions(writing) if self.is_sqlite else writing
         """What begins transactions that may write."""
         self.setups: list[Callable[[], None]] = [self.create]
         """What creates tables, before the first transaction."""
+        self.now: ColumnElement[float] = clock()
+        """The time by the clock of the database, in seconds since 1970."""
         self._setup_lock, self._is_set_up = Lock(), False
         self._local = local()
 
@@ -263,16 +265,6 @@ class Database:
                         reason = f"gets its tables from another process for {seconds:g} s."
                         raise DatabaseUnavailable("the database", reason)
             yield direct
-
-    @cached_property
-    def now(self) -> ColumnElement[float]:
-        """The time by the clock of the database, in seconds since 1970."""
-        if self.is_sqlite:
-            # 2440587.5 is the Julian day of 1970-01-01. `unixepoch` has no fractions before SQLite
-            # 3.42.
-            return (func.julianday("now") - 2440587.5) * 86400.0
-        # Not `now()`, which in Postgres stays at the time when the transaction began.
-        return func.extract("epoch", func.clock_timestamp()).cast(Double)
 
     def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
         """An insert of this database's dialect, which knows `on_conflict_do_nothing`."""

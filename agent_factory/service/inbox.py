@@ -35,6 +35,7 @@ from agent_factory.service.metrics import traceparent
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import audit, threads, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, lock_thread
+from agent_factory.state import json_fault, place_of
 
 CLAIM_SECONDS = 900.0
 """How long a claim holds."""
@@ -75,7 +76,7 @@ class Wait:
         call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
         call_digest: The digest of the tool and the arguments, which an approval names: what runs
             must have it. Empty for a question.
-        reviewers: Who may decide, as names or roles; empty for everybody.
+        reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
         remember: The longest time in seconds for which later calls may be approved as well; None:
             they may not.
     """
@@ -113,10 +114,14 @@ _FOR_PEOPLE = waits.c.kind != "client"
 def is_reviewer(reviewers: Collection[str], name: str, roles: Collection[str]) -> bool:
     """Return True if a person may decide about a wait for these reviewers, by name or by role.
 
-    >>> is_reviewer(["finance"], "ann", ["finance"]), is_reviewer([], "ann", [])
+    >>> is_reviewer(["finance"], "ann", ["finance"]), is_reviewer(["@ann"], "ann", [])
     (True, True)
+    >>> is_reviewer(["finance"], "finance", []), is_reviewer(["@ann"], "bob", ["@ann"])
+    (False, False)
     """
-    return not reviewers or not {name, *roles}.isdisjoint(reviewers)
+    # Marked, since a person may have chosen the name of a role.
+    marks = {f"@{name}", *(role for role in roles if not role.startswith("@"))}
+    return not reviewers or not marks.isdisjoint(reviewers)
 
 
 class Inbox:
@@ -394,16 +399,16 @@ class Inbox:
                 raise DecisionNotAllowed(
                     wait.tool,
                     f"{by!r} may not decide about this call.",
-                    f"Reviewers: {', '.join(wait.reviewers)}.",
+                    f"Reviewers: {', '.join(wait.reviewers)}. A person is named with '@'; the "
+                    "others are roles.",
                 )
             judgement = judge_one(_call_of(wait), decision)
-            # For its error alone: the decision is stored as JSON later, when a row is locked.
-            json.dumps(judgement.decision)
+            # It is stored as JSON later, when a row is locked.
+            if (fault := json_fault(judgement.decision)) is not None:
+                text = f"a decision is stored as JSON: {place_of(fault[0])} {fault[1]}"
+                raise InvalidDecision(wait.tool, text)
         except ReviewError as error:
             return error
-        except (TypeError, ValueError) as error:
-            reason = f"a decision is stored as JSON, and this one cannot be: {error}."
-            return InvalidDecision(wait.tool, reason, "Pass strings, numbers, lists and dicts.")
         if "remember" in judgement.decision:
             # Last, so that a client cannot name another person.
             judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}

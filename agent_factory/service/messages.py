@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import bindparam, select, update
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.review import without_claims
+from agent_factory.review import without_marks
 from agent_factory.service.backend import Backend, Busy, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.events import dump, load
@@ -21,6 +21,7 @@ from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
+from agent_factory.state import check_json, check_storable
 from agent_factory.types import Graph
 from agent_factory.upstream import RUN_ID, is_reserved
 
@@ -171,7 +172,8 @@ def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
     if messages and messages[-1].id is None:
         # A copy: the message is the caller's.
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
-    inputs: dict[str, object] = without_claims({**values, "messages": messages})
+    inputs: dict[str, object] = without_marks({**values, "messages": messages})
+    check_storable("message", inputs)
     # The queue, the title of the thread and the pages show a message before its run begins.
     if (admit := getattr(graph, "admit", None)) is not None:
         inputs, refusal = admit(inputs)
@@ -185,7 +187,7 @@ def as_text(inputs: Mapping[str, object] | None) -> str:
     """An input of the agent as text, which a worker loads."""
     try:
         return b64encode(dump(inputs)).decode()
-    except TypeError as error:  # such as a number of more than 64 bits
+    except TypeError as error:  # such as an object of a class that the serializer does not know
         raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
@@ -234,6 +236,7 @@ def as_config(
         fits, expected = _PARTS[name]
         if not fits(part):
             raise ArgumentError(f"config.{name}", f"must be {expected}, got {describe(part)}.")
+        check_json(f"config.{name}", dict(part) if isinstance(part, Mapping) else part)
     keys = parts.setdefault("configurable", {})
     if reserved := sorted(filter(is_reserved, keys)):
         reason = f"{', '.join(map(repr, reserved))} belongs to LangGraph and cannot be set."

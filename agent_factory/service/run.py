@@ -362,8 +362,7 @@ class Run:
                     lease = take_lease(connection, self.thread_id)
             else:
                 statement = update(runs).where(runs.c.run_id == self.id)
-                ended = {"status": "cancelled", "ended_at": self._backend.database.now}
-                connection.execute(statement.values(ended))
+                connection.execute(statement.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
         return None if lease is None else (thread, lease)
 

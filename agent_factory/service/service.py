@@ -43,6 +43,7 @@ from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.migrations import Upgrade
+from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.schedules import Schedule
@@ -54,6 +55,7 @@ from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import forget, reindex, stranded_threads
 from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
+from agent_factory.state import check_json
 from agent_factory.types import Graph
 from agent_factory.upstream import is_reserved
 
@@ -98,6 +100,7 @@ class Service(ThreadService):
     ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
         self._backend = Backend(database, callbacks)
+        self._request_rates = RequestRates(database)
         self._worker: Worker | None = None
         self.webhooks = WebhookQueue(self._backend)
         """Requests that a server makes when runs end or pause."""
@@ -223,6 +226,21 @@ class Service(ThreadService):
         """
         self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
 
+    def take_requests(self, key: str, per_minute: int, *, number: int = 1) -> float:
+        """Count requests of somebody over all processes, unless they are too many.
+
+        As many as there are in a minute may come at once; then they have to come evenly.
+
+        Args:
+            key: Who makes them.
+            per_minute: The most within a minute.
+            number: How many are counted.
+
+        Returns:
+            The seconds until that many may come: 0.0 if they were counted.
+        """
+        return self._request_rates.take(key, number, per_minute)
+
     # Messages
 
     def submit(
@@ -256,8 +274,8 @@ class Service(ThreadService):
                 from the checkpoint, or from where the last run of the thread has failed.
             checkpoint: The id of a checkpoint of the thread: the run begins there, and what came
                 after it stays in the history.
-            message_id: Where the message comes from: submitted again with the same id, it is the
-                same run. None makes a new id.
+            message_id: Where the message comes from: submitted again with the same id, by the same
+                person, it is the same run. None makes a new id.
             tenant: Whose thread it is. Other tenants cannot see it.
             priority: Higher is earlier, between threads; from -1000 to 1000.
             busy: What happens if the thread is busy. "queue" lets the message wait for its turn.
@@ -268,7 +286,7 @@ class Service(ThreadService):
                 until it is decided. "interrupt" sends it now: the questions are withdrawn, and
                 their calls do not run. "reject" raises ThreadBusy. None takes `busy`, or, if that
                 is None as well, what `add` says.
-            by: Who submits it, for the audit, which names them if they withdraw a question.
+            by: Who submits it. The audit names them if they withdraw a question.
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `max_concurrency`, `run_name`, `tags`, `metadata` and
                 `configurable` of the run, as JSON. Keys that LangGraph reads cannot be set.
@@ -285,6 +303,10 @@ class Service(ThreadService):
             ArgumentError: An argument cannot be used.
         """
         check_name(by)
+        ids = {"thread": thread, "message_id": message_id, "tenant": tenant, "by": by}
+        parts = {"context": context, "metadata": metadata}
+        for name, value in {**ids, **{k: v and dict(v) for k, v in parts.items()}}.items():
+            check_json(name, value)
         registration = self._backend.agent(agent)
         waiting_or_busy = waiting or busy or registration.waiting
         busy_or_default = busy or registration.busy
@@ -297,8 +319,9 @@ class Service(ThreadService):
         message_id = message_id or str(uuid4())
         goes_on = message is None and (checkpoint is not None or thread is not None)
         inputs = None if goes_on else as_input(message, message_id, registration.graph)
-        # As JSON, so that no two lists of names give one text.
-        place = json.dumps([tenant, thread_id, message_id])
+        # As JSON, so that no two lists of names give one text. The id of a message comes from a
+        # client: one that others have used, or guess, leads to nobody else's run.
+        place = json.dumps([tenant, thread_id, message_id, by])
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         settings = as_config(config)
         run_metadata = {**settings.pop("metadata", {}), **(metadata or {})}
@@ -562,6 +585,8 @@ class Service(ThreadService):
         self._backend.agent(agent)
         what = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
         what |= options
+        for argument, value in {"name": name, **what}.items():
+            check_json(argument, value)
         self._backend.schedules.set(name, cron, timezone, what)
 
     def crons(self, tenant: str = "") -> Crons:
@@ -664,6 +689,14 @@ class Service(ThreadService):
     def worker_id(self) -> str | None:
         """The id of the worker in this process, if it was started."""
         return None if self._worker is None else self._worker.id
+
+    @property
+    def ended_threads(self) -> list[str]:
+        """The names of threads of this process that have ended, though they should run."""
+        log, signals, worker = self._backend.log, self._backend.signals, self._worker
+        alive = {"agent-factory-events": log.is_alive, "agent-factory-listen": signals.is_alive}
+        ended = [name for name, is_alive in alive.items() if not is_alive]
+        return ended if worker is None else [*ended, *worker.ended_threads]
 
     @property
     def is_drained(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -22,8 +23,14 @@ from langgraph.store.base import (
 )
 from sqlalchemy import make_url
 
+from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database, driver_connection, explained, set_up_sqlite
 from agent_factory.service.leases import aborting
+from agent_factory.state import check_json
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_OPERATORS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
+_MOST_CONDITIONS = 100
 
 
 class TenantStore(BaseStore):
@@ -44,7 +51,12 @@ class TenantStore(BaseStore):
         self._label = f"tenant-{tenant.encode().hex()}"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations in one transaction."""
+        """Carry out operations in one transaction.
+
+        Raises:
+            ArgumentError: A namespace, a key, a value or a filter is not one that the databases
+                store.
+        """
         operations = [self._placed(op) for op in ops]
         with aborting() if self._in_run else nullcontext(), self._opened() as store:
             return [self._bare(result) for result in store.batch(operations)]
@@ -77,6 +89,7 @@ class TenantStore(BaseStore):
 
     def _placed(self, op: Op) -> Op:
         """An operation on the namespaces of the tenant."""
+        _check(op)
         if isinstance(op, GetOp | PutOp):
             return op._replace(namespace=(self._label, *op.namespace))
         if isinstance(op, SearchOp):
@@ -104,3 +117,29 @@ class TenantStore(BaseStore):
         if isinstance(result, Item):
             result.namespace = tuple(result.namespace)[1:]
         return result
+
+
+def _check(op: Op) -> None:
+    """Raise ArgumentError for what a database would refuse, or would store as something else.
+
+    LangGraph's stores raise different errors for the same filter, and take few checks themselves.
+    """
+    for name, value in op._asdict().items():
+        if name in ("namespace", "namespace_prefix", "key", "value", "filter"):
+            check_json(name, value)
+    if not isinstance(op, SearchOp) or not op.filter:
+        return
+    conditions = 0
+    for key, value in op.filter.items():
+        if not _KEY.fullmatch(key):
+            expected = "must have keys of letters, digits, '_', '-' and '.'"
+            raise ArgumentError("filter", f"{expected}, got {key!r:.60}.")
+        operators = value if isinstance(value, dict) else ("$eq",)
+        for operator in operators:
+            if operator not in _OPERATORS:
+                expected = f"must be one of {', '.join(_OPERATORS)}"
+                raise ArgumentError(f"filter.{key}", f"{expected}, got {operator!r:.60}.")
+        conditions += len(operators)
+    if conditions > _MOST_CONDITIONS:
+        reason = f"must have at most {_MOST_CONDITIONS} conditions, got {conditions}."
+        raise ArgumentError("filter", reason)

@@ -37,7 +37,7 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
 class clock(FunctionElement[float]):
-    """The time by the clock of the database, in seconds since 1970, as the default of a column."""
+    """The time by the clock of the database, in seconds since 1970."""
 
     inherit_cache = True
     type = Float()
@@ -45,12 +45,13 @@ class clock(FunctionElement[float]):
 
 @compiles(clock, "sqlite")
 def _sqlite_clock(_: object, __: object, **___: object) -> str:
-    # 2440587.5 is the Julian day of 1970-01-01.
+    # 2440587.5 is the Julian day of 1970-01-01. `unixepoch` has no fractions before SQLite 3.42.
     return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
 @compiles(clock, "postgresql")
 def _postgres_clock(_: object, __: object, **___: object) -> str:
+    # Not `now()`, which stays at the time when the transaction began.
     return "extract(epoch from clock_timestamp())::double precision"
 
 
@@ -154,7 +155,6 @@ runs = Table(
     Column("updated_at", Float, nullable=False, default=clock(), onupdate=clock()),
     Column("decision", Text),  # the DecisionJob that its newest job is, as JSON
     Column("started_at", Float),  # when a worker has first taken it
-    Column("ended_at", Float),
     Index("service_runs_started", "tenant", "started_at"),
 )
 
@@ -214,6 +214,17 @@ def _make_append_only(_: Table, connection: Connection, **__: object) -> None:
     # Against mistakes. The owner of the table may remove triggers; the hashes show it.
     for statement in _REFUSE_CHANGES[connection.dialect.name]:
         connection.exec_driver_sql(statement)
+    refuse_replacements(connection)
+
+
+def refuse_replacements(connection: Connection) -> None:
+    """Refuse INSERT OR REPLACE in the audit: SQLite deletes an entry so, without its trigger."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(
+            """CREATE TRIGGER IF NOT EXISTS service_audit_replace BEFORE INSERT ON service_audit
+            WHEN EXISTS (SELECT 1 FROM service_audit WHERE id = NEW.id)
+            BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END"""
+        )
 
 
 schedules = Table(
@@ -377,4 +388,12 @@ webhooks = Table(  # requests that a server is to make when a run ends or pauses
     Column("attempts", Integer, nullable=False),
     Column("due", Float, nullable=False, index=True),  # not before
     Column("created_at", Float, nullable=False),
+)
+
+rates = Table(  # of requests
+    "service_request_rates",
+    metadata,
+    # A digest: the names of principals and their addresses are not stored.
+    Column("key", String, primary_key=True),
+    Column("full_at", Float, nullable=False, index=True),  # when all of a minute may come again
 )

@@ -47,6 +47,7 @@ _QUEUED_RUN = (
     .where(runs.c.run_id == bindparam("id"))
     .values(status="queued", job=bindparam("its_job"), decision=bindparam("its_decision"))
 )
+_END_RUN = update(runs).where(runs.c.run_id == bindparam("id"))
 _FOLLOWING = (
     select(runs)
     .where(runs.c.thread_id == bindparam("id"), runs.c.job.is_(None), runs.c.status == "queued")
@@ -136,7 +137,6 @@ class ThreadQueue:
         )
         """Creates a thread that does not exist."""
         self._insert_run = insert(runs).values(status="queued", created_at=now)
-        self._end_run = update(runs).where(runs.c.run_id == bindparam("id")).values(ended_at=now)
         self._begin = (
             update(runs)
             .where(runs.c.run_id.in_(bindparam("ids", expanding=True)))
@@ -326,7 +326,7 @@ class ThreadQueue:
         **values: object,
     ) -> None:
         """Write how a run has ended, and queue the next message of its thread."""
-        connection.execute(self._end_run, {"id": run_id, "status": status, **values})
+        connection.execute(_END_RUN, {"id": run_id, "status": status, **values})
         ended = {
             "id": thread_id,
             "its_status": "failed" if status == "failed" else "idle",
@@ -392,8 +392,8 @@ class ThreadQueue:
         rows = [*connection.execute(query.order_by(runs.c.seq)).all()]
         # All at first: `settle` queues the next run of the thread that is not cancelled.
         ids = [run.run_id for run in rows]
-        cancelled = {"status": "cancelled", "ended_at": self._database.now}
-        connection.execute(update(runs).where(runs.c.run_id.in_(ids)).values(cancelled))
+        cancelled = update(runs).where(runs.c.run_id.in_(ids)).values(status="cancelled")
+        connection.execute(cancelled)
         self.end_run(connection, thread, by)
         return rows
 

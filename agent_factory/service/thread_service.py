@@ -30,6 +30,7 @@ from agent_factory.service.threads import (
     pulse_of,
 )
 from agent_factory.service.usage import total
+from agent_factory.state import check_json, check_storable
 
 
 class ThreadService:
@@ -59,6 +60,9 @@ class ThreadService:
         name = thread or str(uuid4())
         if agent is not None:
             self._backend.agent(agent)
+        check_json("thread", name)
+        check_json("tenant", tenant)
+        check_json("metadata", dict(metadata or {}))
         with self._backend.database.begin() as connection:
             row = insert_thread(
                 connection, self._backend, name, tenant, metadata, agent=agent or ""
@@ -99,7 +103,8 @@ class ThreadService:
             ids: Only these.
             status: Only those in this state, or in one of these.
             agent: Only those of this agent.
-            metadata: Only those whose metadata have these values.
+            metadata: Only those whose metadata contain this, as JSON: an object contains one with
+                some of its keys, and a list one with some of its items.
             text: Only those whose title contains it, or whose id begins with it.
             sort_by: What they are sorted by.
             descending: Whether the highest value comes first.
@@ -108,11 +113,12 @@ class ThreadService:
         """
         check_choice("sort_by", sort_by, get_args(ThreadSort))
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        query = found_threads(filters, metadata or {}, text)
+        check_json("metadata", metadata)
         sorted_by = threads.c[sort_by]
         order = sorted_by.desc() if descending else sorted_by
-        query = query.order_by(order, threads.c.thread_id)
         with self._backend.database.read() as connection:
+            query = found_threads(connection, filters, metadata or {}, text)
+            query = query.order_by(order, threads.c.thread_id)
             rows = connection.execute(query.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
 
@@ -128,10 +134,10 @@ class ThreadService:
     ) -> int:
         """Count the threads that `threads` finds with these arguments and no limit."""
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        query = select(func.count()).select_from(
-            found_threads(filters, metadata or {}, text).subquery()
-        )
+        check_json("metadata", metadata)
         with self._backend.database.read() as connection:
+            query = found_threads(connection, filters, metadata or {}, text)
+            query = select(func.count()).select_from(query.subquery())
             return int(connection.execute(query).scalar_one())
 
     def change_thread(
@@ -157,6 +163,7 @@ class ThreadService:
         """
         if agent is not None:
             self._backend.agent(agent)
+        check_json("metadata", dict(metadata))
         return change_metadata(self._backend, thread, metadata, tenant, agent)
 
     def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
@@ -297,6 +304,7 @@ class ThreadService:
             ThreadBusy: A run works on the thread, or is queued for it.
             ArgumentError: The agent cannot write this, for example since the node is not known.
         """
+        check_storable("values", values)
         written = StateUpdate(cast("dict[str, Any] | None", values), as_node)
         return self.update_states(thread, [[written]], checkpoint=checkpoint, tenant=tenant, by=by)
 
@@ -326,6 +334,9 @@ class ThreadService:
             ThreadBusy: As in `update_state`.
             ArgumentError: As in `update_state`.
         """
+        for number, writes in enumerate(supersteps):
+            for write in writes:
+                check_storable(f"supersteps[{number}].values", write.values)
         return change_state(self._backend, thread, supersteps, checkpoint, tenant, by)
 
     def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:

@@ -28,11 +28,12 @@ from sqlalchemy import (
 )
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review import Pending, pending, without_claims
+from agent_factory.review import Pending, pending, without_marks
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import Lease, first_number, take_lease
+from agent_factory.service.metadata_search import has_metadata
 from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
@@ -101,6 +102,7 @@ class ThreadInfo:
 
 
 def found_threads(
+    connection: Connection,
     filters: Mapping[str, str | Collection[str] | None],
     metadata: Mapping[str, object],
     text: str | None = None,
@@ -108,6 +110,7 @@ def found_threads(
     """A query for threads.
 
     Args:
+        connection: The connection that the query uses.
         filters: The value that a column has, or several; None takes all.
         metadata: What the metadata of the threads contain.
         text: What the title contains, or the id begins with.
@@ -122,15 +125,8 @@ def found_threads(
         # Escaped: a user who writes "%" or "_" looks for that sign.
         has_text = threads.c.title.icontains(text, autoescape=True)
         query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
-    for key, value in metadata.items():
-        json_value = threads.c.metadata[key]
-        # First, since True and False are ints.
-        if isinstance(value, bool):
-            query = query.where(json_value.as_boolean() == value)
-        elif isinstance(value, int | float):
-            query = query.where(json_value.as_float() == value)
-        else:
-            query = query.where(json_value.as_string() == str(value))
+    if metadata:
+        query = query.where(has_metadata(connection, threads.c.metadata, metadata))
     return query
 
 
@@ -277,7 +273,7 @@ def change_state(
     # A run may have begun since the transaction above: it has the lease then, and this write fails.
     with yielding(thread):
         safe = [
-            [write._replace(values=without_claims(write.values)) for write in writes]
+            [write._replace(values=without_marks(write.values)) for write in writes]
             for writes in supersteps
         ]
         try:

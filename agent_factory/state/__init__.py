@@ -1,4 +1,12 @@
-"""State of an agent: schemas, channels, histories and updates.
+"""State of an agent: schemas, channels, histories, updates and values of JSON.
 
 Its modules are private; import their names from `agent_factory`.
 """
+
+# For the service, which takes values from outside.
+from agent_factory.state.json_values import DEEPEST as DEEPEST
+from agent_factory.state.json_values import check_json as check_json
+from agent_factory.state.json_values import check_storable as check_storable
+from agent_factory.state.json_values import json_fault as json_fault
+from agent_factory.state.json_values import place_of as place_of
+from agent_factory.state.json_values import text_fault as text_fault

@@ -6,16 +6,20 @@ message while calls were pending, an edit. It changes as little as it can.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
+from math import isfinite
+from operator import attrgetter, is_
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from agent_factory.state.json_values import MAX_INT, MIN_INT
 from agent_factory.structured_output.strategies import EXPLANATION
 
 Message = TypeVar("Message", bound=BaseMessage)
@@ -50,16 +54,37 @@ def call_ids(message: AIMessage) -> list[str]:
     return [call["id"] for call in calls if call["id"]]
 
 
-def with_distinct_ids(message: AIMessage) -> AIMessage:
-    """Return a model's message in which each call has its own id, so that each can be answered.
+_MAY_CHANGE = re.compile(r"\d{19}|\\ud[89a-f]|\b(?:nan|inf)\b")
+"""What the `repr` of a number has that is not stored as it is, or of half of a character."""
+
+
+_WITH_CALLS = ("content", "tool_calls", "invalid_tool_calls", "additional_kwargs")
+"""Parts of a message that hold its calls."""
+
+_PARTS = attrgetter(*_WITH_CALLS)
+
+
+def with_valid_calls(message: AIMessage) -> AIMessage:
+    """Return a model's message whose calls can be answered, and stored as they are.
 
     A call without an id gets one. A call that repeats the id of another gets it with a number, and
     so does the content block that holds the call in the provider's form.
 
-    >>> calls = [{"name": "add", "args": {}, "id": id} for id in ("a", "a", "b")]
-    >>> [c["id"] for c in with_distinct_ids(AIMessage("", tool_calls=calls)).tool_calls]
-    ['a', 'a_2', 'b']
+    LangGraph's serializer takes integers of 64 bits, and writes "?" for half of a character of
+    UTF-16, by which a reviewed call becomes another one; JSON has neither NaN nor infinity. Here,
+    such a number becomes a string, which a tool that takes a number reads, and a half U+FFFD.
+
+    >>> calls = [{"name": "add", "args": {"a": 10**20}, "id": id} for id in ("a", "a", "b")]
+    >>> message = with_valid_calls(AIMessage("", tool_calls=calls))
+    >>> [call["id"] for call in message.tool_calls], message.tool_calls[0]["args"]
+    (['a', 'a_2', 'b'], {'a': '100000000000000000000'})
     """
+    # One search instead of a walk: nearly no message has to be changed.
+    if _MAY_CHANGE.search(repr(_PARTS(message))):
+        values = dict(zip(_WITH_CALLS, _PARTS(message), strict=True))
+        changes = {name: _storable(value) for name, value in values.items()}
+        changes = {name: new for name, new in changes.items() if new is not values[name]}
+        message = message.model_copy(update=changes) if changes else message
     original_ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
     if all(original_ids) and len(set(original_ids)) == len(original_ids):
         return message
@@ -90,6 +115,29 @@ def with_distinct_ids(message: AIMessage) -> AIMessage:
             if isinstance(block, dict) and block.get(key) in left:
                 content[at] = {**block, key: next(left[block[key]], block[key])}
     return message.model_copy(update=update)
+
+
+def _storable(value: Any) -> Any:
+    """The value itself if nothing in it has to change."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            # Two halves that belong together become the character.
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
+    if isinstance(value, dict):
+        keys, parts = [*map(_storable, value)], [*map(_storable, value.values())]
+        is_same = all(map(is_, value, keys)) and all(map(is_, value.values(), parts))
+        return value if is_same else dict(zip(keys, parts, strict=True))
+    if isinstance(value, list):
+        items = [_storable(item) for item in value]
+        return value if all(map(is_, value, items)) else items
+    is_large = isinstance(value, int) and not MIN_INT <= value <= MAX_INT
+    is_odd = isinstance(value, float) and not isfinite(value)
+    return str(value) if is_large or is_odd else value
 
 
 def without_records(message: Message) -> Message:

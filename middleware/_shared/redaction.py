@@ -99,6 +99,7 @@ _WWW = re.compile(rf"(?<![\w.-])www[{_DOT}{_STOP}](?=\w)", re.IGNORECASE)
 _IPV4 = re.compile(
     rf"(?<![^\W_])(?<!\d\.)[0-9]{{1,3}}(?:[{_DOT}{_STOP}][0-9]{{1,3}}){{3}}(?![^\W_])(?!\.\d)"
 )
+_PADDED = re.compile(r"\b(?:00|0(?=[0-9]{2}))(?=[0-9]{1,2}\b)")
 # Whatever may be an address; `IPv6Address` decides.
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:.]{2,45}+(?![\w:])")
 _ZONE = re.compile(r"%[\w.-]{1,32}")
@@ -187,8 +188,11 @@ def detect_ip(content: str) -> list[PIIMatch]:
 
 
 def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
+    text = text.translate(_DOTS_TO_ASCII)
+    if kind is IPv4Address:  # it refuses "192.168.001.010", which some devices write
+        text = _PADDED.sub("", text)
     try:
-        kind(text.translate(_DOTS_TO_ASCII))
+        kind(text)
     except AddressValueError:
         return False
     return True
@@ -208,10 +212,10 @@ def detect_mac_address(content: str) -> list[PIIMatch]:
 _SPACES = "\t \xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _HYPHENS = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 _INVISIBLE = "\xad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
-_CARD_RUN = re.compile(r"(?<![^\W_])\d++(?:[ \xa0\u202f.\-\u2010-\u2015]{1,3}\d++)*+")
+_CARD_RUN = re.compile(r"(?<![^\W_])\d++(?:[ \xa0\u202f._\-\u2010-\u2015]{1,3}\d++)*+")
 _CARD_GROUP = rf"\d++(?:[{_INVISIBLE}]++\d++)*+"
 _CARD_GAP = (
-    rf"(?:[{_INVISIBLE}]*+[{_SPACES}{_DOT}{_STOP}{re.escape(_HYPHENS)}]){{1,3}}+[{_INVISIBLE}]*+"
+    rf"(?:[{_INVISIBLE}]*+[{_SPACES}{_DOT}{_STOP}_{re.escape(_HYPHENS)}]){{1,3}}+[{_INVISIBLE}]*+"
 )
 _ODD_CARD_RUN = re.compile(rf"(?<![^\W_]){_CARD_GROUP}(?:{_CARD_GAP}{_CARD_GROUP})*+")
 _DIGITS = re.compile(_CARD_GROUP)
@@ -232,7 +236,7 @@ def detect_credit_card(content: str) -> list[PIIMatch]:
     """Find payment card numbers: 13 to 19 digits (ISO/IEC 7812) with a valid check digit.
 
     Those of Maestro may have 12. The digits may be in groups, separated by spaces of any width,
-    tabs, hyphens or dots, and invisible characters may stand between any two of them.
+    tabs, hyphens, dots or underscores, and invisible characters may stand between any two of them.
 
     >>> [match["value"] for match in detect_credit_card("4242 4242 4242 4242, not ...4243")]
     ['4242 4242 4242 4242']

@@ -12,12 +12,13 @@ other arguments may be what is needed next.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AnyMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.channels.untracked_value import UntrackedValue
+from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -229,10 +230,11 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
         reason: str = request.state.get(_KEY, "")  # type: ignore[assignment]
         # Nearly all calls end here, before any turn is compared.
-        if not reason and self._comparison.is_progress(messages):
+        arguments = partial(_arguments_of, request)
+        if not reason and self._comparison.is_progress(messages, arguments):
             response: ModelResponse = yield request
             return response
-        turns = Turns(messages, lambda: self._start(request, len(messages)))
+        turns = Turns(messages, lambda: self._start(request, len(messages)), arguments)
         repetition = self._comparison.repetition(turns, lambda: _names_of(request))
         if repetition is None and not reason:
             response = yield request
@@ -324,7 +326,8 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
                 return call["name"] in names
             if repetition.kind == "unknown":
                 return call["name"] not in names_in_request
-            return any(self._comparison.is_same_call(call, earlier) for earlier in calls)
+            same, arguments = self._comparison.is_same_call, partial(_arguments_of, request)
+            return any(same(call, earlier, arguments) for earlier in calls)
 
         text = (
             f"This call did not run: {repetition}. Do not make it again. Try something else, or "
@@ -335,6 +338,22 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
             for call in unanswered(message, tail)
             if is_repeated(call)
         ]
+
+
+def _arguments_of(request: ModelRequest[ContextT], name: str | None) -> Collection[str] | None:
+    """The arguments of a tool that a request offers; None if it takes any, or is not known."""
+    for tool in request.tools:
+        if not isinstance(tool, BaseTool) or tool.name != name:
+            continue
+        schema: Any = tool.args_schema
+        if isinstance(schema, dict):  # of an MCP server
+            properties: Collection[str] = schema.get("properties") or ()
+            return None if schema.get("additionalProperties") or not properties else properties
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            fields = schema.model_fields
+            takes_any = schema.model_config.get("extra") == "allow" or not fields
+            return None if takes_any else {*fields, *(str(f.alias) for f in fields.values())}
+    return None
 
 
 def _names_of(request: ModelRequest[ContextT]) -> set[str]:

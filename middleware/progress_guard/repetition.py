@@ -81,6 +81,10 @@ class Repetition:
         return f"{turns[0]} was called {self.times} times in a row with the same result"
 
 
+Arguments = Callable[[str | None], Collection[str] | None]
+"""Returns the arguments that a tool has; None if it takes any."""
+
+
 class Turns:
     """The turns of a run, newest first, read off its messages as far as they are needed.
 
@@ -88,8 +92,14 @@ class Turns:
     it adds in a run, which began with the first `start()` messages, does not count as one.
     """
 
-    def __init__(self, messages: Sequence[AnyMessage], start: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        messages: Sequence[AnyMessage],
+        start: Callable[[], int],
+        arguments: Arguments = lambda name: None,
+    ) -> None:
         self.read: list[Turn] = []
+        self.arguments = arguments
         self._rest = _turns(messages, start)
 
     def first(self, number: int) -> list[Turn]:
@@ -140,15 +150,12 @@ class Comparison:
     ignored_arguments: Collection[str]
     result_key: Callable[[ToolMessage], object] | None
 
-    def is_progress(self, messages: Sequence[Any]) -> bool:
+    def is_progress(self, messages: Sequence[Any], arguments: Arguments) -> bool:
         """Return True if the last turn certainly repeats nothing, as nearly all do.
 
         Its last result is not an error, and the turns before it have not made its first call.
         """
         if not messages or messages[-1].type != "tool" or messages[-1].status == "error":
-            return False
-        # Then calls with other arguments may be the same.
-        if self.ignored_arguments:
             return False
         first: Call | None = None
         earlier = 0
@@ -162,7 +169,7 @@ class Comparison:
                 first = message.tool_calls[0]
                 continue
             for call in message.tool_calls:
-                if call["name"] == first["name"] and call["args"] == first["args"]:
+                if call["name"] == first["name"] and self.is_same_call(call, first, arguments):
                     return False
             earlier += 1
             if earlier == LONGEST_CYCLE:
@@ -205,7 +212,7 @@ class Comparison:
         read = turns.first(end)
         furthest = 0
         for call in read[at].calls if at < len(read) else ():
-            name, args = call["name"], call["args"]
+            name = call["name"]
             if name in self.ignored_tools:
                 return 0
             for distance, earlier in enumerate(read[at + 1 : end], 1):
@@ -213,8 +220,7 @@ class Comparison:
                     # Nearly all calls are new, so what costs least is compared first.
                     if (
                         earlier_call["name"] == name
-                        and (earlier_call["args"] == args or self.ignored_arguments)
-                        and self.is_same_call(call, earlier_call)
+                        and self.is_same_call(call, earlier_call, turns.arguments)
                         and self._is_same_result(read[at], call, earlier, earlier_call)
                     ):
                         break
@@ -262,15 +268,30 @@ class Comparison:
             (self.polling_tools.get(call["name"] or "", 0) for call in turn.calls), default=0
         )
 
-    def is_same_call(self, one: Call, other: Call) -> bool:
-        """Return True if two calls have the same name, and as JSON the same arguments."""
+    def is_same_call(self, one: Call, other: Call, arguments: Arguments) -> bool:
+        """Return True if two calls have the same name, and as JSON the same arguments.
+
+        Arguments that the tool does not have do not count.
+        """
         mine, theirs = one["args"], other["args"]
-        if self.ignored_arguments and isinstance(mine, dict) and isinstance(theirs, dict):
-            mine, theirs = (
-                {key: args[key] for key in args if key not in self.ignored_arguments}
-                for args in (mine, theirs)
-            )
-        return one["name"] == other["name"] and _is_same_json(mine, theirs)
+        if one["name"] != other["name"]:
+            return False
+        if _is_same_json(mine, theirs):
+            return True
+        if not isinstance(mine, dict) or not isinstance(theirs, dict):
+            return False
+        known = arguments(one["name"])
+        if known is None and not self.ignored_arguments:
+            return False
+        mine, theirs = (
+            {
+                key: args[key]
+                for key in args
+                if key not in self.ignored_arguments and (known is None or key in known)
+            }
+            for args in (mine, theirs)
+        )
+        return _is_same_json(mine, theirs)
 
     def _is_same_result(self, turn: Turn, call: Call, earlier: Turn, earlier_call: Call) -> bool:
         last, other = turn.result(call), earlier.result(earlier_call)
@@ -294,7 +315,12 @@ class Comparison:
 
 
 def _is_same_json(first: object, other: object) -> bool:
-    """Return True if two values are the same JSON; in Python, also 1 == 1.0 == True."""
+    """Return True if two values are the same JSON; in Python, also 1 == 1.0 == True.
+
+    Spaces around a text do not count: a model that cannot get on adds them.
+    """
+    if isinstance(first, str) and isinstance(other, str):
+        return first == other or first.strip() == other.strip()
     if isinstance(first, dict) and isinstance(other, dict):
         return first.keys() == other.keys() and all(
             _is_same_json(value, other[key]) for key, value in first.items()

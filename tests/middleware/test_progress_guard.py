@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
+from pydantic import BaseModel
 from recorded_loops import (
     LOOPS,
     REPETITIONS,
@@ -145,6 +146,47 @@ def test_first_a_remark_then_calls_are_withheld_then_an_answer(call: Run) -> Non
     assert "tools" not in kwargs
     assert "search was called 5 times in a row with the same result" in last[-1].text
     assert messages[-1].text == STOPPED
+
+
+def test_spaces_around_a_text_make_no_other_call(call: Run) -> None:
+    def padded(n: int) -> Call:
+        pad = " " * n
+        return c("search", "nothing", query=f"{pad}acme{pad}", tags=[{"a": f"x{pad}"}])
+
+    stage, messages = played(call, [padded(n) for n in range(20)])
+    assert stage.results.ran == 4
+    assert "search was called 3 times in a row" in texts(messages)[2]
+    inner = [c("search", "nothing", query=f"ac{' ' * n}me") for n in range(20)]
+    stage = Stage(inner, [ProgressGuardMiddleware()])
+    stage.run(call, [*inner, "Done."])
+    assert stage.results.ran == 20
+
+
+@pytest.mark.parametrize("takes_more", [False, True])
+def test_arguments_that_a_tool_does_not_have_make_no_other_call(
+    call: Run, takes_more: bool
+) -> None:
+    ran: list[Any] = []
+
+    def find(query: str, nonce: int = 0) -> str:
+        """Find."""
+        ran.append(query)
+        return "nothing"
+
+    tool = StructuredTool.from_function(find, args_schema=None if takes_more else Query)
+    calls = [
+        {"name": "find", "args": {"query": "acme", "nonce": n}, "id": f"{n}"} for n in range(9)
+    ]
+    steps: list[Any] = [*([each] for each in calls), "Done."]
+    agent = create_agent(ScriptedChatModel(steps), [tool], middleware=[ProgressGuardMiddleware()])
+    call(agent, GO)
+    assert len(ran) == (9 if takes_more else 4)
+
+
+class Query(BaseModel):
+    """A search."""
+
+    query: str
 
 
 def test_the_steps_come_when_they_are_set_to_come(call: Run) -> None:
@@ -527,7 +569,7 @@ def test_what_counts_as_progress_repeats_nothing(turns: Any) -> None:
     comparison = ProgressGuardMiddleware(remark_after=1, error_after=1)._comparison
     for at in range(len(messages)):
         seen = messages[:at]
-        if comparison.is_progress(seen):
+        if comparison.is_progress(seen, lambda name: None):
             read = Turns(seen, partial(len, seen))
             assert comparison.repetition(read, lambda: {"search", "read"}) is None
 

@@ -118,12 +118,23 @@ def test_a_worker_that_was_given_up_is_not_ready(
     assert read(app, "/ready").status_code == 200
     assert service._worker is not None
     service._worker._stop.set()
-    service._worker._beats.join()
+    for thread in service._worker._threads:
+        thread.join()
     with service._backend.database.begin() as connection:
         connection.execute(delete(workers))
     response = read(app, "/ready")
     assert response.status_code == 503
     assert "no sign of life" in response.json()["problems"][0]
+
+
+def test_a_worker_with_a_thread_that_has_ended_is_not_ready(app: Any, service: Service) -> None:
+    service.start()
+    assert service._worker is not None
+    service._worker._stop.set()
+    service._worker._threads[0].join()
+    response = read(app, "/ready")
+    assert response.status_code == 503
+    assert "The thread agent-factory-jobs has ended" in response.json()["problems"][0]
 
 
 # Metrics

@@ -333,7 +333,7 @@ def test_bad_runs(client: Any, url: str, body: Any, text: str) -> None:
 def test_a_body_that_is_not_json(url: str) -> None:
     answer = httpx.post(f"{url}/threads", content="{", headers=JSON)
     assert answer.status_code == 422
-    assert "Invalid JSON" in answer.json()["detail"]
+    assert "The body is not JSON" in answer.json()["detail"]
 
 
 # The async client

@@ -339,7 +339,7 @@ def test_a_stream_of_a_thread_ends_with_the_thread(client: Any, thread: str) -> 
 def test_a_list_in_a_query_that_is_not_json(url: str, thread: str) -> None:
     answer = httpx.get(f"{url}/threads/{thread}/stream", params={"stream_mode": "[run_modes"})
     assert answer.status_code == 422
-    assert "stream_mode must be a list as JSON, got '[run_modes'" in answer.json()["detail"]
+    assert "stream_mode is not JSON: " in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("mode", ["events", "tools", "lifecycle"])

@@ -470,3 +470,17 @@ def test_a_page_says_that_no_worker_runs(
     with_no_worker.close()
     page = f"/studio/threads/{asks().thread_id}"
     assert "waits for a worker: none runs." not in client_of(service).get(f"{page}/missing").text
+
+
+def test_the_page_of_approvals_says_which_arguments_are_free(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    for when, is_free in (({"order": "A1"}, True), ({}, False), (None, False)):
+        remember = {"seconds": 60} if when is None else {"seconds": 60, "when": when}
+        service.decide(asks().id, "approve", by="ann", remember=remember, tenant="acme")
+        run = service.thread(service.inbox("acme").audit(limit=1)[0].thread_id).run
+        service.run(str(run)).result(timeout=30)
+        text = client.get("/inbox/approvals").text
+        assert ("other arguments as they come" in text) is is_free
+        for approval in service.approvals(tenant="acme"):
+            service.revoke(approval.id, by="ann")

@@ -295,13 +295,43 @@ SCALARS = (
     | st.text(max_size=8)
     | st.sampled_from(["\0", "a\0b", "\ud800", "-1", "1" * 5000, "x" * 10_000, "../..", "%"])
 )
+NAMES = st.text(max_size=4) | st.sampled_from(
+    [
+        "k",
+        'a"b',
+        "a.b",
+        "..",
+        "$",
+        "[0]",
+        "it's",
+        "\0",
+        "\ud800",
+        "messages",
+        "$gt",
+        "$regex",
+        "role",
+    ]
+)
 JSON = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
-)
+) | st.sampled_from([{f"k{n}": n for n in range(3000)}, [[]] * 3000, {"messages": None}])
 RAW = st.sampled_from(
-    [b"", b"{", b"null", b"[]", b'"', b"[" * 100_000, b'{"a":' * 5000, b"\xff\xfe", b'{"a": NaN}']
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"',
+        b"[" * 100_000,
+        b'{"a":' * 5000,
+        b"\xff\xfe",
+        b'{"a": NaN}',
+        b'{"a": 1, "a": 2}',
+        "{}".encode("utf-16"),
+        b"1" * 10_000,
+    ]
 ) | st.binary(max_size=20)
 VALUES = st.sampled_from(["", "0", "-1", "1", "9" * 30, "9" * 5000, "²", "\0", "true", "x", "ü"])
 QUERIES = st.dictionaries(
@@ -327,7 +357,7 @@ QUERIES = st.dictionaries(
 def changed(draw: st.DrawFn, example: Any) -> Any:
     """An example with another value at one place, or with one value more."""
     if isinstance(example, dict) and draw(st.integers(0, 4)):
-        key = draw(st.sampled_from([*example, "config", "metadata", "limit"]))
+        key = draw(st.sampled_from([*example, *example, "config", "metadata", "limit"]) | NAMES)
         return {**example, key: draw(changed(example.get(key)))}
     if isinstance(example, list) and example and draw(st.integers(0, 4)):
         return [draw(changed(example[0])), *example[1:]]

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from sqlalchemy import Connection, delete, insert, select, text, update
+from sqlalchemy import Connection, Insert, delete, insert, select, text, update
 from sqlalchemy.exc import DatabaseError
 
 from agent_factory.errors import ArgumentError
@@ -67,11 +67,22 @@ def test_what_is_not_a_head(sqlite_url: str, head: str) -> None:
         Service(sqlite_url).verify_audit(head=head)
 
 
-@pytest.mark.parametrize("statement", [update(audit).values(who="bob"), delete(audit)])
+REWRITES: list[Any] = [
+    update(audit).values(who="bob"),
+    delete(audit),
+    insert(audit).prefix_with("OR REPLACE", dialect="sqlite"),
+]
+
+
+@pytest.mark.parametrize("statement", REWRITES)
 def test_the_database_refuses_changes(backend: Backend, statement: Any) -> None:
     record(backend, 1)
+    if isinstance(statement, Insert):  # in the place of an entry
+        with backend.database.read() as connection:
+            row = connection.execute(select(audit)).mappings().one()
+        statement = statement.values({**row, "who": "bob"})
     with (
-        pytest.raises(DatabaseError, match="service_audit is append-only"),
+        pytest.raises(DatabaseError, match=r"service_audit is append-only|duplicate key"),
         backend.database.begin() as connection,
     ):
         connection.execute(statement)

@@ -152,7 +152,8 @@ def test_a_message_takes_few_commits(
 ) -> None:
     """To submit and to take it, two of LangGraph, and one for its end with all its events."""
     monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
-    service, commits = sqlite_service, []
+    service = sqlite_service
+    commits: list[object] = []
     service.add("echo", echo())
     service.submit("echo", message="Hi")
     service.start()

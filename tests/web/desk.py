@@ -114,7 +114,7 @@ def add_others(service: Service) -> None:
     service.add("boss", boss)
     tools = [search_orders, refund]
     service.add("stops", made(False, tools, interrupt_before=["tools"]))
-    service.add("office", made(Rule("refund", "ask", reviewers=["olga"]), tools))
+    service.add("office", made(Rule("refund", "ask", reviewers=["@olga"]), tools))
     service.add("now", made(True, tools), waiting="interrupt")
 
 

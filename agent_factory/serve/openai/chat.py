@@ -106,11 +106,10 @@ class Chat:
         """
         principal: Principal = request.state.principal
         name, key = request.headers.get("x-thread-id"), request.headers.get("idempotency-key")
-        place = f"agent_factory:{principal.tenant}:{body.model}:{key}"
         thread = name
         if not thread:
             # By the key, so that a request that is sent again finds the thread of the first.
-            thread = str(uuid5(NAMESPACE_URL, place) if key else uuid4())
+            thread = _id_of(principal, body.model, key) if key else str(uuid4())
         results = _results_for(service, principal, last_results(messages))
         if results:
             places = {wait.thread_id for wait, _ in results}
@@ -129,7 +128,7 @@ class Chat:
         )
         if key:
             # The same answer has the same id.
-            chat.id = f"chatcmpl-{uuid5(NAMESPACE_URL, f'{place}:{thread}').hex}"
+            chat.id = f"chatcmpl-{_id_of(principal, body.model, key, thread)}"
         new = new_messages(messages, chat.before.messages)
         if results:
             chat._answer_calls(results, new)
@@ -140,7 +139,7 @@ class Chat:
                 # The model reads the result first, and what is asked for holds from there on.
                 new[-1].artifact = {CLIENT_TOOLS: [], **settings}
         # With an idempotency key, a request that is sent again is the same run.
-        chat._submit(body, new, key or uuid4().hex)
+        chat._submit(body, new, _id_of(principal, key) if key else uuid4().hex)
         return chat
 
     def _answer_calls(self, results: Sequence[tuple[Wait, object]], new: object) -> None:
@@ -486,3 +485,9 @@ def _reason(message: AIMessage) -> str:
     """Reason why a message ends, in OpenAI's words."""
     metadata = message.response_metadata
     return _CUT.get(str(metadata.get("finish_reason") or metadata.get("stop_reason")), "stop")
+
+
+def _id_of(principal: Principal, *parts: str) -> str:
+    """An id that a principal's own parts lead to, and nobody else's."""
+    name = json.dumps(["agent_factory", principal.tenant, principal.name, *parts])
+    return str(uuid5(NAMESPACE_URL, name))

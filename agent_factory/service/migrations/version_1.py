@@ -47,6 +47,8 @@ def migrate(connection: Connection, report: Report) -> None:
         reservations.drop(connection)
     for table in (effects, ledger, reservations, breakdown, approvals, questions):
         table.create(connection, checkfirst=True)
+    # Statements that change a run set it, also here.
+    add_column(connection, runs.c.updated_at, default="0")
     if add_column(connection, runs.c.status, default="'done'"):
         connection.execute(text(_STATUS_OF_RUNS))
         _order_jobs(connection)

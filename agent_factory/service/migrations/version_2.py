@@ -16,12 +16,18 @@ from agent_factory.service.migrations.dbos import (
     stored_schedules,
 )
 from agent_factory.service.migrations.schema import Report
-from agent_factory.service.tables import runs, schedules, threads
-
-_NOW = {
-    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
-    "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)",
-}
+from agent_factory.service.tables import (
+    assistant_versions,
+    assistants,
+    clock,
+    crons,
+    rates,
+    refuse_replacements,
+    runs,
+    schedules,
+    threads,
+    webhooks,
+)
 
 # What a worker has that was killed begins once more, and what that worker writes is refused.
 _QUEUE_AGAIN = """UPDATE service_threads
@@ -37,13 +43,17 @@ def migrate(connection: Connection, report: Report) -> None:
     # This locks service_threads. Processes of older versions write there before they queue a job:
     # they wait until this transaction has ended, and are refused then.
     columns = (threads.c.due, threads.c.priority)
-    for column in (*columns, runs.c.decision, runs.c.started_at, runs.c.ended_at):
+    for column in (*columns, runs.c.decision, runs.c.started_at):
         add_column(connection, column)
+    add_column(connection, runs.c.updated_at, default="0")
+    connection.execute(text("UPDATE service_runs SET updated_at = created_at WHERE updated_at = 0"))
     indexes: dict[str, Index] = {str(index.name): index for index in threads.indexes | runs.indexes}
     for name in ("service_threads_due", "service_runs_started"):
         indexes[name].create(connection, checkfirst=True)
-    schedules.create(connection, checkfirst=True)
-    now = connection.execute(text(_NOW[connection.dialect.name])).scalar_one()
+    for table in (schedules, assistants, assistant_versions, crons, webhooks, rates):
+        table.create(connection, checkfirst=True)
+    refuse_replacements(connection)
+    now = connection.execute(select(clock())).scalar_one()
     connection.execute(text(_QUEUE_AGAIN), {"now": now})
 
     total = count_jobs(connection)

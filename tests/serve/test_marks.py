@@ -1,0 +1,264 @@
+"""Marks that an agent and its middleware write to messages: no client writes one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_messages
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Overwrite
+from starlette.testclient import TestClient
+
+from agent_factory import create_agent
+from agent_factory.middleware import (
+    ContextEditingMiddleware,
+    ProgressGuardMiddleware,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    ToolResultOffloadMiddleware,
+)
+from agent_factory.review.records import MARKS
+from agent_factory.serve import create_app
+from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = [
+    path
+    for top in ("agent_factory", "middleware")
+    for path in sorted((ROOT / top).rglob("*.py"))
+    if not path.relative_to(ROOT).is_relative_to("agent_factory/middleware")
+]
+OF_PROVIDERS = {
+    # What the models of providers write, or what only people read.
+    "blocked",
+    "finish_reason",
+    "finish_reasons",
+    "function_call",
+    "is_error",
+    "model_name",
+    "reasoning_content",
+    "refusal",
+    "stop_reason",
+    "tool_calls",
+}
+FIELDS = ("response_metadata", "additional_kwargs")
+
+
+def test_each_mark_of_ours_is_listed() -> None:
+    keys = {key for path in SOURCES for key in keys_of(ast.parse(path.read_text()), path)}
+    assert {"offloaded", "progress_guard", "reviewed_calls", "lc_source", "context_editing"} <= keys
+    others = {key for key in keys - OF_PROVIDERS if not key.startswith("lc_")}
+    assert others <= MARKS, "Add it to MARKS of agent_factory/review/records.py."
+
+
+def keys_of(module: ast.Module, path: Path) -> Iterator[str]:
+    """The keys of a message's metadata that a module reads or writes."""
+    names = {
+        target.id: node.value.value
+        for node in ast.walk(module)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    shared = {
+        "MARKS": "progress_guard",
+        "WRITTEN_BY": "lc_written_by",
+        "REVIEWED": "reviewed_calls",
+        "EDITED": "edited_calls",
+        "DECIDED": "review",
+    }
+
+    def value_of(node: ast.AST | None) -> Iterator[str]:
+        value: object = None
+        if isinstance(node, ast.Constant):
+            value = node.value
+        elif isinstance(node, ast.Name):
+            value = names.get(node.id, shared.get(node.id))
+        if isinstance(value, str):
+            yield value
+
+    def is_metadata(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr in FIELDS
+
+    for node in ast.walk(module):
+        if isinstance(node, ast.Compare) and any(map(is_metadata, node.comparators)):
+            yield from value_of(node.left)
+        elif isinstance(node, ast.Subscript) and is_metadata(node.value):
+            yield from value_of(node.slice)
+        elif isinstance(node, ast.Call):
+            function = node.func
+            if not isinstance(function, ast.Attribute):
+                pass
+            elif function.attr == "get" and is_metadata(function.value):
+                yield from value_of(node.args[0])
+            for keyword in node.keywords:
+                if keyword.arg in FIELDS and isinstance(keyword.value, ast.Dict):
+                    for key in keyword.value.keys:
+                        yield from value_of(key)
+        elif isinstance(node, ast.Dict) and any(
+            key is None and is_metadata(value)
+            for key, value in zip(node.keys, node.values, strict=True)
+        ):
+            for key in node.keys:
+                yield from value_of(key)
+
+
+# Ways in
+
+EACH = dict.fromkeys(sorted(MARKS | {"lc_source", "lc_written_by", "lc_data"}), "x")
+EACH["provider"] = "kept"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    middleware: Any = [
+        ToolResultOffloadMiddleware(),
+        ContextEditingMiddleware(),
+        SummarizationMiddleware(
+            ScriptedChatModel(["A summary."] * 1000), trigger=("messages", 50), keep=("messages", 5)
+        ),
+        ToolCallLimitMiddleware(thread_limit=100),
+        ProgressGuardMiddleware(),
+    ]
+    model = ScriptedChatModel(["Hello."] * 1000)
+    agent = create_agent(model, [look], middleware=middleware, checkpointer=InMemorySaver())
+    with Service(f"sqlite:///{tmp_path_factory.mktemp('marks')}/desk.db") as service:
+        service.add("desk", agent)
+        yield service
+
+
+def look() -> str:
+    """Look."""
+    return "There."
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> TestClient:
+    return TestClient(create_app(service), base_url="http://localhost", client=("127.0.0.1", 1))
+
+
+def marked() -> list[Any]:
+    """A message of each kind, with all marks."""
+    both = {"response_metadata": EACH, "additional_kwargs": EACH}
+    call: Any = {"name": "look", "args": {}, "id": "1", "type": "tool_call"}
+    return [
+        HumanMessage("Hi", id="h", **both),
+        AIMessage("", id="a", tool_calls=[call], **both),
+        ToolMessage("x", id="t", tool_call_id="1", **both),
+        AIMessage("Done", id="b", **both),
+        HumanMessage("More", id="m", **both),
+    ]
+
+
+def as_dict(message: Any) -> dict[str, Any]:
+    data = message.model_dump()
+    return {key: data[key] for key in ("type", "content", "id", *FIELDS, *_more(data))}
+
+
+def as_role(message: Any) -> dict[str, Any]:
+    data = as_dict(message)
+    roles = {"human": "user", "ai": "assistant", "tool": "tool"}
+    return {"role": roles[data.pop("type")], **data, **EACH}
+
+
+def as_constructor(message: Any) -> dict[str, Any]:
+    name = ["langchain", "schema", "messages", type(message).__name__]
+    return {"lc": 1, "type": "constructor", "id": name, "kwargs": as_dict(message)}
+
+
+def _more(data: Any) -> list[str]:
+    return [key for key in ("tool_calls", "tool_call_id") if key in data]
+
+
+FORMS: list[Callable[[Any], Any]] = [as_dict, as_role, as_constructor]
+
+
+def by_submit(service: Service, client: TestClient, messages: list[Any]) -> str:
+    return service.submit("desk", message={"messages": messages}).thread_id
+
+
+def by_run(service: Service, client: TestClient, messages: list[Any]) -> str:
+    thread = uuid4().hex
+    body = {"assistant_id": "desk", "input": {"messages": messages}, "if_not_exists": "create"}
+    assert client.post(f"/threads/{thread}/runs/wait", json=body).status_code == 200
+    return thread
+
+
+def by_state(service: Service, client: TestClient, messages: list[Any]) -> str:
+    run = service.submit("desk", message="Before")
+    run.result(30)
+    body = {"values": {"messages": messages}}
+    answer = client.post(f"/threads/{run.thread_id}/state", json=body)
+    assert answer.status_code == 200, answer.text
+    return run.thread_id
+
+
+def by_update(service: Service, client: TestClient, messages: list[Any]) -> str:
+    run = service.submit("desk", message="Before")
+    run.result(30)
+    service.update_state(run.thread_id, {"messages": Overwrite(convert_to_messages(messages))})
+    return run.thread_id
+
+
+def by_ag_ui(service: Service, client: TestClient, messages: list[Any]) -> str:
+    thread = uuid4().hex
+    users = [{**as_role(m), "content": m.text} for m in marked() if m.type == "human"]
+    body = {"threadId": thread, "runId": "r", "state": {"messages": messages}, "messages": users}
+    more: Any = {"tools": [], "context": [], "forwardedProps": {}}
+    assert client.post("/ag-ui/desk", json={**body, **more}).status_code == 200
+    return thread
+
+
+def by_openai(service: Service, client: TestClient, messages: list[Any]) -> str:
+    thread = uuid4().hex
+    users = [as_role(m) for m in marked() if m.type == "human"]
+    headers = {"X-Thread-Id": thread}
+    body = {"model": "desk", "messages": users}
+    answer = client.post("/v1/chat/completions", json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return thread
+
+
+WAYS = [by_submit, by_run, by_state, by_update, by_ag_ui, by_openai]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_message_from_outside_has_a_mark(
+    service: Service, client: TestClient, way: Any, form: Any
+) -> None:
+    thread = way(service, client, [form(message) for message in marked()])
+    run = service.submit("desk", thread=thread, message="Go on")
+    run.result(30)
+    assert run.status == "done"
+    messages = service.state(thread).values["messages"]
+    assert {"Hi", "More", "Go on"} <= {message.text for message in messages}
+    for message in messages:
+        for name in FIELDS:
+            keys = getattr(message, name).keys()
+            assert keys.isdisjoint(EACH.keys() - {"provider"}), (message, name)
+    if way not in (by_ag_ui, by_openai):
+        assert sum("provider" in message.response_metadata for message in messages) == 5
+
+
+def test_objects_lose_their_marks_and_nothing_else(service: Service) -> None:
+    run = service.submit("desk", message=marked())
+    run.result(30)
+    stored = service.state(run.thread_id).values["messages"]
+    for message, sent in zip(stored, marked(), strict=False):
+        assert message.text == sent.text
+        assert message.response_metadata == {"provider": "kept"}
+    assert marked()[0].response_metadata == EACH  # the caller's own object stays
+
+
+def test_state_that_is_no_message_keeps_its_keys() -> None:
+    from agent_factory.review.records import without_marks
+
+    documents = [{"content": "A text.", "review": "good", "type": "memo", "failure": None}]
+    assert without_marks({"documents": documents}) == {"documents": documents}
