@@ -13,6 +13,7 @@ from agent_factory.service import (
     AlreadyDecided,
     ClaimedByOther,
     DatabaseUnavailable,
+    DatabaseVersionError,
     DecisionForbidden,
     NotFound,
     ThreadBusy,
@@ -29,6 +30,7 @@ _STATUS: dict[type[Exception], int] = {
     NoThread: 404,
     ArgumentError: 422,
     DatabaseUnavailable: 503,
+    DatabaseVersionError: 503,
 }
 
 
