@@ -15,6 +15,7 @@ from agent_factory.service import (
     AlreadyExists,
     ClaimedByOther,
     DatabaseUnavailable,
+    DatabaseVersionError,
     DecisionForbidden,
     NotFound,
     ReadOnly,
@@ -34,6 +35,7 @@ _STATUS: dict[type[Exception], int] = {
     NoThread: 404,
     ArgumentError: 422,
     DatabaseUnavailable: 503,
+    DatabaseVersionError: 503,
 }
 
 

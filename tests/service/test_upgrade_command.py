@@ -7,12 +7,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
+from agent_factory.serve import create_app
+from agent_factory.service import Service
 from agent_factory.service.database import Database
 from agent_factory.service.migrations import MIGRATIONS
 from commands import run
 from service.old_databases import load_sqlite
 
+LOCAL = ("127.0.0.1", 50000)
 VERSION = MIGRATIONS[-1].version
 STEPS = [{"version": step.version, "title": step.title} for step in MIGRATIONS]
 SERVICE = """from agent_factory.service import Service
@@ -99,6 +103,15 @@ def test_a_service_that_cannot_be_used_at_its_import_names_the_url(
     result = run("upgrade", f"{file}:service")
     assert result.exit_code == 2
     assert f"Run agent-factory upgrade {old_url}." in " ".join(result.stderr.split())
+
+
+def test_a_server_says_that_it_is_not_available(old_url: str) -> None:
+    with closing(Service(old_url)) as service:
+        client = TestClient(create_app(service), base_url="http://127.0.0.1", client=LOCAL)
+        with client:
+            response = client.post("/threads/search", json={})
+    assert response.status_code == 503
+    assert "version" not in response.text  # the log has the rest, and the URL
 
 
 def test_a_url_that_names_no_database_is_refused() -> None:
