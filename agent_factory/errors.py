@@ -439,11 +439,13 @@ class MissingStructuredOutputError(StructuredOutputError):
 # Packages that are not installed
 
 EXTRAS = {
+    "a2a": "a2a",
     "ag-ui": "ag_ui",
     "cli": "typer rich libcst",
     "cost": "genai_prices",
     "draw": "pygraphviz",
     "local": "xllamacpp",
+    "mcp": "mcp mcp_types",
     "otel": "opentelemetry.trace",
     "pii": "phonenumbers presidio_analyzer regex",
     "postgres": "langgraph.checkpoint.postgres psycopg",
