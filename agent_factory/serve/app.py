@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.serve import ag_ui, langgraph, mcp, openai, pages
+from agent_factory.serve import a2a, ag_ui, langgraph, mcp, openai, pages
 from agent_factory.serve.errors import error_response, status_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
@@ -117,6 +117,7 @@ def create_app(
             *map(with_principal, ag_ui.routes(service)),
             *map(with_principal, openai.routes(service)),
             *map(with_principal, mcp.routes(service)),
+            *map(with_principal, a2a.routes(service)),
             *map(with_principal, pages.routes(service)),
         ],
         middleware=[

@@ -64,18 +64,28 @@ class StrictBody(RequestPart):
 Body = TypeVar("Body", bound=BaseModel)
 
 
-async def read_body(request: Request, kind: type[Body]) -> Body:
-    """The body of a request.
+async def read_json(request: Request) -> bytes:
+    """The body of a request, which is not parsed.
 
     Raises:
-        HTTPException: 422 if it is not what `kind` says. 415 if it is not sent as JSON: what a
-            page of another site sends without asking first never is.
+        HTTPException: 415 if it is not sent as JSON: what a page of another site sends without
+            asking first never is.
     """
     content = await request.body()
     # A form of another site can only send the types of forms. JSON makes a browser ask first.
     sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content and sent_as != "application/json":
         raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
+    return content
+
+
+async def read_body(request: Request, kind: type[Body]) -> Body:
+    """The body of a request.
+
+    Raises:
+        HTTPException: 422 if it is not what `kind` says. 415 if it is not sent as JSON.
+    """
+    content = await read_json(request)
     try:
         return kind.model_validate_json(content or b"{}")
     except ValidationError as error:

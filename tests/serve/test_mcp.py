@@ -275,8 +275,9 @@ async def test_errors_are_results_that_the_model_reads(url: str, mode: str) -> N
         result = await call(url, "echo", mode=mode, **arguments)
         assert result.is_error, arguments
         assert reason in text(result), arguments
-    with pytest.raises(MCPError, match="There is no tool 'ech'. There are: echo, "):
-        await call(url, "ech", message="Hi", mode=mode)
+    async with connected(url, mode=mode) as client:
+        with pytest.raises(MCPError, match="There is no tool 'ech'. There are: echo, "):
+            await client.call_tool("ech", {"message": "Hi"})
 
 
 async def test_a_failure_of_the_server_keeps_its_details(

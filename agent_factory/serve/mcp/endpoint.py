@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
@@ -20,6 +19,7 @@ from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
     ElicitResult,
+    InputRequest,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -33,6 +33,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.body import read_json
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.errors import status_of
 from agent_factory.serve.mcp.elicitation import takes_forms, to_decision, to_form
@@ -55,7 +56,7 @@ Context = ServerRequestContext[Any, Request]
 async def respond(service: Service, request: Request) -> Response:
     """`POST /mcp`."""
     # Read here, where a body that is too long is answered with 413.
-    return _McpResponse(_server(service), request, await request.body())
+    return _McpResponse(_server(service), request, await read_json(request))
 
 
 class _McpResponse(Response):
@@ -138,10 +139,12 @@ class _Call:
             asks = True
         else:
             responses = params.input_responses or {}
-            forms = {key: part for key, part in responses.items() if isinstance(part, ElicitResult)}
-            run = await run_in_threadpool(self._decide, params.request_state, forms)
+            answers = {
+                digest: part for digest, part in responses.items() if isinstance(part, ElicitResult)
+            }
+            run = await run_in_threadpool(self._decide, params.request_state, answers)
             # A user who has not answered is not asked again.
-            asks = all(form.action == "accept" for form in forms.values())
+            asks = all(answer.action == "accept" for answer in answers.values())
         try:
             waits = await self._follow(run)
         except anyio.get_cancelled_exc_class():
@@ -150,13 +153,9 @@ class _Call:
         if not waits:
             return answer_of(run, await run.aresult())
         if asks and self.takes_forms:
-            mine = partial(filter, partial(may_answer, self.request), waits)
-            if forms_of_user := await run_in_threadpool(lambda: [*mine()]):
-                return InputRequiredResult(
-                    input_requests={wait.digest: to_form(wait) for wait in forms_of_user},
-                    # Not signed: what comes back is checked as any request of this principal.
-                    request_state=run.id,
-                )
+            if forms := await run_in_threadpool(self._forms, waits):
+                # The state is not signed: what comes back is checked as any other request.
+                return InputRequiredResult(input_requests=forms, request_state=run.id)
         return waiting_result(self.request, run, waits)
 
     @property
@@ -173,31 +172,37 @@ class _Call:
         """Submit a message, or return the last run of the thread."""
         content = json.dumps(arguments).encode()
         try:
-            given = ToolInput.model_validate_json(content)
+            tool_input = ToolInput.model_validate_json(content)
         except ValidationError as error:
             raise HTTPException(422, explained(error, ToolInput, content)) from error
-        if not given.message and not given.thread:
+        if not tool_input.message and not tool_input.thread:
             raise HTTPException(422, "message is missing.")
         principal = self.request.state.principal
-        thread = ChatThread.read(self.service, given.thread or str(uuid4()), principal)
-        if given.message and thread.waits(self.service):
-            raise ThreadBusy(
-                f"thread {given.thread!r}",
-                "waits for a person, so the message was not taken.",
-                "Call the tool without a message to see what for.",
+        thread = ChatThread.read(self.service, tool_input.thread or str(uuid4()), principal)
+        try:
+            run = thread.submit(
+                self.service,
+                self.agent,
+                {"messages": [HumanMessage(tool_input.message)] if tool_input.message else []},
+                message_id=uuid4().hex,
+                again=None,
+                principal=principal,
+                waiting="reject",
+                stream={"messages"},
             )
-        run = thread.submit(
-            self.service,
-            self.agent,
-            {"messages": [HumanMessage(given.message)] if given.message else []},
-            message_id=uuid4().hex,
-            again=None,
-            principal=principal,
-            stream={"messages"},
-        )
+        except ThreadBusy as error:
+            raise HTTPException(
+                409,
+                f"Thread {tool_input.thread!r} waits for a person or works on another message, so this "
+                "one was not taken. Call the tool without a message to read what comes of it.",
+            ) from error
         return self._checked(run)
 
-    def _decide(self, run_id: str, forms: Mapping[str, ElicitResult]) -> Run:
+    def _forms(self, waits: Sequence[Wait]) -> dict[str, InputRequest]:
+        """Forms for the waits that this user may decide about."""
+        return {wait.digest: to_form(wait) for wait in waits if may_answer(self.request, wait)}
+
+    def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Run:
         """Decide with the forms that the user has filled."""
         principal, may_decide = self.request.state.principal, self.request.state.may_decide
         run = self._checked(self.service.run(run_id, tenant=principal.tenant))
@@ -205,9 +210,9 @@ class _Call:
         # meanwhile is not here any more.
         waits = {wait.digest: wait for wait in open_waits(self.service, run)}
         decisions = {
-            waits[digest].id: to_decision(waits[digest], form.content or {})
-            for digest, form in forms.items()
-            if form.action == "accept" and digest in waits
+            waits[digest].id: to_decision(waits[digest], answer.content or {})
+            for digest, answer in answers.items()
+            if answer.action == "accept" and digest in waits
         }
         if decisions:
             inbox = self.service.inbox(principal.tenant, may_decide=may_decide)
