@@ -315,8 +315,14 @@ async def test_the_tasks_of_a_context(url: str) -> None:
         assert rest.next_page_token == ""
         none = ListTasksRequest(context_id=first.context_id, status=WAITING)
         assert not (await client.list_tasks(none)).tasks
-        with pytest.raises(InvalidParamsError, match="contextId is missing"):
-            await client.list_tasks(ListTasksRequest())
+        assert not (await client.list_tasks(ListTasksRequest(context_id="unknown"))).tasks
+        newest = await client.list_tasks(ListTasksRequest(status=DONE, page_size=1))
+        assert newest.tasks[0].id == page.tasks[0].id
+        for wrong in ({"page_size": 101}, {"page_token": "x"}, {"history_length": -1}):
+            with pytest.raises(InvalidParamsError):
+                await client.list_tasks(ListTasksRequest(**wrong))
+    async with connected(url, "echo", "eve@other") as client:
+        assert not (await client.list_tasks(ListTasksRequest())).tasks
 
 
 # Reviews

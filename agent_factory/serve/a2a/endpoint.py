@@ -124,7 +124,7 @@ class _Handler(RequestHandler):
     async def on_list_tasks(
         self, params: ListTasksRequest, context: ServerCallContext
     ) -> ListTasksResponse:
-        """The tasks of a context, the newest first."""
+        """The tasks of an agent, the newest first."""
         request = context.state["request"]
         with _a2a_errors(request):
             return await run_in_threadpool(self._list, params, request)
@@ -227,29 +227,30 @@ class _Handler(RequestHandler):
         return run
 
     def _list(self, params: ListTasksRequest, request: Request) -> ListTasksResponse:
-        if not params.context_id:
-            raise InvalidParamsError("contextId is missing: tasks are listed by their context.")
+        if params.HasField("status_timestamp_after"):
+            raise UnsupportedOperationError("Tasks cannot be listed by statusTimestampAfter.")
         size = params.page_size if params.HasField("page_size") else DEFAULT_LIST_TASKS_PAGE_SIZE
         validate_page_size(size)
         validate_history_length(params)
         if not (params.page_token or "0").isdecimal():
             raise InvalidParamsError("pageToken must be the nextPageToken of another page.")
         start = int(params.page_token or "0")
-        tenant, agent = request.state.principal.tenant, request.path_params["agent"]
-        runs = [
-            run
-            for run in self._service.runs(params.context_id, tenant=tenant, limit=1000)
-            for info in [run.info]
-            if info.agent == agent and params.status in (0, STATES[info.status])
-        ]
-        tasks = [
-            apply_history_length(task_of(self._service, request, run), params)
-            for run in runs[start : start + size]
-        ]
+        filters: dict[str, Any] = {
+            "tenant": request.state.principal.tenant,
+            "agent": request.path_params["agent"],
+        }
+        if params.status:
+            filters["status"] = [name for name, state in STATES.items() if state == params.status]
+        thread = params.context_id or None
+        total = self._service.count_runs(thread, **filters)
+        # A context that does not exist has no tasks; its thread would be NotFound.
+        runs = self._service.runs(thread, **filters, limit=size, offset=start) if total else []
         end = start + size
         return ListTasksResponse(
-            tasks=tasks,
+            tasks=[
+                apply_history_length(task_of(self._service, request, run), params) for run in runs
+            ],
             page_size=size,
-            total_size=len(runs),
-            next_page_token=str(end) if end < len(runs) else "",
+            total_size=total,
+            next_page_token=str(end) if end < total else "",
         )
