@@ -161,7 +161,9 @@ async def test_the_card_of_an_agent(url: str) -> None:
 def test_a_host_with_one_agent_has_its_card(url: str, tmp_path: Any) -> None:
     refused = httpx.get(f"{url}/.well-known/agent-card.json")
     assert refused.status_code == 404
-    assert "/a2a/NAME/.well-known/agent-card.json" in refused.json()["detail"]
+    assert "/.well-known/agent-card.json?agent=NAME" in refused.json()["detail"]
+    card = httpx.get(f"{url}/.well-known/agent-card.json?agent=echo").json()
+    assert card["supportedInterfaces"][0]["url"] == f"{url}/a2a/echo"
     service = Service(f"sqlite:///{tmp_path}/one.db")
     service.add("only", create_agent(ScriptedChatModel([])))
     with served(service) as url:

@@ -32,11 +32,12 @@ def routes(service: Service) -> list[Route]:
             require("a2a", "A2A")
         except MissingExtra as error:
             raise HTTPException(501, str(error)) from error
-        names, agent = ", ".join(service.agents), request.path_params.get("agent")
+        names = ", ".join(service.agents)
+        agent = request.path_params.get("agent") or request.query_params.get("agent")
         if agent is None:
-            # A2A has one card for a host, which is that of its only agent.
+            # A2A looks for one card on a host, which is that of its only agent.
             if len(service.agents) != 1:
-                text = f"Each agent has a card, at /a2a/NAME{CARD_PATH}. There are: {names}."
+                text = f"Each agent has a card, at {CARD_PATH}?agent=NAME. There are: {names}."
                 raise HTTPException(404, text)
             (agent,) = service.agents
         if agent not in service.agents:
