@@ -19,27 +19,24 @@ def open_waits(service: Service, run: Run) -> list[Wait]:
     return [wait for wait in waits if wait.run == run.id]
 
 
-def may_answer(request: Request, wait: Wait) -> bool:
-    """Return True if the one who makes a request may decide about a wait now."""
+def may_decide_about(request: Request, wait: Wait) -> bool:
+    """Return True if the one who makes a request may decide about a wait that nobody has claimed."""
     principal, may_decide = request.state.principal, request.state.may_decide
-    return (
-        is_reviewer(wait.reviewers, principal.name, principal.roles)
-        and wait.claimed_by in (None, principal.name)
-        and (may_decide is None or may_decide(wait))
-    )
+    is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
+    return is_theirs and (may_decide is None or may_decide(wait))
 
 
-def wait_url(request: Request, wait: Wait) -> str:
-    """The page of the inbox where people decide about a wait."""
-    return f"{request.base_url}inbox/{wait.id}"
+def inbox_of(request: Request) -> str:
+    """The URL of the inbox."""
+    return f"{request.base_url}inbox"
 
 
-def waits_text(request: Request, waits: Iterable[Wait]) -> str:
-    """Describe waits, in a line for each."""
+def waits_text(waits: Iterable[Wait], inbox: str) -> str:
+    """Describe waits, in a line for each, with its page in the inbox."""
     lines = ["This conversation waits for a person, and goes on once they have decided:"]
     for wait in waits:
         asks = "asks a question" if wait.kind == "question" else "waits for a review"
-        lines.append(f"- {wait.tool} {asks}: {wait_url(request, wait)}")
+        lines.append(f"- {wait.tool} {asks}: {inbox}/{wait.id}")
     return "\n".join(lines)
 
 
@@ -54,7 +51,7 @@ def question_text(wait: Wait) -> str:
     return wait.question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0] + f"\n{call}"
 
 
-def wait_data(request: Request, wait: Wait) -> dict[str, Any]:
+def wait_data(wait: Wait, inbox: str) -> dict[str, Any]:
     """A wait as JSON, for programs."""
     data = {
         "id": wait.id,
@@ -63,7 +60,7 @@ def wait_data(request: Request, wait: Wait) -> dict[str, Any]:
         "args": wait.args,
         "question": wait.question,
         "allowed": wait.allowed,
-        "url": wait_url(request, wait),
+        "url": f"{inbox}/{wait.id}",
         "expires_at": None if wait.deadline is None else time_text(wait.deadline),
     }
     # Through JSON, since arguments may have values that JSON does not know.

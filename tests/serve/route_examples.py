@@ -73,6 +73,7 @@ AG_UI_ANSWER = {
     ],
 }
 
+
 def mcp(method: str, name: str = "echo", **params: Any) -> Sent:
     """A request of MCP, in the version that asks users with its results."""
     version, prefix = "2026-07-28", "io.modelcontextprotocol"

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from a2a.client import Client, ClientConfig, create_client
+from a2a.client import A2ACardResolver, Client, ClientConfig, create_client
 from a2a.helpers import get_message_text, new_data_part, new_raw_part, new_text_part, new_url_part
 from a2a.types import (
     CancelTaskRequest,
@@ -130,7 +130,7 @@ def texts(task: Task) -> list[str]:
 
 def kinds(events: list[StreamResponse]) -> list[Any]:
     """The kinds of events, and the states of tasks; those that repeat once."""
-    found = []
+    found: list[Any] = []
     for event in events:
         kind = event.WhichOneof("payload")
         if kind == "artifact_update":
@@ -145,8 +145,8 @@ def kinds(events: list[StreamResponse]) -> list[Any]:
 
 
 async def test_the_card_of_an_agent(url: str) -> None:
-    async with connected(url, "described") as client:
-        card = client._card
+    async with httpx.AsyncClient(trust_env=False) as http:
+        card = await A2ACardResolver(http, f"{url}/a2a/described").get_agent_card()
     assert (card.name, card.description) == ("described", "Pays.")
     assert card.capabilities.streaming
     assert {interface.url for interface in card.supported_interfaces} == {f"{url}/a2a/described"}
@@ -390,7 +390,7 @@ async def test_several_decisions_name_what_they_decide(url: str, service: Servic
     task = await sent(url, "twice", "Pay")
     waits = MessageToDict(task.status.message.parts[1].data)["waits"]
     assert len(waits) == 2
-    with pytest.raises(InvalidParamsError, match="waits for 2 decisions. Send data such as"):
+    with pytest.raises(InvalidParamsError, match=r"waits for 2 decisions\. Send data such as"):
         await sent(url, "twice", message("approve", task=task.id))
     stranger = {"decisions": {"w-9": {"type": "approve"}}}
     with pytest.raises(InvalidParamsError, match="does not wait for w-9"):
@@ -451,12 +451,10 @@ async def test_tasks_of_others_do_not_exist(url: str) -> None:
     task = await sent(url, "echo", "Hi")
     for agent, by in (("echo", "eve@other"), ("desk", "ann@acme")):
         async with connected(url, agent, by, streaming=True) as client:
-            for method, request in (
-                (client.get_task, GetTaskRequest(id=task.id)),
-                (client.cancel_task, CancelTaskRequest(id=task.id)),
-            ):
-                with pytest.raises(TaskNotFoundError):
-                    await method(request)
+            with pytest.raises(TaskNotFoundError):
+                await client.get_task(GetTaskRequest(id=task.id))
+            with pytest.raises(TaskNotFoundError):
+                await client.cancel_task(CancelTaskRequest(id=task.id))
             with pytest.raises(TaskNotFoundError):
                 async for _ in client.subscribe(SubscribeToTaskRequest(id=task.id)):
                     pass

@@ -65,15 +65,27 @@ def url(service: Service) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def connected(url: str, by: str = "ann@acme", role: str = "accounting", **options: Any) -> AsyncIterator[Client]:
+async def connected(
+    url: str, by: str = "ann@acme", role: str = "accounting", **options: Any
+) -> AsyncIterator[Client]:
     """A client of somebody."""
     headers = {"x-user": by, "x-role": role}
-    async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http:
-        async with Client(streamable_http_client(f"{url}/mcp", http_client=http), **options) as client:
-            yield client
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), **options) as client,
+    ):
+        yield client
 
 
-async def call(url: str, tool: str, by: str = "ann@acme", role: str = "accounting", mode: str = "auto", answer: Any = None, **arguments: Any) -> CallToolResult:
+async def call(
+    url: str,
+    tool: str,
+    by: str = "ann@acme",
+    role: str = "accounting",
+    mode: str = "auto",
+    answer: Any = None,
+    **arguments: Any,
+) -> CallToolResult:
     """The result of a tool, in a connection of its own."""
     options = {} if answer is None else {"elicitation_callback": answer}
     async with connected(url, by, role, mode=mode, **options) as client:
@@ -81,7 +93,7 @@ async def call(url: str, tool: str, by: str = "ann@acme", role: str = "accountin
 
 
 def text(result: CallToolResult) -> str:
-    return "\n".join(block.text for block in result.content)
+    return "\n".join(block.text for block in result.content if block.type == "text")
 
 
 class Person:
@@ -238,7 +250,7 @@ async def test_answers_of_others_decide_nothing(url: str, service: Service) -> N
     """What comes back with the answer is sent by the client, and may be made up."""
     result = await call(url, "desk", message="Pay")
     (wait,) = service.inbox("acme").waits(thread=result.structured_content["thread"])
-    answers = {wait.digest: ElicitResult(action="accept", content={"decision": "approve"})}
+    answers: Any = {wait.digest: ElicitResult(action="accept", content={"decision": "approve"})}
 
     async def retry(tool: str, by: str, role: str = "accounting") -> CallToolResult:
         async with connected(url, by, role) as client:
@@ -276,7 +288,7 @@ async def test_errors_are_results_that_the_model_reads(url: str, mode: str) -> N
         assert result.is_error, arguments
         assert reason in text(result), arguments
     async with connected(url, mode=mode) as client:
-        with pytest.raises(MCPError, match="There is no tool 'ech'. There are: echo, "):
+        with pytest.raises(MCPError, match=r"There is no tool 'ech'\. There are: echo, "):
             await client.call_tool("ech", {"message": "Hi"})
 
 
@@ -341,13 +353,24 @@ def test_limits_hold(service: Service) -> None:
     assert statuses == [200, 413, 429]
 
 
-async def test_a_client_that_goes_away_ends_the_run(url: str, service: Service) -> None:
+@pytest.mark.parametrize(
+    ("mode", "begins", "status"),
+    [("auto", True, "cancelled"), (LEGACY, True, "done"), ("auto", False, "done")],
+)
+async def test_a_client_that_goes_away_ends_the_run_that_it_has_begun(
+    url: str, service: Service, mode: str, begins: bool, status: str
+) -> None:
+    """As MCP says since 2026-07-28; before, a cut connection ended nothing."""
     thread = uuid4().hex
-    task = asyncio.ensure_future(call(url, "echo", message="slow " * 3, thread=thread))
+    arguments = {"message": "slow"} if begins else {}
+    if not begins:
+        service.submit("echo", thread=thread, message="slow", tenant="acme")
+    task = asyncio.ensure_future(call(url, "echo", mode=mode, thread=thread, **arguments))
     await until(lambda: [run.status for run in runs(service, thread)] == ["running"])
+    await asyncio.sleep(0.2)  # a client that only reads has begun to
     task.cancel()
     await asyncio.wait([task])
-    await until(lambda: [run.status for run in runs(service, thread)] == ["cancelled"])
+    await until(lambda: [run.status for run in runs(service, thread)] == [status])
 
 
 def runs(service: Service, thread: str) -> Any:

@@ -155,13 +155,13 @@ class _Handler(RequestHandler):
             async for event in events_of(self._service, request, run):
                 yield event
 
-    async def on_create_task_push_notification_config(self, *_: Any) -> Any:
-        """Refuse: clients subscribe to tasks instead."""
-        raise PushNotificationNotSupportedError
+    async def _no_push(self, *_: Any) -> Any:
+        raise PushNotificationNotSupportedError  # clients subscribe to tasks instead
 
-    on_get_task_push_notification_config = on_create_task_push_notification_config
-    on_list_task_push_notification_configs = on_create_task_push_notification_config
-    on_delete_task_push_notification_config = on_create_task_push_notification_config
+    on_create_task_push_notification_config: Any = _no_push
+    on_get_task_push_notification_config: Any = _no_push
+    on_list_task_push_notification_configs: Any = _no_push
+    on_delete_task_push_notification_config: Any = _no_push
 
     async def on_get_extended_agent_card(self, *_: Any) -> Any:
         """Refuse: there is one card for all."""

@@ -13,7 +13,6 @@ from a2a.types import Artifact, Message, Part, Role
 from a2a.utils.errors import InvalidParamsError
 from google.protobuf.json_format import MessageToJson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from starlette.requests import Request
 
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.open_waits import question_text, wait_data, waits_text
@@ -115,13 +114,12 @@ def to_user_message(message: BaseMessage, id: str, task: str, context: str) -> M
     )
 
 
-def waiting_message(request: Request, waits: Iterable[Wait], task: str, context: str) -> Message:
+def waiting_message(waits: Sequence[Wait], inbox: str, task: str, context: str) -> Message:
     """What a task waits for: as a text for people, and as data for programs."""
-    waits = [*waits]
     questions = "\n\n".join(question_text(wait) for wait in waits)
-    data = {"waits": [wait_data(request, wait) for wait in waits]}
+    data = {"waits": [wait_data(wait, inbox) for wait in waits]}
     parts = [
-        new_text_part(f"{questions}\n\n{waits_text(request, waits)}"),
+        new_text_part(f"{questions}\n\n{waits_text(waits, inbox)}"),
         new_data_part(data),
     ]
     return agent_message(parts, task, context)
@@ -148,7 +146,9 @@ def artifacts_of(values: Mapping[str, Any]) -> list[Artifact]:
             answers.insert(0, text_artifact(str(message.id), message.text))
     if values.get(STRUCTURED) is not None:
         data = json.loads(to_json(values[STRUCTURED]))
-        answers.append(Artifact(artifact_id=STRUCTURED, name=STRUCTURED, parts=[new_data_part(data)]))
+        answers.append(
+            Artifact(artifact_id=STRUCTURED, name=STRUCTURED, parts=[new_data_part(data)])
+        )
     return answers
 
 

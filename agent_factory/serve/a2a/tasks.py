@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from a2a.helpers import new_text_part
 from a2a.types import (
@@ -23,7 +24,7 @@ from agent_factory.serve.a2a.messages import (
     to_user_message,
     waiting_message,
 )
-from agent_factory.serve.open_waits import open_waits
+from agent_factory.serve.open_waits import inbox_of, open_waits
 from agent_factory.service import Run, RunCancelled, RunInfo, Service
 
 Event = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
@@ -62,14 +63,17 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
 
 
 def _status_of(service: Service, request: Request, run: Run, info: RunInfo) -> TaskStatus:
-    message = None
+    state, message = STATES[info.status], None
     if info.status == "waiting":
         waits = open_waits(service, run)
-        message = waiting_message(request, waits, run.id, run.thread_id)
+        if waits:
+            message = waiting_message(waits, inbox_of(request), run.id, run.thread_id)
+        else:  # somebody has decided meanwhile, so that the run continues
+            state = TaskState.TASK_STATE_WORKING
     elif info.status == "failed":
         # As the service writes it: the type of the error, and its text.
         message = agent_message([new_text_part(str(info.error))], run.id, run.thread_id)
-    return TaskStatus(state=STATES[info.status], message=message)
+    return TaskStatus(state=state, message=message)
 
 
 async def events_of(service: Service, request: Request, run: Run) -> AsyncIterator[Event]:
@@ -78,7 +82,7 @@ async def events_of(service: Service, request: Request, run: Run) -> AsyncIterat
     yield task
     if run_status(task) in (*ENDED, "waiting"):
         return
-    names = {"task_id": run.id, "context_id": run.thread_id}
+    names: Any = {"task_id": run.id, "context_id": run.thread_id}
     working = TaskStatus(state=TaskState.TASK_STATE_WORKING)
     has_begun = False
     texts: set[str] = set()  # the artifacts that have begun

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -46,7 +46,7 @@ from agent_factory.serve.mcp.tools import (
     waiting_result,
 )
 from agent_factory.serve.mistakes import explained
-from agent_factory.serve.open_waits import may_answer, open_waits
+from agent_factory.serve.open_waits import inbox_of, may_decide_about, open_waits
 from agent_factory.serve.security import logged_failure
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 
@@ -134,29 +134,34 @@ class _Call:
 
     async def result(self, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         """The result; or forms for the user, whose answers come with the same call again."""
-        if params.request_state is None:
-            run = await run_in_threadpool(self._submit, params.arguments or {})
-            asks = True
-        else:
-            responses = params.input_responses or {}
-            answers = {
-                digest: part for digest, part in responses.items() if isinstance(part, ElicitResult)
-            }
-            run = await run_in_threadpool(self._decide, params.request_state, answers)
-            # A user who has not answered is not asked again.
-            asks = all(answer.action == "accept" for answer in answers.values())
+        responses = params.input_responses or {}
+        answers = {
+            digest: part for digest, part in responses.items() if isinstance(part, ElicitResult)
+        }
+        # Without a shield, nobody would end the run of a client that goes away just now.
+        with anyio.CancelScope(shield=True):
+            if params.request_state is None:
+                run = await run_in_threadpool(self._submit, params.arguments or {})
+            else:
+                run = await run_in_threadpool(self._decide, params.request_state, answers)
         try:
             waits = await self._follow(run)
         except anyio.get_cancelled_exc_class():
-            await self._stop(run)
+            # Since 2026-07-28, this is how clients end calls. One that only reads ends nothing.
+            begins = params.request_state or (params.arguments or {}).get("message")
+            if begins and self.is_modern and getattr(self.request.state, "has_gone", False):
+                with anyio.CancelScope(shield=True):
+                    await run.acancel(by=self.request.state.principal.name)
             raise
         if not waits:
             return answer_of(run, await run.aresult())
-        if asks and self.takes_forms:
-            if forms := await run_in_threadpool(self._forms, waits):
-                # The state is not signed: what comes back is checked as any other request.
-                return InputRequiredResult(input_requests=forms, request_state=run.id)
-        return waiting_result(self.request, run, waits)
+        # A user who has not answered is not asked again.
+        asks = self.takes_forms and all(part.action == "accept" for part in answers.values())
+        forms = await run_in_threadpool(self._forms, waits) if asks else {}
+        if forms:
+            # The state is not signed: what comes back is checked as any other request.
+            return InputRequiredResult(input_requests=forms, request_state=run.id)
+        return waiting_result(run, waits, inbox_of(self.request))
 
     @property
     def is_modern(self) -> bool:
@@ -193,14 +198,19 @@ class _Call:
         except ThreadBusy as error:
             raise HTTPException(
                 409,
-                f"Thread {tool_input.thread!r} waits for a person or works on another message, so this "
-                "one was not taken. Call the tool without a message to read what comes of it.",
+                f"Thread {tool_input.thread!r} waits for a person or works on another message, so "
+                "this one was not taken. Call the tool without a message to read what comes of it.",
             ) from error
         return self._checked(run)
 
     def _forms(self, waits: Sequence[Wait]) -> dict[str, InputRequest]:
         """Forms for the waits that this user may decide about."""
-        return {wait.digest: to_form(wait) for wait in waits if may_answer(self.request, wait)}
+        name = self.request.state.principal.name
+        return {
+            wait.digest: to_form(wait)
+            for wait in waits
+            if wait.claimed_by in (None, name) and may_decide_about(self.request, wait)
+        }
 
     def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Run:
         """Decide with the forms that the user has filled."""
@@ -247,24 +257,23 @@ class _Call:
 
     async def _report(self, part: Mapping[str, Any]) -> None:
         """Report progress, if the client has asked for it."""
-        texts: list[str] = []
-        if part["type"] == "waiting_for":
-            texts = [part["data"]["text"]]
-        # What agents inside the agent do is not shown.
-        elif part["type"] == "messages" and not part["ns"]:
-            message = part["data"][0]
-            if isinstance(message, AIMessageChunk):
-                texts = [f"{piece['name']} is called." for piece in message.tool_call_chunks if piece["name"]]
-            elif isinstance(message, AIMessage):
-                texts = [f"{call['name']} is called." for call in message.tool_calls]
-            elif isinstance(message, ToolMessage):
-                texts = [f"{message.name} has a result."]
-        for text in texts:
+        for text in _progress(part):
             self.steps += 1
             await self.context.session.report_progress(self.steps, message=text)
 
-    async def _stop(self, run: Run) -> None:
-        """End the run of a client that has gone: since 2026-07-28, this is how calls are ended."""
-        if self.is_modern and getattr(self.request.state, "has_gone", False):
-            with anyio.CancelScope(shield=True):
-                await run.acancel(by=self.request.state.principal.name)
+
+def _progress(part: Mapping[str, Any]) -> Iterator[str]:
+    """What a part of a run's stream reports to the client."""
+    if part["type"] == "waiting_for":
+        yield part["data"]["text"]
+    # What agents inside the agent do is not shown.
+    elif part["type"] == "messages" and not part["ns"]:
+        message = part["data"][0]
+        if isinstance(message, ToolMessage):
+            yield f"{message.name} has a result."
+        elif isinstance(message, AIMessage):
+            # Of the pieces of a call, the first has its name.
+            pieces = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
+            for call in pieces or message.tool_calls:
+                if call["name"]:
+                    yield f"{call['name']} is called."

@@ -10,7 +10,6 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from mcp_types import CallToolResult, TextContent, Tool
 from pydantic import Field
-from starlette.requests import Request
 
 from agent_factory.serve.body import StrictBody
 from agent_factory.serve.json_response import to_json
@@ -89,16 +88,16 @@ def answer_of(run: Run, values: Mapping[str, Any]) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], structured_content=content)
 
 
-def waiting_result(request: Request, run: Run, waits: Sequence[Wait]) -> CallToolResult:
-    """The result of a run that waits for a person."""
+def waiting_result(run: Run, waits: Sequence[Wait], inbox: str) -> CallToolResult:
+    """The result of a run that waits for a person, who decides in the inbox."""
     text = (
-        f"{waits_text(request, waits)}\n"
+        f"{waits_text(waits, inbox)}\n"
         f"Then call this tool again with thread {run.thread_id!r} and no message."
     )
     content = {
         "thread": run.thread_id,
         "status": "waiting",
-        "waits": [wait_data(request, wait) for wait in waits],
+        "waits": [wait_data(wait, inbox) for wait in waits],
     }
     return CallToolResult(content=[TextContent(text=text)], structured_content=content)
 
