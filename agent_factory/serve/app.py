@@ -30,6 +30,7 @@ from agent_factory.serve.security import (
 )
 from agent_factory.service import Service
 
+_PARTS = (langgraph, ag_ui, openai, mcp, a2a, pages)
 _ORIGIN = re.compile(r"\w+://[^/*]+")
 
 
@@ -44,7 +45,7 @@ def create_app(
 ) -> Starlette:
     """An application that serves the agents of a service over HTTP.
 
-    Its clients speak LangGraph's API, AG-UI or OpenAI's chat completions.
+    Its clients speak LangGraph's API, AG-UI, OpenAI's chat completions, MCP or A2A.
 
     It starts no worker: call `service.start()`, or run workers elsewhere.
 
@@ -113,12 +114,7 @@ def create_app(
             Route("/ok", ok),
             Route("/info", info),
             *pages.open_routes(),
-            *map(with_principal, langgraph.routes(service)),
-            *map(with_principal, ag_ui.routes(service)),
-            *map(with_principal, openai.routes(service)),
-            *map(with_principal, mcp.routes(service)),
-            *map(with_principal, a2a.routes(service)),
-            *map(with_principal, pages.routes(service)),
+            *[with_principal(route) for part in _PARTS for route in part.routes(service)],
         ],
         middleware=[
             # The outermost: what the other two refuse gets the headers as well.

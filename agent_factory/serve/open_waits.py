@@ -20,7 +20,7 @@ def open_waits(service: Service, run: Run) -> list[Wait]:
 
 
 def may_decide_about(request: Request, wait: Wait) -> bool:
-    """Return True if the one who makes a request may decide about a wait that nobody has claimed."""
+    """Return True if the one who makes a request may decide about a wait, if it is not claimed."""
     principal, may_decide = request.state.principal, request.state.may_decide
     is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
     return is_theirs and (may_decide is None or may_decide(wait))

@@ -45,8 +45,10 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import RateLimit
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from serve.accounts import SERVER as SERVER
+from serve.accounts import Bill, until, who
 from serve.agents import caller, chat_service, pay
-from serve.test_mcp import Bill, may_decide, until, who
+from serve.route_examples import rpc
 from servers import served
 
 DONE = TaskState.TASK_STATE_COMPLETED
@@ -70,12 +72,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         twice = ScriptedChatModel([AIMessage("", tool_calls=two), "Both are paid."])
         service.add("twice", create_agent(twice, [pay], middleware=[review], ignore=["AF211"]))
         yield service
-
-
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service, authenticate=who, may_decide=may_decide) as url:
-        yield url
 
 
 @asynccontextmanager
@@ -487,10 +483,6 @@ async def test_a_failure_of_the_server_keeps_its_details(
             await send(url, "echo", message("Hi"))
         assert "secret" not in str(error.value)
     assert "secret of the server" in caplog.text
-
-
-def rpc(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
 def test_clients_of_version_0_3_are_served(url: str) -> None:

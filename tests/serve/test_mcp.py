@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -16,35 +15,18 @@ from langchain_core.messages import AIMessage
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
-from pydantic import BaseModel
 
 from agent_factory import create_agent
-from agent_factory.serve import Principal, RateLimit
-from agent_factory.service import Service, Wait
+from agent_factory.serve import RateLimit
+from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from serve.accounts import SERVER as SERVER
+from serve.accounts import Bill, until, who
 from serve.agents import caller, chat_service, pay
 from servers import served
 
 LEGACY = "legacy"
 """The protocol before 2026-07-28, which begins with a handshake."""
-
-
-class Bill(BaseModel):
-    """What was paid."""
-
-    euros: int
-
-
-def who(request: Any) -> Principal | None:
-    if request.headers.get("authorization") == "Bearer nobody":
-        return None
-    name = request.headers.get("x-user", "ann@acme")
-    roles = frozenset({request.headers.get("x-role", "accounting")})
-    return Principal(tenant=name.partition("@")[2], name=name, roles=roles)
-
-
-def may_decide(principal: Principal, wait: Wait) -> bool:
-    return "accounting" in principal.roles
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +38,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         bill = AIMessage("", tool_calls=[{"name": "Bill", "args": {"euros": 7}, "id": "b"}])
         service.add("biller", create_agent(ScriptedChatModel([bill] * 9), response_format=Bill))
         yield service
-
-
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service, authenticate=who, may_decide=may_decide) as url:
-        yield url
 
 
 @asynccontextmanager
@@ -86,7 +62,7 @@ async def call(
     answer: Any = None,
     **arguments: Any,
 ) -> CallToolResult:
-    """The result of a tool, in a connection of its own."""
+    """The result of a tool, in another connection."""
     options = {} if answer is None else {"elicitation_callback": answer}
     async with connected(url, by, role, mode=mode, **options) as client:
         return await client.call_tool(tool, arguments)
@@ -378,10 +354,3 @@ def runs(service: Service, thread: str) -> Any:
         return service.runs(thread)
     except LookupError:
         return []
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)

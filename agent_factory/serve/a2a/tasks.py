@@ -25,7 +25,7 @@ from agent_factory.serve.a2a.messages import (
     waiting_message,
 )
 from agent_factory.serve.open_waits import inbox_of, open_waits
-from agent_factory.service import Run, RunCancelled, RunInfo, Service
+from agent_factory.service import Run, RunCancelled, Service
 
 Event = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -50,19 +50,6 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
     """A run as a task, as it is now."""
     info = run.info
     id = info.metadata.get(MESSAGE_KEY)
-    return Task(
-        id=run.id,
-        context_id=run.thread_id,
-        status=_status_of(service, request, run, info),
-        history=[
-            to_user_message(message, id or str(message.id), run.id, run.thread_id)
-            for message in run.messages
-        ],
-        artifacts=artifacts_of(run.result()) if info.status == "done" else [],
-    )
-
-
-def _status_of(service: Service, request: Request, run: Run, info: RunInfo) -> TaskStatus:
     state, message = STATES[info.status], None
     if info.status == "waiting":
         waits = open_waits(service, run)
@@ -73,7 +60,16 @@ def _status_of(service: Service, request: Request, run: Run, info: RunInfo) -> T
     elif info.status == "failed":
         # As the service writes it: the type of the error, and its text.
         message = agent_message([new_text_part(str(info.error))], run.id, run.thread_id)
-    return TaskStatus(state=state, message=message)
+    return Task(
+        id=run.id,
+        context_id=run.thread_id,
+        status=TaskStatus(state=state, message=message),
+        history=[
+            to_user_message(message, id or str(message.id), run.id, run.thread_id)
+            for message in run.messages
+        ],
+        artifacts=artifacts_of(run.result()) if info.status == "done" else [],
+    )
 
 
 async def events_of(service: Service, request: Request, run: Run) -> AsyncIterator[Event]:

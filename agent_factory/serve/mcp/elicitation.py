@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mcp_types import ClientCapabilities, ElicitRequest, ElicitRequestFormParams
+from mcp_types import ClientCapabilities, ElicitRequest, ElicitRequestFormParams, InputRequest
+from starlette.requests import Request
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.open_waits import question_text
+from agent_factory.serve.open_waits import may_decide_about, question_text
 from agent_factory.service import Wait
 
 
@@ -20,6 +21,16 @@ def takes_forms(client: ClientCapabilities | None) -> bool:
         return False
     # A client that names no mode shows forms: there was no other before 2025-11-25.
     return client.elicitation.form is not None or client.elicitation.url is None
+
+
+def forms_for(request: Request, waits: Iterable[Wait]) -> dict[str, InputRequest]:
+    """Forms for the waits that the user may decide about now, by their digests."""
+    name = request.state.principal.name
+    return {
+        wait.digest: to_form(wait)
+        for wait in waits
+        if wait.claimed_by in (None, name) and may_decide_about(request, wait)
+    }
 
 
 def to_form(wait: Wait) -> ElicitRequest:

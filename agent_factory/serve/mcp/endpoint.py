@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
 import anyio
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -19,7 +19,6 @@ from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
     ElicitResult,
-    InputRequest,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -36,17 +35,18 @@ from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import read_json
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.errors import status_of
-from agent_factory.serve.mcp.elicitation import takes_forms, to_decision, to_form
+from agent_factory.serve.mcp.elicitation import forms_for, takes_forms, to_decision
 from agent_factory.serve.mcp.tools import (
     ToolInput,
     agents_by_tool,
     answer_of,
     error_result,
+    progress_of,
     to_tool,
     waiting_result,
 )
 from agent_factory.serve.mistakes import explained
-from agent_factory.serve.open_waits import inbox_of, may_decide_about, open_waits
+from agent_factory.serve.open_waits import inbox_of, open_waits
 from agent_factory.serve.security import logged_failure
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 
@@ -129,8 +129,8 @@ class _Call:
     agent: str
     context: Context
     request: Request
-    steps: int = field(default=0)
-    """What was reported so far."""
+    steps: int = 0
+    """How much progress was reported so far."""
 
     async def result(self, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         """The result; or forms for the user, whose answers come with the same call again."""
@@ -157,8 +157,7 @@ class _Call:
             return answer_of(run, await run.aresult())
         # A user who has not answered is not asked again.
         asks = self.takes_forms and all(part.action == "accept" for part in answers.values())
-        forms = await run_in_threadpool(self._forms, waits) if asks else {}
-        if forms:
+        if asks and (forms := await run_in_threadpool(forms_for, self.request, waits)):
             # The state is not signed: what comes back is checked as any other request.
             return InputRequiredResult(input_requests=forms, request_state=run.id)
         return waiting_result(run, waits, inbox_of(self.request))
@@ -199,18 +198,9 @@ class _Call:
             raise HTTPException(
                 409,
                 f"Thread {tool_input.thread!r} waits for a person or works on another message, so "
-                "this one was not taken. Call the tool without a message to read what comes of it.",
+                "this one was not taken. Call the tool without a message to read its answer.",
             ) from error
         return self._checked(run)
-
-    def _forms(self, waits: Sequence[Wait]) -> dict[str, InputRequest]:
-        """Forms for the waits that this user may decide about."""
-        name = self.request.state.principal.name
-        return {
-            wait.digest: to_form(wait)
-            for wait in waits
-            if wait.claimed_by in (None, name) and may_decide_about(self.request, wait)
-        }
 
     def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Run:
         """Decide with the forms that the user has filled."""
@@ -246,7 +236,9 @@ class _Call:
             end: Mapping[str, Any] = {}
             async for part in run.astream():
                 end = part["data"] if part["type"] == "end" else end
-                await self._report(part)
+                for text in progress_of(part):
+                    self.steps += 1
+                    await self.context.session.report_progress(self.steps, message=text)
             if end["status"] == "failed":
                 raise RunFailed(f"run {run.id!r}", f"has failed: {end['error']}.")
             if end["status"] == "done":
@@ -254,26 +246,3 @@ class _Call:
             # There are none if somebody has decided meanwhile, so that the run continues.
             if waits := await run_in_threadpool(open_waits, self.service, run):
                 return waits
-
-    async def _report(self, part: Mapping[str, Any]) -> None:
-        """Report progress, if the client has asked for it."""
-        for text in _progress(part):
-            self.steps += 1
-            await self.context.session.report_progress(self.steps, message=text)
-
-
-def _progress(part: Mapping[str, Any]) -> Iterator[str]:
-    """What a part of a run's stream reports to the client."""
-    if part["type"] == "waiting_for":
-        yield part["data"]["text"]
-    # What agents inside the agent do is not shown.
-    elif part["type"] == "messages" and not part["ns"]:
-        message = part["data"][0]
-        if isinstance(message, ToolMessage):
-            yield f"{message.name} has a result."
-        elif isinstance(message, AIMessage):
-            # Of the pieces of a call, the first has its name.
-            pieces = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
-            for call in pieces or message.tool_calls:
-                if call["name"]:
-                    yield f"{call['name']} is called."

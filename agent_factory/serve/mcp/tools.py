@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from mcp_types import CallToolResult, TextContent, Tool
 from pydantic import Field
 
@@ -105,3 +105,20 @@ def waiting_result(run: Run, waits: Sequence[Wait], inbox: str) -> CallToolResul
 def error_result(text: str) -> CallToolResult:
     """A result that says why the tool has failed, for the model that called it."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def progress_of(part: Mapping[str, Any]) -> Iterator[str]:
+    """What a part of a run's stream reports to a client as progress."""
+    if part["type"] == "waiting_for":
+        yield part["data"]["text"]
+    # What agents inside the agent do is not shown.
+    elif part["type"] == "messages" and not part["ns"]:
+        message = part["data"][0]
+        if isinstance(message, ToolMessage):
+            yield f"{message.name} has a result."
+        elif isinstance(message, AIMessage):
+            # Of the pieces of a call, the first has its name.
+            pieces = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
+            for call in pieces or message.tool_calls:
+                if call["name"]:
+                    yield f"{call['name']} is called."

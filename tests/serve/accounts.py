@@ -1,0 +1,45 @@
+"""People who use agents by other programs, and what they may decide."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel
+
+from agent_factory.serve import Principal
+from agent_factory.service import Wait
+
+
+class Bill(BaseModel):
+    """What was paid."""
+
+    euros: int
+
+
+def who(request: Any) -> Principal | None:
+    """The person whom the headers of a request name."""
+    if request.headers.get("authorization") == "Bearer nobody":
+        return None
+    name = request.headers.get("x-user", "ann@acme")
+    roles = frozenset({request.headers.get("x-role", "accounting")})
+    return Principal(tenant=name.partition("@")[2], name=name, roles=roles)
+
+
+def may_decide(principal: Principal, wait: Wait) -> bool:
+    """People of the accounting decide about all waits, and others about none."""
+    return "accounting" in principal.roles
+
+
+SERVER: dict[str, Any] = {"authenticate": who, "may_decide": may_decide}
+"""Options of a server for these people."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + 30
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
