@@ -30,7 +30,7 @@ def to_langchain(message: Message) -> HumanMessage:
     Raises:
         InvalidParamsError: It has no content.
     """
-    blocks = [_block(part) for part in message.parts]
+    blocks = [content_block(part) for part in message.parts]
     if not blocks:
         raise InvalidParamsError("message.parts must have a part with text, data, raw or url.")
     texts = [block["text"] for block in blocks if block["type"] == "text"]
@@ -39,7 +39,7 @@ def to_langchain(message: Message) -> HumanMessage:
     return HumanMessage(content_blocks=blocks)
 
 
-def _block(part: Part) -> Any:
+def content_block(part: Part) -> Any:
     """A content block of LangChain."""
     kind = part.WhichOneof("content")
     if kind is None:
