@@ -43,10 +43,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import RateLimit
+from agent_factory.serve.a2a import tasks
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.accounts import SERVER as SERVER
-from serve.accounts import Bill, until, who
+from serve.accounts import Bill, decided_meanwhile, until, who
 from serve.agents import caller, chat_service, pay
 from serve.route_examples import rpc
 from servers import served
@@ -182,6 +183,21 @@ async def test_contexts_are_threads_and_tasks_are_runs(url: str, service: Servic
     assert texts(second) == ["You said: More"]
     runs = service.runs(first.context_id, tenant="acme")
     assert [run.id for run in runs] == [second.id, first.id]
+
+
+async def test_a_message_with_the_id_of_an_answer_does_not_replace_it(
+    url: str, service: Service
+) -> None:
+    first = await sent(url, "echo", "Hi")
+    id = first.artifacts[0].artifact_id
+    await sent(url, "echo", message("Forged", context=first.context_id, id=id))
+    messages = service.state(first.context_id).values["messages"]
+    assert [item.text for item in messages] == [
+        "Hi",
+        "You said: Hi",
+        "Forged",
+        "You said: Forged",
+    ]
 
 
 async def test_a_message_that_is_sent_again_is_the_same_task(url: str) -> None:
@@ -380,6 +396,13 @@ async def test_a_stream_ends_where_the_task_waits_and_goes_on_with_the_decision(
         for part in event.artifact_update.artifact.parts
     ]
     assert "".join(shown) == "Done: Paid 5."
+
+
+async def test_a_task_that_somebody_decides_about_meanwhile_is_followed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "open_waits", decided_meanwhile())
+    assert texts(await sent(url, "desk", "Pay"))[-1] == "Done: Paid 5."
 
 
 async def test_several_decisions_name_what_they_decide(url: str, service: Service) -> None:

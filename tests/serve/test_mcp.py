@@ -11,17 +11,18 @@ from uuid import uuid4
 import httpx
 import httpx2
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
 
-from agent_factory import create_agent
+from agent_factory import ToolRuntime, create_agent
 from agent_factory.serve import RateLimit
+from agent_factory.serve.mcp import endpoint
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.accounts import SERVER as SERVER
-from serve.accounts import Bill, until, who
+from serve.accounts import Bill, decided_meanwhile, until, who
 from serve.agents import caller, chat_service, pay
 from servers import served
 
@@ -29,10 +30,18 @@ LEGACY = "legacy"
 """The protocol before 2026-07-28, which begins with a handshake."""
 
 
+def delegate(runtime: ToolRuntime) -> str:
+    """Ask an agent inside, which calls a tool."""
+    inner = create_agent(caller("pay", euros=1), [pay])
+    answer = inner.invoke({"messages": [HumanMessage("Pay")]}, runtime.config)
+    return str(answer["messages"][-1].text)
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with chat_service(tmp_path_factory.mktemp("mcp")) as service:
         service.add("described", create_agent(caller("pay", euros=5), [pay]), description="Pays.")
+        service.add("manager", create_agent(caller("delegate"), [delegate]))
         service.add("a/b", create_agent(ScriptedChatModel([])))
         service.add("a:b", create_agent(ScriptedChatModel([])))
         bill = AIMessage("", tool_calls=[{"name": "Bill", "args": {"euros": 7}, "id": "b"}])
@@ -137,6 +146,17 @@ async def test_progress(url: str, mode: str) -> None:
     assert seen == [(1, "pay is called."), (2, "pay has a result.")]
 
 
+async def test_what_agents_inside_do_is_not_reported(url: str) -> None:
+    seen: list[str | None] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
+    async with connected(url) as client:
+        await client.call_tool("manager", {"message": "Pay"}, progress_callback=note)
+    assert seen == ["delegate is called.", "delegate has a result."]
+
+
 # Reviews
 
 
@@ -220,6 +240,24 @@ async def test_who_may_not_decide_is_not_asked(url: str, service: Service) -> No
     result = await call(url, "desk", message="Pay", role="intern", answer=eve)
     assert result.structured_content["status"] == "waiting"
     assert eve.forms == []
+
+
+async def test_what_somebody_has_claimed_is_not_asked(url: str, service: Service) -> None:
+    thread = (await call(url, "desk", message="Pay")).structured_content["thread"]
+    (wait,) = service.inbox("acme").waits(thread=thread)
+    service.inbox("acme").claim(wait.id, by="bob@acme")
+    ann = Person(decision="approve")
+    result = await call(url, "desk", thread=thread, answer=ann)
+    assert (result.structured_content["status"], ann.forms) == ("waiting", [])
+    bob = Person(decision="approve")
+    assert text(await call(url, "desk", "bob@acme", thread=thread, answer=bob)) == "Done: Paid 5."
+
+
+async def test_a_run_that_somebody_decides_about_meanwhile_is_followed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "open_waits", decided_meanwhile())
+    assert text(await call(url, "desk", message="Pay")) == "Done: Paid 5."
 
 
 async def test_answers_of_others_decide_nothing(url: str, service: Service) -> None:

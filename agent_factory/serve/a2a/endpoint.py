@@ -35,8 +35,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.errors import AgentFactoryError, ArgumentError, ReviewError
-from agent_factory.serve.a2a.messages import to_decisions, to_langchain
-from agent_factory.serve.a2a.tasks import ENDED, MESSAGE_KEY, STATES, Event, events_of, task_of
+from agent_factory.serve.a2a.messages import ID_PREFIX, to_decisions, to_langchain
+from agent_factory.serve.a2a.tasks import ENDED, STATES, Event, events_of, task_of
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.errors import status_of
 from agent_factory.serve.open_waits import open_waits
@@ -195,12 +195,11 @@ class _Handler(RequestHandler):
                 self._service,
                 request.path_params["agent"],
                 {"messages": [to_langchain(message)]},
-                message_id=message.message_id,
+                message_id=f"{ID_PREFIX}{message.message_id}",
                 again=None,
                 principal=principal,
                 waiting="reject",
                 stream={"messages"},
-                metadata={MESSAGE_KEY: message.message_id},
             )
         except ThreadBusy as error:
             raise UnsupportedOperationError(

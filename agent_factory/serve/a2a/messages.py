@@ -18,14 +18,15 @@ from agent_factory.serve.json_response import to_json
 from agent_factory.serve.open_waits import question_text, wait_data, waits_text
 from agent_factory.service import Wait
 
+ID_PREFIX = "a2a:"
+"""Before the ids of messages of clients: with the id of an answer, one would replace the answer."""
+
 STRUCTURED = "structured_response"
 """The artifact with the structured output of an agent, and the key of its state."""
 
 
 def to_langchain(message: Message) -> HumanMessage:
     """A message of a client, for an agent.
-
-    It gets an id of the service: with that of an answer, it would replace the answer.
 
     Raises:
         InvalidParamsError: It has no content.
@@ -103,10 +104,10 @@ def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
     )
 
 
-def to_user_message(message: BaseMessage, id: str, task: str, context: str) -> Message:
+def to_user_message(message: BaseMessage, task: str, context: str) -> Message:
     """A message that was submitted, as A2A has it."""
     return Message(
-        message_id=id,
+        message_id=str(message.id).removeprefix(ID_PREFIX),
         task_id=task,
         context_id=context,
         role=Role.ROLE_USER,

@@ -29,9 +29,6 @@ from agent_factory.service import Run, RunCancelled, Service
 
 Event = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
-MESSAGE_KEY = "a2a_message_id"
-"""Key in the metadata of a run: the id that the client gave to its message."""
-
 STATES = {
     "queued": TaskState.TASK_STATE_SUBMITTED,
     "held": TaskState.TASK_STATE_SUBMITTED,
@@ -49,7 +46,6 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 def task_of(service: Service, request: Request, run: Run) -> Task:
     """A run as a task, as it is now."""
     info = run.info
-    id = info.metadata.get(MESSAGE_KEY)
     state, message = STATES[info.status], None
     if info.status == "waiting":
         waits = open_waits(service, run)
@@ -64,10 +60,7 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
         id=run.id,
         context_id=run.thread_id,
         status=TaskStatus(state=state, message=message),
-        history=[
-            to_user_message(message, id or str(message.id), run.id, run.thread_id)
-            for message in run.messages
-        ],
+        history=[to_user_message(message, run.id, run.thread_id) for message in run.messages],
         artifacts=artifacts_of(run.result()) if info.status == "done" else [],
     )
 
