@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
+from agent_factory import create_agent
 from agent_factory.serve import Principal
 from agent_factory.serve.open_waits import open_waits
 from agent_factory.service import Run, Service, Wait
+from agent_factory.testing import ScriptedChatModel
 
 
 class Bill(BaseModel):
@@ -36,6 +40,28 @@ def may_decide(principal: Principal, wait: Wait) -> bool:
 
 SERVER: dict[str, Any] = {"authenticate": who, "may_decide": may_decide}
 """Options of a server for these people."""
+
+
+GATE = Event()
+"""What the agent "gated" waits for before it answers."""
+
+
+def add_gated(service: Service) -> None:
+    """Add an agent whose runs last until a test opens the gate."""
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        assert GATE.wait(60)
+        return AIMessage(f"You said: {messages[-1].text}")
+
+    service.add("gated", create_agent(ScriptedChatModel([answer] * 100)))
+
+
+def statuses(service: Service, thread: str) -> list[str]:
+    """The statuses of the runs of a thread; none before it exists."""
+    try:
+        return [run.status for run in service.runs(thread)]
+    except LookupError:
+        return []
 
 
 def decided_meanwhile() -> Callable[..., list[Wait]]:

@@ -21,8 +21,16 @@ from agent_factory.serve import RateLimit
 from agent_factory.serve.mcp import endpoint
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from serve.accounts import (
+    GATE,
+    Bill,
+    add_gated,
+    decided_meanwhile,
+    statuses,
+    until,
+    who,
+)
 from serve.accounts import SERVER as SERVER
-from serve.accounts import Bill, decided_meanwhile, until, who
 from serve.agents import caller, chat_service, pay
 from servers import served
 
@@ -41,6 +49,7 @@ def delegate(runtime: ToolRuntime) -> str:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with chat_service(tmp_path_factory.mktemp("mcp")) as service:
         service.add("described", create_agent(caller("pay", euros=5), [pay]), description="Pays.")
+        add_gated(service)
         service.add("manager", create_agent(caller("delegate"), [delegate]))
         service.add("a/b", create_agent(ScriptedChatModel([])))
         service.add("a:b", create_agent(ScriptedChatModel([])))
@@ -256,8 +265,16 @@ async def test_what_somebody_has_claimed_is_not_asked(url: str, service: Service
 async def test_a_run_that_somebody_decides_about_meanwhile_is_followed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    seen: list[str | None] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
     monkeypatch.setattr(endpoint, "open_waits", decided_meanwhile())
-    assert text(await call(url, "desk", message="Pay")) == "Done: Paid 5."
+    async with connected(url) as client:
+        result = await client.call_tool("desk", {"message": "Pay"}, progress_callback=note)
+    assert text(result) == "Done: Paid 5."
+    assert seen == ["pay is called.", "pay has a result."]
 
 
 async def test_answers_of_others_decide_nothing(url: str, service: Service) -> None:
@@ -266,14 +283,17 @@ async def test_answers_of_others_decide_nothing(url: str, service: Service) -> N
     (wait,) = service.inbox("acme").waits(thread=result.structured_content["thread"])
     answers: Any = {wait.digest: ElicitResult(action="accept", content={"decision": "approve"})}
 
-    async def retry(tool: str, by: str, role: str = "accounting") -> CallToolResult:
+    async def retry(
+        tool: str, by: str, role: str = "accounting", forms: Any = answers
+    ) -> CallToolResult:
         async with connected(url, by, role) as client:
             return await client.session.call_tool(
-                tool, {}, input_responses=answers, request_state=wait.run
+                tool, {}, input_responses=forms, request_state=wait.run
             )
 
     for attempt, reason in (
         (("desk", "eve@other"), "does not exist"),
+        (("desk", "eve@other", "accounting", {}), "does not exist"),  # who only reads
         (("echo", "ann@acme"), "is not a run of 'echo'"),
         (("desk", "ann@acme", "intern"), "may not decide"),
     ):
@@ -375,20 +395,18 @@ async def test_a_client_that_goes_away_ends_the_run_that_it_has_begun(
     url: str, service: Service, mode: str, begins: bool, status: str
 ) -> None:
     """As MCP says since 2026-07-28; before, a cut connection ended nothing."""
+    GATE.clear()
     thread = uuid4().hex
-    arguments = {"message": "slow"} if begins else {}
+    arguments = {"message": "Hi"} if begins else {}
     if not begins:
-        service.submit("echo", thread=thread, message="slow", tenant="acme")
-    task = asyncio.ensure_future(call(url, "echo", mode=mode, thread=thread, **arguments))
-    await until(lambda: [run.status for run in runs(service, thread)] == ["running"])
+        service.submit("gated", thread=thread, message="Hi", tenant="acme")
+    task = asyncio.ensure_future(call(url, "gated", mode=mode, thread=thread, **arguments))
+    await until(lambda: statuses(service, thread) == ["running"])
     await asyncio.sleep(0.2)  # a client that only reads has begun to
     task.cancel()
     await asyncio.wait([task])
-    await until(lambda: [run.status for run in runs(service, thread)] == [status])
-
-
-def runs(service: Service, thread: str) -> Any:
-    try:
-        return service.runs(thread)
-    except LookupError:
-        return []
+    await asyncio.sleep(0.2)  # the server has seen it
+    if status == "done":
+        GATE.set()
+    await until(lambda: statuses(service, thread) == [status])
+    GATE.set()

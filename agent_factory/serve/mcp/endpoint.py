@@ -148,29 +148,22 @@ class _Call:
             waits = await self._follow(run)
         except anyio.get_cancelled_exc_class():
             # Since 2026-07-28, this is how clients end calls. One that only reads ends nothing.
+            is_modern = self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
             begins = params.request_state or (params.arguments or {}).get("message")
-            if begins and self.is_modern and getattr(self.request.state, "has_gone", False):
+            if is_modern and begins and getattr(self.request.state, "has_gone", False):
                 with anyio.CancelScope(shield=True):
                     await run.acancel(by=self.request.state.principal.name)
             raise
         if not waits:
             return answer_of(run, await run.aresult())
+        # Only since 2026-07-28 does each request say what its client can do.
+        asks = takes_forms(self.context.session.client_capabilities)
         # A user who has not answered is not asked again.
-        asks = self.takes_forms and all(part.action == "accept" for part in answers.values())
+        asks = asks and all(part.action == "accept" for part in answers.values())
         if asks and (forms := await run_in_threadpool(forms_for, self.request, waits)):
             # The state is not signed: what comes back is checked as any other request.
             return InputRequiredResult(input_requests=forms, request_state=run.id)
         return waiting_result(run, waits, inbox_of(self.request))
-
-    @property
-    def is_modern(self) -> bool:
-        """True for protocol 2026-07-28 and later, in which results can ask for input."""
-        return self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    @property
-    def takes_forms(self) -> bool:
-        """True if the client can ask its user. Before 2026-07-28, that needed a session."""
-        return self.is_modern and takes_forms(self.context.session.client_capabilities)
 
     def _submit(self, arguments: Mapping[str, Any]) -> Run:
         """Submit a message, or return the last run of the thread."""
