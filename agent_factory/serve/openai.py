@@ -29,7 +29,6 @@ from agent_factory.serve.body import read_body
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.errors import error_response
 from agent_factory.serve.json_response import JsonResponse, to_json
-from agent_factory.serve.open_waits import inbox_of, waits_text
 from agent_factory.serve.principal import Principal
 from agent_factory.service import Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 from agent_factory.service.public_state import INTERRUPT
@@ -321,9 +320,8 @@ class _Chat:
                 tools = [tool for tool, decision in decisions if decision.get("type") == "cancel"]
                 if tools:
                     remark = f"Withdrawn by your message, and not run: {', '.join(tools)}."
-        return cls(
-            service, body.model, thread, principal, inbox_of(request), keeps, waits, run, remark
-        )
+        inbox = f"{request.base_url}inbox"
+        return cls(service, body.model, thread, principal, inbox, keeps, waits, run, remark)
 
     # The answer at once
 
@@ -449,7 +447,11 @@ class _Chat:
 
     def _waiting(self, waits: Iterable[Wait]) -> str:
         """Describe the waits of the thread, in a line for each."""
-        return waits_text(waits, self.inbox)
+        lines = ["This conversation waits for a person, and goes on once they have decided:"]
+        for wait in waits:
+            asks = "asks a question" if wait.kind == "question" else "waits for a review"
+            lines.append(f"- {wait.tool} {asks}: {self.inbox}/{wait.id}")
+        return "\n".join(lines)
 
     async def _usage(self) -> dict[str, object]:
         run = self.run

@@ -299,8 +299,10 @@ async def test_a_task_is_returned_at_once_and_read_later(url: str) -> None:
     task = await sent(url, "gated", request)
     async with connected(url, "gated", streaming=True) as client:
         assert task.status.state != DONE
-        GATE.set()
-        events = [event async for event in client.subscribe(SubscribeToTaskRequest(id=task.id))]
+        events = []
+        async for event in client.subscribe(SubscribeToTaskRequest(id=task.id)):
+            events.append(event)
+            GATE.set()  # the task goes on once its stream has begun
         assert end_of(events) == "COMPLETED"
         assert texts(await client.get_task(GetTaskRequest(id=task.id))) == ["You said: Hi"]
         with pytest.raises(UnsupportedOperationError, match="has ended: it is done"):

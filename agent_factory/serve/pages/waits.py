@@ -11,11 +11,11 @@ from starlette.requests import Request
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.factory import tools_of
 from agent_factory.serve.body import number
-from agent_factory.serve.open_waits import may_decide_about
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.serve.pages.verdicts import changes
 from agent_factory.service import HeldMessage, NotFound, Service, Wait
+from agent_factory.service.inbox import is_reviewer
 
 PAGE = 50
 """Waits on a page."""
@@ -171,7 +171,9 @@ def shown_wait(
     question = "" if value is None else value if isinstance(value, str) else repr(value)
     if wait.kind == "review":  # what a description says by default is on the page already
         question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
-    is_theirs = may_decide_about(request, wait)
+    principal, may_decide = request.state.principal, request.state.may_decide
+    is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
+    is_theirs = is_theirs and (may_decide is None or may_decide(wait))
     return ShownWait(wait, description, tuple(fields), question, is_theirs, title, tuple(held))
 
 
